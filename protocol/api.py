@@ -1,0 +1,122 @@
+"""The one list of APIs.
+
+The name of a row gives its messages: LIST_OFFSETS is `ListOffsetsRequest` and `ListOffsetsResponse` in
+`messages/list_offsets.py`, imported when they are first asked for. Version ranges stand in the declarations.
+"""
+
+from __future__ import annotations
+
+import importlib
+from enum import IntEnum
+from functools import cached_property
+
+from ottla.protocol.message import Message, Versions
+
+
+class Api(IntEnum):
+    """An API and its key."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    ALTER_PARTITION = 56
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
+
+    @property
+    def label(self) -> str:
+        """Kafka's name of the API: `ListOffsets`."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @cached_property
+    def request(self) -> type[Message]:
+        """The class of its requests."""
+        return self._message("Request")
+
+    @cached_property
+    def response(self) -> type[Message]:
+        """The class of its responses."""
+        return self._message("Response")
+
+    @property
+    def versions(self) -> Versions:
+        """The versions in which we can read and write it."""
+        return self.request.versions
+
+    def request_header_version(self, version: int) -> int:
+        """Return the version of the header that a request of this version begins with."""
+        if self is Api.CONTROLLED_SHUTDOWN and version == 0:
+            return 0
+        return 2 if version in self.request.flexible else 1
+
+    def response_header_version(self, version: int) -> int:
+        """Return the version of the header that the response to a request of this version begins with."""
+        # A client cannot know which version the broker answers ApiVersions in, so its header never changes.
+        return int(self is not Api.API_VERSIONS and version in self.response.flexible)
+
+    def _message(self, kind: str) -> type[Message]:
+        module = importlib.import_module(f"ottla.protocol.messages.{self.name.lower()}")
+        cls: type[Message] = getattr(module, self.label + kind)
+        return cls

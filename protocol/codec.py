@@ -1,0 +1,95 @@
+"""Bytes to messages and back: the one way in and out of the wire format.
+
+Codecs are compiled from the declarations on first use and kept. What they refuse is explained by the same
+declaration as a construct (`schema.py`), which names the field.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, TypeVar
+
+from ottla.protocol.decoder import Decoder, compile_decoder
+from ottla.protocol.encoder import Encoder, compile_encoder
+from ottla.protocol.errors import DecodeError, EncodeError
+from ottla.protocol.message import Message
+
+T = TypeVar("T", bound=Message)
+Buffer = bytes | bytearray | memoryview
+
+# Explaining costs many times the decoding, and hostile peers choose when it happens.
+EXPLAINED_BYTES_MAX = 4096
+
+
+_decoders: dict[tuple[type[Message], int], Decoder] = {}
+_encoders: dict[tuple[type[Message], int], Encoder] = {}
+
+
+def decoder(cls: type[Message], version: int) -> Decoder:
+    """Return the compiled decoder of a message in one version."""
+    known = _decoders.get((cls, version))
+    if known is None:
+        _check_version(cls, version, DecodeError)
+        known = _decoders[cls, version] = compile_decoder(cls, version)
+    return known
+
+
+def encoder(cls: type[Message], version: int) -> Encoder:
+    """Return the compiled encoder of a message in one version."""
+    known = _encoders.get((cls, version))
+    if known is None:
+        _check_version(cls, version, EncodeError)
+        known = _encoders[cls, version] = compile_encoder(cls, version)
+    return known
+
+
+def decode_from(cls: type[T], version: int, data: Buffer, position: int = 0) -> tuple[T, int]:
+    """Decode a message that begins at `position`; return it and the position behind it.
+
+    Records in it are views of `data`, everything else is copied.
+    """
+    view = data if type(data) is memoryview else memoryview(data)
+    try:
+        return decoder(cls, version)(view, position)
+    except (struct.error, IndexError, UnicodeDecodeError, DecodeError) as error:
+        raise _explained(cls, version, view[position:], error) from error
+
+
+def decode(cls: type[T], version: int, data: Buffer) -> T:
+    """Decode a message that fills `data`; bytes left over are an error."""
+    message, position = decode_from(cls, version, data)
+    if position != len(data):
+        raise DecodeError(f"{cls.__name__} version {version}: {len(data) - position} bytes left over")
+    return message
+
+
+def encode_parts(message: Message, version: int) -> list[Any]:
+    """Encode to a list of parts: bytes, and the records as they were given, neither copied nor read."""
+    cls = type(message)
+    parts: list[Any] = []
+    try:
+        encoder(cls, version)(message, parts)
+    except (struct.error, AttributeError, TypeError, UnicodeEncodeError, ValueError, EncodeError) as error:
+        raise EncodeError(f"{cls.__name__} version {version}: {error}") from error
+    return parts
+
+
+def encode(message: Message, version: int) -> bytes:
+    """Encode to bytes."""
+    return b"".join(encode_parts(message, version))
+
+
+def _check_version(cls: type[Message], version: int, error: type[DecodeError] | type[EncodeError]) -> None:
+    if version not in cls.versions:
+        raise error(f"{cls.__name__} has versions {cls.versions}, not {version}")
+
+
+def _explained(cls: type[Message], version: int, data: memoryview, error: Exception) -> DecodeError:
+    if version in cls.versions and len(data) <= EXPLAINED_BYTES_MAX:
+        from ottla.protocol import schema
+
+        try:
+            schema.parse(cls, version, data)
+        except DecodeError as explained:
+            return explained
+    return DecodeError(f"{cls.__name__} version {version}: {error}")

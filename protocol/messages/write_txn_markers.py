@@ -1,0 +1,49 @@
+"""WriteTxnMarkers: the coordinator has partition leaders write commit and abort markers."""
+
+from __future__ import annotations
+
+from ottla.protocol.message import Message, message, struct, wire
+from ottla.protocol.primitives import Array, Boolean, Int16, Int32, Int64, String
+
+
+@struct
+class WritableTxnMarkerTopic(Message):
+    name: str = wire(String)
+    partition_indexes: list[int] = wire(Array(Int32))
+
+
+@struct
+class WritableTxnMarker(Message):
+    producer_id: int = wire(Int64)
+    producer_epoch: int = wire(Int16)
+    transaction_result: bool = wire(Boolean)
+    topics: list[WritableTxnMarkerTopic] = wire(Array(WritableTxnMarkerTopic))
+    coordinator_epoch: int = wire(Int32)
+
+
+@message("0-1", flexible="1+")
+class WriteTxnMarkersRequest(Message):
+    markers: list[WritableTxnMarker] = wire(Array(WritableTxnMarker))
+
+
+@struct
+class WritableTxnMarkerPartitionResult(Message):
+    partition_index: int = wire(Int32)
+    error_code: int = wire(Int16)
+
+
+@struct
+class WritableTxnMarkerTopicResult(Message):
+    name: str = wire(String)
+    partitions: list[WritableTxnMarkerPartitionResult] = wire(Array(WritableTxnMarkerPartitionResult))
+
+
+@struct
+class WritableTxnMarkerResult(Message):
+    producer_id: int = wire(Int64)
+    topics: list[WritableTxnMarkerTopicResult] = wire(Array(WritableTxnMarkerTopicResult))
+
+
+@message("0-1", flexible="1+")
+class WriteTxnMarkersResponse(Message):
+    markers: list[WritableTxnMarkerResult] = wire(Array(WritableTxnMarkerResult))

@@ -1,0 +1,66 @@
+"""Requests and responses as they stand in a frame: a header, then the message."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from ottla.protocol.api import Api
+from ottla.protocol.codec import Buffer, decode_from, encode_parts
+from ottla.protocol.errors import DecodeError
+from ottla.protocol.message import Message
+from ottla.protocol.messages.headers import RequestHeader, ResponseHeader
+
+_API_AND_VERSION = struct.Struct(">hh")
+
+
+def decode_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
+    """Read the header of a request; return its API, the header, and the position of the body.
+
+    The version may be one that we do not have: ApiVersions must be answered even then.
+    """
+    if len(frame) < _API_AND_VERSION.size:
+        raise DecodeError(f"a request of {len(frame)} bytes has no room for a header")
+    key, version = _API_AND_VERSION.unpack_from(frame)
+    try:
+        api = Api(key)
+    except ValueError as error:
+        raise DecodeError(f"there is no API with key {key}") from error
+    if version < 0:
+        raise DecodeError(f"{api.label} version {version} is negative")
+    header, position = decode_from(RequestHeader, api.request_header_version(version), frame)
+    return api, header, position
+
+
+def decode_request(frame: Buffer) -> tuple[RequestHeader, Any]:
+    """Read a whole request."""
+    api, header, position = decode_request_header(frame)
+    version = header.request_api_version
+    return header, _decode_body(api.request, version, frame, position)
+
+
+def decode_response(api: Api, version: int, frame: Buffer) -> tuple[ResponseHeader, Any]:
+    """Read the response to a request of this API and version."""
+    header, position = decode_from(ResponseHeader, api.response_header_version(version), frame)
+    return header, _decode_body(api.response, version, frame, position)
+
+
+def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, request: Message) -> list[Any]:
+    """Return the parts of a request, without the frame's size."""
+    header = RequestHeader(
+        request_api_key=api, request_api_version=version, correlation_id=correlation_id, client_id=client_id
+    )
+    return encode_parts(header, api.request_header_version(version)) + encode_parts(request, version)
+
+
+def encode_response(api: Api, version: int, correlation_id: int, response: Message) -> list[Any]:
+    """Return the parts of a response, without the frame's size; records in it are not copied."""
+    header = ResponseHeader(correlation_id=correlation_id)
+    return encode_parts(header, api.response_header_version(version)) + encode_parts(response, version)
+
+
+def _decode_body(cls: type[Message], version: int, frame: Buffer, position: int) -> Any:
+    message, end = decode_from(cls, version, frame, position)
+    if end != len(frame):
+        raise DecodeError(f"{cls.__name__} version {version}: {len(frame) - end} bytes left over")
+    return message
