@@ -218,9 +218,12 @@ class _MessageAdapter(c.Adapter):
         self.version = version
 
     def _decode(self, obj: Any, context: Any, path: str) -> Message:
-        present = dict(obj)
+        present = {name: value for name, value in obj.items() if name != "_io"}
         present |= present.pop("_tags", {})
-        return self.cls(**{field.name: present.get(field.name, field.absent) for field in self.cls.wire_fields})
+        for field in self.cls.wire_fields:
+            if field.name not in present:
+                present[field.name] = field.absent
+        return self.cls(**present)
 
     def _encode(self, obj: Message, context: Any, path: str) -> dict[str, Any]:
         if type(obj) is not self.cls:

@@ -68,7 +68,7 @@ class PartitionData(Message):
     acknowledge_error_code: int = wire(Int16)
     acknowledge_error_message: str | None = wire(String, nullable="0+", default=None)
     current_leader: LeaderIdAndEpoch = wire(LeaderIdAndEpoch)
-    records: RecordData | None = wire(Records, nullable="0+", default=None)
+    records: RecordData = wire(Records)
     acquired_records: list[AcquiredRecords] = wire(Array(AcquiredRecords))
 
 
