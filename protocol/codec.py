@@ -50,7 +50,7 @@ def decode_from(cls: type[T], version: int, data: Buffer, position: int = 0) -> 
     """
     view = data if type(data) is memoryview else memoryview(data)
     try:
-        return decoder(cls, version)(view, position)
+        return (_decoders.get((cls, version)) or decoder(cls, version))(view, position)
     except (struct.error, IndexError, UnicodeDecodeError, DecodeError) as error:
         raise _explained(cls, version, view[position:], error) from error
 

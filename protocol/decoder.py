@@ -106,6 +106,11 @@ class _Source:
     def flush(self) -> None:
         if not self.run:
             return
+        if len(self.run) == 1 and self.run[0][0] == "B":
+            self.emit(f"{self.run[0][1]} = data[position]")
+            self.emit("position += 1")
+            self.run.clear()
+            return
         layout = struct.Struct(">" + "".join(code for code, _ in self.run))
         unpack = self.bind("unpack", layout.unpack_from)
         self.emit(f"{', '.join(name for _, name in self.run)}, = {unpack}(data, position)")
