@@ -1,0 +1,45 @@
+"""What we promise about the source itself."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted(
+    path
+    for room in ("protocol", "broker", "client", "pipeline", "bench", "tests")
+    for path in (ROOT / room).rglob("*.py")
+)
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_stay_readable(path: Path) -> None:
+    """No file past 400 lines, no function past 70."""
+    text = path.read_text()
+    assert text.count("\n") <= FILE_LINES_MAX
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            assert node.end_lineno - node.lineno < FUNCTION_LINES_MAX, node.name
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("ottla.client", {"pyspark", "kazoo", "construct", "pyarrow"}),
+        ("ottla.protocol.requests", {"construct", "cramjam", "pdb", "asyncio"}),
+        ("ottla.broker.config", {"construct", "javaproperties", "asyncio"}),
+    ],
+)
+def test_imports_stay_light(module: str, absent: set[str]) -> None:
+    """Heavy packages come in where they are first used, not when a room is entered."""
+    code = f"import sys, {module}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
+
+    assert absent.isdisjoint(loaded.stdout.split())
