@@ -1,0 +1,40 @@
+"""The configuration of brokers and topics, under Kafka's names.
+
+The options are one table, `rows/`; everything else here reads it. A broker starts with `load_broker_config`, tests with
+`BrokerConfig.of({...})`; a topic's options are `TopicConfig(broker_config, overrides)`.
+"""
+
+from ottla.broker.config.addresses import Address, Endpoint, Listener, SecurityProtocol, ZooKeeperAddresses
+from ottla.broker.config.broker_config import BrokerConfig
+from ottla.broker.config.kinds import ConfigType, Password
+from ottla.broker.config.layers import ConfigError, Layer, Problem, Resolved, Setting, Source, Synonym
+from ottla.broker.config.loading import effective_config, load_broker_config
+from ottla.broker.config.option import Dynamic, Option
+from ottla.broker.config.rows.broker import BROKER_OPTIONS
+from ottla.broker.config.rows.topics import TOPIC_OPTIONS
+from ottla.broker.config.topic_config import TopicConfig
+
+__all__ = [
+    "BROKER_OPTIONS",
+    "TOPIC_OPTIONS",
+    "Address",
+    "BrokerConfig",
+    "ConfigError",
+    "ConfigType",
+    "Dynamic",
+    "Endpoint",
+    "Layer",
+    "Listener",
+    "Option",
+    "Password",
+    "Problem",
+    "Resolved",
+    "SecurityProtocol",
+    "Setting",
+    "Source",
+    "Synonym",
+    "TopicConfig",
+    "ZooKeeperAddresses",
+    "effective_config",
+    "load_broker_config",
+]

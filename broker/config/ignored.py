@@ -1,0 +1,62 @@
+"""Kafka's options that Ottla knows and has no use for.
+
+They are accepted, so that a file written for Kafka loads, and named once at the start. An entry that ends with a dot
+stands for all names that begin with it.
+"""
+
+from __future__ import annotations
+
+# Why there is no use for them -> their names.
+IGNORED_BROKER_OPTIONS = {
+    "KRaft: the metadata is in ZooKeeper": """
+        broker.heartbeat.interval.ms broker.session.timeout.ms controller.listener.names controller.quorum.
+        early.start.listeners eligible.leader.replicas.enable initial.broker.registration.timeout.ms
+        log.dir.failure.timeout.ms metadata. process.roles sasl.mechanism.controller.protocol
+        server.max.startup.time.ms unclean.leader.election.interval.ms unstable.api.versions.enable
+        unstable.feature.versions.enable zookeeper.metadata.migration.""",
+    "tiered storage: logs are on local disks": """
+        log.local.retention.bytes log.local.retention.ms remote. rlmm.config. rsm.config.""",
+    "the new group protocols: groups are of the classic kind": """
+        group.consumer. group.coordinator. group.share.""",
+    "the protocol and the record format are those of Kafka 3.9": """
+        inter.broker.protocol.version log.message.format.version""",
+    "Kerberos and delegation tokens: SASL is PLAIN, SCRAM or OAUTHBEARER": """
+        delegation.token. sasl.kerberos. sasl.login.""",
+    "plug-ins are Java classes": """
+        alter.config.policy.class.name client.quota.callback.class create.topic.policy.class.name
+        principal.builder.class sasl.client.callback.handler.class sasl.server.callback.handler.class
+        security.providers ssl.engine.factory.class""",
+    "settings of Java's TLS": """
+        ssl.allow.dn.changes ssl.allow.san.changes ssl.keymanager.algorithm ssl.protocol ssl.provider
+        ssl.secure.random.implementation ssl.trustmanager.algorithm""",
+    "metrics are served over HTTP": """
+        auto.include.jmx.reporter kafka.metrics. metric.reporters metrics. telemetry.max.bytes confluent.""",
+    "tokens are checked, not fetched": """
+        sasl.oauthbearer.token.endpoint.url""",
+    "secrets are not stored in ZooKeeper": """
+        password.encoder.""",
+    "the connection to ZooKeeper is plain": """
+        zookeeper.clientCnxnSocket zookeeper.ssl.""",
+    "one quota serves all moves between directories": """
+        alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds""",
+}
+
+IGNORED_TOPIC_OPTIONS = frozenset(
+    {
+        "local.retention.bytes",
+        "local.retention.ms",
+        "message.format.version",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+    }
+)
+
+# Compared in lower case, since an environment variable cannot carry the case of a name.
+_NAMES = frozenset(name.lower() for names in IGNORED_BROKER_OPTIONS.values() for name in names.split())
+_FAMILIES = tuple(name for name in _NAMES if name.endswith("."))
+
+
+def is_ignored(name: str) -> bool:
+    """Say whether Kafka has this broker option and Ottla no use for it."""
+    return name.lower() in _NAMES or name.lower().startswith(_FAMILIES)

@@ -1,0 +1,109 @@
+"""Where values come from, what is wrong with them, and how one option got its value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from ottla.broker.config.kinds import HIDDEN
+from ottla.broker.config.option import Option
+
+
+class Source(IntEnum):
+    """Where a value comes from, as DescribeConfigs numbers it; the lower number counts first."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The text of a value, and the place where it was set, in words for messages."""
+
+    text: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one source sets, by the names of the options."""
+
+    source: Source
+    settings: Mapping[str, Setting]
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A value that an option has, or would have if the synonyms before it were not set."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The value of an option as Kafka writes it, null where there is none or it is secret, and how it came about."""
+
+    option: Option[Any]
+    value: str | None
+    source: Source
+    synonyms: tuple[Synonym, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A value that an option may have: the row that gives it and its name as used, the source, the place in words."""
+
+    row: Option[Any]
+    name: str
+    value: Any
+    source: Source
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong, and the options that it concerns."""
+
+    names: tuple[str, ...]
+    message: str
+
+
+class ConfigError(Exception):
+    """A config that cannot be used, with everything that is wrong with it."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        """Collect the problems; there is at least one."""
+        self.problems = tuple(problems)
+        super().__init__("\n".join(problem.message for problem in self.problems))
+
+
+def parse(option: Option[Any], name: str, setting: Setting) -> Any:
+    """Read a setting of an option, under the name that was used for it."""
+    text = setting.text.strip()
+    try:
+        return option.kind.parse(text)
+    except ValueError as reason:
+        given = HIDDEN if option.sensitive else f'"{text}"'
+        detail = f"; {reason}" if str(reason) and not option.sensitive else ""
+        message = f"{name} = {given} ({setting.origin}): expected {option.kind.expected}{detail}"
+        raise ConfigError([Problem((option.name,), message)]) from None
+
+
+def resolved(option: Option[Any], candidates: Sequence[Candidate]) -> Resolved:
+    """Describe an option by its candidates, of which the first one counts."""
+    if not candidates:
+        return Resolved(option, None, Source.DEFAULT, ())
+    best = candidates[0]
+    synonyms = (Synonym(each.name, _described(each.row, each.value), each.source) for each in candidates)
+    return Resolved(option, _described(option, option.converted(best.value, best.row)), best.source, tuple(synonyms))
+
+
+def _described(option: Option[Any], value: Any) -> str | None:
+    return None if option.sensitive else option.kind.format(value)

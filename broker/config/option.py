@@ -1,0 +1,177 @@
+"""An option: one row with its type, default, bounds, changeability and sentence of documentation.
+
+Rows stand in classes, one class a theme, as `log_segment_bytes = Option(Int(at_least=14), 1 * GiB, "...")`.
+The name of the attribute is Kafka's name with underscores for dots. A row checks itself when it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, Self, TypeVar, overload
+
+from ottla.broker.config.kinds import Kind, Secret
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+KiB = 1024
+MiB = 1024 * KiB
+GiB = 1024 * MiB
+
+# Durations are in milliseconds, as nearly all of Kafka's are.
+SECONDS = 1000
+MINUTES = 60 * SECONDS
+HOURS = 60 * MINUTES
+DAYS = 24 * HOURS
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+MS_OF_UNIT = {"ms": 1, "seconds": SECONDS, "minutes": MINUTES, "hours": HOURS}
+
+
+class Dynamic(Enum):
+    """Whether an option can be changed while the broker runs, and where."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+READ_ONLY = Dynamic.READ_ONLY
+PER_BROKER = Dynamic.PER_BROKER
+CLUSTER_WIDE = Dynamic.CLUSTER_WIDE
+
+
+class Option(Generic[T]):
+    """One row of the table, and the typed attribute of the config objects.
+
+    The default may be another row: then the value of that one counts where this one is not set.
+    It is a descriptor without a setter, so a value in the instance's dictionary comes first, and reading an
+    option costs no more than reading any attribute.
+    """
+
+    attribute: str
+    name: str
+
+    @overload
+    def __init__(
+        self: Option[V],
+        kind: Kind[V],
+        default: V | Option[Any],
+        documentation: str,
+        dynamic: Dynamic = ...,
+        *,
+        default_note: str = ...,
+        kafka_default: str = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Option[V | None],
+        kind: Kind[V],
+        default: None,
+        documentation: str,
+        dynamic: Dynamic = ...,
+        *,
+        default_note: str = ...,
+        kafka_default: str = ...,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        kind: Kind[Any],
+        default: Any,
+        documentation: str,
+        dynamic: Dynamic = READ_ONLY,
+        *,
+        default_note: str = "",
+        kafka_default: str = "",
+    ) -> None:
+        """Make a row; the notes describe a default that depends on the machine, or is not Kafka's."""
+        self.kind = kind
+        self.fallback: Option[Any] | None = default if isinstance(default, Option) else None
+        self.default: Any = None if self.fallback else default
+        self.documentation = documentation
+        self.dynamic = dynamic
+        self.default_note = default_note
+        self.kafka_default = kafka_default
+        if self.default is not None and not _is_valid(kind, default):
+            raise ValueError(f"the default {default!r} is not valid for {kind.expected}")
+
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        """Take the name from the attribute."""
+        self.attribute = attribute
+        self.name = attribute.replace("_", ".")
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type) -> Self | T:
+        """Give the row itself to those who ask the class."""
+        if instance is None:
+            return self
+        raise AttributeError(f"{owner.__name__} has no value of {self.name}")
+
+    if TYPE_CHECKING:
+
+        def __set__(self, instance: object, value: Never) -> None:
+            """Refuse assignments before they run."""
+
+    def __repr__(self) -> str:
+        return f"<Option {getattr(self, 'name', 'without a name')}>"
+
+    @property
+    def sensitive(self) -> bool:
+        """Say whether the value must not be shown."""
+        return isinstance(self.kind, Secret)
+
+    @property
+    def chain(self) -> Iterator[Option[Any]]:
+        """Give this row and those that count where it is not set, first one first."""
+        row: Option[Any] | None = self
+        while row is not None:
+            yield row
+            row = row.fallback
+
+    def converted(self, value: Any, row: Option[Any]) -> Any:
+        """Give the value of a row of the chain in the unit of this one; a negative value means "unlimited" in all."""
+        factor = MS_OF_UNIT.get(_unit(row), 1) // MS_OF_UNIT.get(_unit(self), 1)
+        return value * factor if factor > 1 and value > 0 else value
+
+
+class Options:
+    """Base of the classes that hold rows, and of the frozen objects with their values."""
+
+    theme: ClassVar[str]
+
+    @classmethod
+    def rows(cls) -> dict[str, Option[Any]]:
+        """Give the rows of this class and its bases by name, in the order in which they are written."""
+        classes = (cls, *cls.__bases__)
+        return {row.name: row for owner in classes for row in vars(owner).values() if isinstance(row, Option)}
+
+    def __setattr__(self, attribute: str, value: object) -> None:
+        """Refuse: a changed config is a new object."""
+        raise FrozenInstanceError(f"cannot assign to {attribute}")
+
+    def __delattr__(self, attribute: str) -> None:
+        """Refuse: a changed config is a new object."""
+        raise FrozenInstanceError(f"cannot delete {attribute}")
+
+
+def _is_valid(kind: Kind[Any], value: Any) -> bool:
+    """Check a value by the way that all values take: through its text."""
+    try:
+        return bool(kind.parse(kind.format(value)) == value)
+    except ValueError:
+        return False
+
+
+def _unit(row: Option[Any]) -> str:
+    return row.name.rpartition(".")[2]

@@ -1,0 +1,44 @@
+"""All broker options in one table."""
+
+from __future__ import annotations
+
+from ottla.broker.config.rows.coordinators import GroupOptions, TransactionOptions
+from ottla.broker.config.rows.logs import CleanerOptions, LogOptions, RecordOptions
+from ottla.broker.config.rows.network import NetworkOptions
+from ottla.broker.config.rows.quotas import QuotaOptions
+from ottla.broker.config.rows.replication import ControllerOptions, ReplicationOptions
+from ottla.broker.config.rows.security import AccessOptions, SaslOptions, TlsOptions
+from ottla.broker.config.rows.server import ServerOptions, ZooKeeperOptions
+
+
+class BrokerOptions(
+    ServerOptions,
+    ZooKeeperOptions,
+    NetworkOptions,
+    LogOptions,
+    RecordOptions,
+    CleanerOptions,
+    ReplicationOptions,
+    ControllerOptions,
+    GroupOptions,
+    TransactionOptions,
+    QuotaOptions,
+    TlsOptions,
+    SaslOptions,
+    AccessOptions,
+):
+    """The options of a broker, theme by theme."""
+
+
+BROKER_OPTIONS = BrokerOptions.rows()
+
+# Those that `listener.name.<name>.` in front limits to one listener.
+LISTENER_OPTIONS = frozenset(
+    [
+        *TlsOptions.rows(),
+        *SaslOptions.rows(),
+        NetworkOptions.max_connections.name,
+        NetworkOptions.max_connection_creation_rate.name,
+        ServerOptions.num_network_threads.name,
+    ]
+)

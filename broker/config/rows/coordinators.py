@@ -1,0 +1,72 @@
+"""Consumer groups with their offsets, and transactions."""
+
+from __future__ import annotations
+
+from ottla.broker.config.kinds import Boolean, Int, Long, Short
+from ottla.broker.config.option import CLUSTER_WIDE, DAYS, HOURS, INT_MAX, MINUTES, SECONDS, KiB, MiB, Option, Options
+
+
+class GroupOptions(Options):
+    """Groups and their offsets."""
+
+    theme = "Groups and offsets"
+
+    group_min_session_timeout_ms = Option(Int(at_least=0), 6 * SECONDS, "Shortest session timeout of a member.")
+    group_max_session_timeout_ms = Option(Int(at_least=0), 30 * MINUTES, "Longest session timeout of a member.")
+    group_initial_rebalance_delay_ms = Option(
+        Int(at_least=0), 3 * SECONDS, "How long an empty group waits for more members to join."
+    )
+    group_max_size = Option(Int(at_least=1), INT_MAX, "Members of a group.")
+    offset_metadata_max_bytes = Option(Int(at_least=0), 4 * KiB, "Largest text committed with an offset.")
+    offsets_load_buffer_size = Option(Int(at_least=1), 5 * MiB, "Bytes read at a time when groups are loaded.")
+    offsets_topic_replication_factor = Option(Short(at_least=1), 3, "Replicas of `__consumer_offsets`.")
+    offsets_topic_num_partitions = Option(Int(at_least=1), 50, "Partitions of `__consumer_offsets`; never change it.")
+    offsets_topic_segment_bytes = Option(Int(at_least=1), 100 * MiB, "Segment size of `__consumer_offsets`.")
+    offsets_topic_compression_codec = Option(
+        Int(at_least=0, at_most=4), 0, "Compression of `__consumer_offsets`: none, gzip, snappy, lz4, zstd."
+    )
+    offsets_retention_minutes = Option(
+        Int(at_least=1), 7 * DAYS // MINUTES, "How long offsets are kept after their group is empty, in minutes."
+    )
+    offsets_retention_check_interval_ms = Option(Long(at_least=1), 10 * MINUTES, "How often old offsets are removed.")
+    offsets_commit_timeout_ms = Option(
+        Int(at_least=1), 5 * SECONDS, "How long a commit waits for the replicas of `__consumer_offsets`."
+    )
+    offsets_commit_required_acks = Option(
+        Short(at_least=-1), -1, "Acknowledgements that a commit waits for; -1 is all in-sync replicas."
+    )
+
+
+class TransactionOptions(Options):
+    """Transactions and producer ids."""
+
+    theme = "Transactions"
+
+    transaction_state_log_replication_factor = Option(Short(at_least=1), 3, "Replicas of `__transaction_state`.")
+    transaction_state_log_min_isr = Option(Int(at_least=1), 2, "`min.insync.replicas` of `__transaction_state`.")
+    transaction_state_log_num_partitions = Option(
+        Int(at_least=1), 50, "Partitions of `__transaction_state`; never change it."
+    )
+    transaction_state_log_segment_bytes = Option(Int(at_least=1), 100 * MiB, "Segment size of `__transaction_state`.")
+    transaction_state_log_load_buffer_size = Option(
+        Int(at_least=1), 5 * MiB, "Bytes read at a time when transactions are loaded."
+    )
+    transaction_partition_verification_enable = Option(
+        Boolean(), True, "Ask the coordinator whether a partition is in the transaction before a write.", CLUSTER_WIDE
+    )
+    transaction_max_timeout_ms = Option(Int(at_least=1), 15 * MINUTES, "Longest transaction timeout of a producer.")
+    transactional_id_expiration_ms = Option(
+        Int(at_least=1), 7 * DAYS, "Idle time after which a transactional id is forgotten."
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms = Option(
+        Int(at_least=1), 10 * SECONDS, "How often transactions past their timeout are aborted."
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms = Option(
+        Int(at_least=1), 1 * HOURS, "How often forgotten transactional ids are removed."
+    )
+    producer_id_expiration_ms = Option(
+        Int(at_least=1), 1 * DAYS, "Idle time after which a partition forgets a producer.", CLUSTER_WIDE
+    )
+    producer_id_expiration_check_interval_ms = Option(
+        Int(at_least=1), 10 * MINUTES, "How often partitions look for producers to forget."
+    )

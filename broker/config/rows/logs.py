@@ -1,0 +1,189 @@
+"""Logs: directories, segments, retention, flush, what batches must be, compaction.
+
+Most are the defaults of the topic options in `topics.py`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from ottla.broker.config.addresses import DirectoriesKind
+from ottla.broker.config.kinds import Boolean, Double, Int, List, Long, String
+from ottla.broker.config.option import (
+    CLUSTER_WIDE,
+    DAYS,
+    LONG_MAX,
+    MINUTES,
+    SECONDS,
+    GiB,
+    KiB,
+    MiB,
+    Option,
+    Options,
+)
+
+
+class LogOptions(Options):
+    """Directories, segments, retention and flush."""
+
+    theme = "Logs"
+
+    log_dir = Option(
+        DirectoriesKind(),
+        (Path(tempfile.gettempdir()) / "kafka-logs",),
+        "Directory of the logs where `log.dirs` is not set.",
+        default_note="`kafka-logs` in the system's temporary directory",
+    )
+    log_dirs = Option(DirectoriesKind(), log_dir, "Directories of the logs; a new partition goes to the emptiest.")
+    ottla_log_min_free_bytes = Option(
+        Long(at_least=0), 256 * MiB, "Free space of a log directory below which appends are refused; 0 is no limit."
+    )
+    ottla_log_open_files_max = Option(Int(at_least=1), 1000, "Segment files kept open at once; others open on demand.")
+
+    log_segment_bytes = Option(Int(at_least=14), 1 * GiB, "Size at which a segment is closed.", CLUSTER_WIDE)
+    log_roll_hours = Option(Int(at_least=1), 168, "Age at which a segment is closed, in hours.")
+    log_roll_ms = Option(Long(at_least=1), log_roll_hours, "Age at which a segment is closed.", CLUSTER_WIDE)
+    log_roll_jitter_hours = Option(Int(at_least=0), 0, "Random part subtracted from the age, in hours.")
+    log_roll_jitter_ms = Option(
+        Long(at_least=0),
+        log_roll_jitter_hours,
+        "Random part subtracted from the age, against many rolls at once.",
+        CLUSTER_WIDE,
+    )
+    log_index_size_max_bytes = Option(Int(at_least=4), 10 * MiB, "Largest index of a segment.", CLUSTER_WIDE)
+    log_index_interval_bytes = Option(
+        Int(at_least=0), 4 * KiB, "Bytes of records between two index entries.", CLUSTER_WIDE
+    )
+    log_preallocate = Option(
+        Boolean(), False, "Reserve a whole segment on disk at once instead of piece by piece.", CLUSTER_WIDE
+    )
+    log_segment_delete_delay_ms = Option(
+        Long(at_least=0), 1 * MINUTES, "Pause before the files of a deleted segment are removed.", CLUSTER_WIDE
+    )
+    num_recovery_threads_per_data_dir = Option(
+        Int(at_least=1), 1, "Threads for each log directory at start and stop.", CLUSTER_WIDE
+    )
+    log_initial_task_delay_ms = Option(Long(at_least=0), 30 * SECONDS, "Pause after the start before retention runs.")
+
+    log_retention_hours = Option(
+        Int(at_least=1, or_exactly=-1), 168, "How long records are kept, in hours; -1 is for ever."
+    )
+    log_retention_minutes = Option(
+        Int(at_least=1, or_exactly=-1), log_retention_hours, "How long records are kept, in minutes; -1 is for ever."
+    )
+    log_retention_ms = Option(
+        Long(at_least=1, or_exactly=-1),
+        log_retention_minutes,
+        "How long records are kept; -1 is for ever.",
+        CLUSTER_WIDE,
+    )
+    log_retention_bytes = Option(Long(), -1, "Size of a partition that is kept; -1 is no limit.", CLUSTER_WIDE)
+    log_retention_check_interval_ms = Option(Long(at_least=1), 5 * MINUTES, "How often old segments are looked for.")
+    log_cleanup_policy = Option(
+        List(one_of=("compact", "delete")),
+        ("delete",),
+        "Delete old segments, or compact to the last value of each key, or both.",
+        CLUSTER_WIDE,
+    )
+
+    log_flush_interval_messages = Option(
+        Long(at_least=1), LONG_MAX, "Records after which a log is forced to disk.", CLUSTER_WIDE
+    )
+    log_flush_scheduler_interval_ms = Option(Long(at_least=0), LONG_MAX, "How often logs are looked at for a flush.")
+    log_flush_interval_ms = Option(
+        Long(at_least=0),
+        log_flush_scheduler_interval_ms,
+        "Age of unflushed records that forces a log to disk.",
+        CLUSTER_WIDE,
+    )
+    ottla_log_flush_before_ack = Option(
+        Boolean(), False, "Force records to disk before they are acknowledged, one flush for many.", CLUSTER_WIDE
+    )
+    log_flush_offset_checkpoint_interval_ms = Option(
+        Int(at_least=0), 1 * MINUTES, "How often the recovery points are written down."
+    )
+    log_flush_start_offset_checkpoint_interval_ms = Option(
+        Int(at_least=0), 1 * MINUTES, "How often the log start offsets are written down."
+    )
+
+
+class RecordOptions(Options):
+    """What brokers ask of topics and batches."""
+
+    theme = "Topics and records"
+
+    auto_create_topics_enable = Option(Boolean(), True, "Create a topic when a client asks for it by name.")
+    delete_topic_enable = Option(Boolean(), True, "Allow topics to be deleted.")
+    num_partitions = Option(Int(at_least=1), 1, "Partitions of a new topic.")
+    default_replication_factor = Option(Int(at_least=1), 1, "Replicas of a new topic that names no number.")
+    min_insync_replicas = Option(
+        Int(at_least=1), 1, "In-sync replicas below which a write with acks=all is refused.", CLUSTER_WIDE
+    )
+    message_max_bytes = Option(Int(at_least=0), 1 * MiB + 12, "Largest record batch, as compressed.", CLUSTER_WIDE)
+    compression_type = Option(
+        String(one_of=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+        "producer",
+        "Compression of the log; `producer` keeps what the producer chose.",
+        CLUSTER_WIDE,
+    )
+    compression_gzip_level = Option(
+        Int(at_least=1, at_most=9, or_exactly=-1), -1, "Level where the broker compresses with gzip.", CLUSTER_WIDE
+    )
+    compression_lz4_level = Option(
+        Int(at_least=1, at_most=17), 9, "Level where the broker compresses with lz4.", CLUSTER_WIDE
+    )
+    compression_zstd_level = Option(
+        Int(at_least=-131072, at_most=22), 3, "Level where the broker compresses with zstd.", CLUSTER_WIDE
+    )
+    log_message_timestamp_type = Option(
+        String(one_of=("CreateTime", "LogAppendTime")), "CreateTime", "Whose clock gives the timestamp.", CLUSTER_WIDE
+    )
+    log_message_timestamp_before_max_ms = Option(
+        Long(at_least=0), LONG_MAX, "How far a timestamp may be behind the broker's clock.", CLUSTER_WIDE
+    )
+    log_message_timestamp_after_max_ms = Option(
+        Long(at_least=0), LONG_MAX, "How far a timestamp may be ahead of the broker's clock.", CLUSTER_WIDE
+    )
+    log_message_timestamp_difference_max_ms = Option(
+        Long(at_least=0), LONG_MAX, "Old limit, for whichever of before and after is not set.", CLUSTER_WIDE
+    )
+    log_message_downconversion_enable = Option(
+        Boolean(), True, "Convert batches for consumers that know only older formats.", CLUSTER_WIDE
+    )
+
+
+class CleanerOptions(Options):
+    """Compaction."""
+
+    theme = "Compaction"
+
+    log_cleaner_enable = Option(Boolean(), True, "Run compaction; compacted topics, such as the offsets, need it.")
+    log_cleaner_threads = Option(Int(at_least=0), 1, "Threads that compact.", CLUSTER_WIDE)
+    log_cleaner_io_max_bytes_per_second = Option(
+        Double(at_least=0), 1.7976931348623157e308, "Bytes that compaction reads and writes in a second.", CLUSTER_WIDE
+    )
+    log_cleaner_dedupe_buffer_size = Option(
+        Long(at_least=1), 128 * MiB, "Memory of all cleaners for the keys they have seen.", CLUSTER_WIDE
+    )
+    log_cleaner_io_buffer_size = Option(
+        Int(at_least=0), 512 * KiB, "Memory of all cleaners for reading and writing.", CLUSTER_WIDE
+    )
+    log_cleaner_io_buffer_load_factor = Option(
+        Double(at_least=0, at_most=1), 0.9, "How full the memory for keys may get.", CLUSTER_WIDE
+    )
+    log_cleaner_backoff_ms = Option(
+        Long(at_least=0), 15 * SECONDS, "Pause of a cleaner that found nothing to do.", CLUSTER_WIDE
+    )
+    log_cleaner_min_cleanable_ratio = Option(
+        Double(at_least=0, at_most=1), 0.5, "Share of uncleaned bytes from which a log is compacted.", CLUSTER_WIDE
+    )
+    log_cleaner_delete_retention_ms = Option(
+        Long(at_least=0), 1 * DAYS, "How long a tombstone stays after it is compacted.", CLUSTER_WIDE
+    )
+    log_cleaner_min_compaction_lag_ms = Option(
+        Long(at_least=0), 0, "Age below which a record is not compacted.", CLUSTER_WIDE
+    )
+    log_cleaner_max_compaction_lag_ms = Option(
+        Long(at_least=1), LONG_MAX, "Age from which a record is compacted at any ratio.", CLUSTER_WIDE
+    )

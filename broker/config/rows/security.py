@@ -1,0 +1,117 @@
+"""TLS, SASL and access control."""
+
+from __future__ import annotations
+
+from ottla.broker.config.addresses import PrincipalsKind
+from ottla.broker.config.kinds import Boolean, Int, List, Long, Secret, String
+from ottla.broker.config.option import HOURS, PER_BROKER, SECONDS, KiB, Option, Options
+
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_STORE_TYPES = ("PEM", "PKCS12")
+
+
+class TlsOptions(Options):
+    """Keys, certificates and protocols."""
+
+    theme = "TLS"
+
+    ssl_keystore_type = Option(
+        String(one_of=_STORE_TYPES), "PKCS12", "Format of the keystore.", PER_BROKER, kafka_default="JKS"
+    )
+    ssl_keystore_location = Option(String(), None, "File with the key and its certificates.", PER_BROKER)
+    ssl_keystore_password = Option(Secret(), None, "Password of a PKCS12 keystore.", PER_BROKER)
+    ssl_keystore_key = Option(Secret(), None, "Private key as PEM text, instead of a file.", PER_BROKER)
+    ssl_keystore_certificate_chain = Option(Secret(), None, "Certificates of that key as PEM text.", PER_BROKER)
+    ssl_key_password = Option(Secret(), None, "Password of the private key.", PER_BROKER)
+    ssl_truststore_type = Option(
+        String(one_of=_STORE_TYPES), "PKCS12", "Format of the truststore.", PER_BROKER, kafka_default="JKS"
+    )
+    ssl_truststore_location = Option(String(), None, "File with the trusted certificates.", PER_BROKER)
+    ssl_truststore_password = Option(Secret(), None, "Password of a PKCS12 truststore.", PER_BROKER)
+    ssl_truststore_certificates = Option(
+        Secret(), None, "Trusted certificates as PEM text, instead of a file.", PER_BROKER
+    )
+    ssl_client_auth = Option(
+        String(one_of=("required", "requested", "none")), "none", "Whether clients show a certificate.", PER_BROKER
+    )
+    ssl_enabled_protocols = Option(
+        List(one_of=("TLSv1.2", "TLSv1.3")), ("TLSv1.2", "TLSv1.3"), "Versions of TLS that are accepted.", PER_BROKER
+    )
+    ssl_cipher_suites = Option(List(), (), "Cipher suites to accept; empty is the library's choice.", PER_BROKER)
+    ssl_endpoint_identification_algorithm = Option(
+        String(one_of=("https", "HTTPS", "")),
+        "https",
+        "Check the host name in the certificate of another broker; empty is no check.",
+        PER_BROKER,
+    )
+    ssl_principal_mapping_rules = Option(
+        String(), "DEFAULT", "Rules that make a user name of the name in a client's certificate."
+    )
+
+
+class SaslOptions(Options):
+    """Authentication by SASL."""
+
+    theme = "SASL"
+
+    sasl_enabled_mechanisms = Option(
+        List(one_of=SASL_MECHANISMS),
+        (),
+        "Mechanisms that clients may use; a listener with SASL needs one at least.",
+        PER_BROKER,
+        kafka_default="GSSAPI",
+    )
+    sasl_mechanism_inter_broker_protocol = Option(
+        String(one_of=SASL_MECHANISMS),
+        None,
+        "Mechanism among brokers; needed where their listener has SASL.",
+        PER_BROKER,
+        kafka_default="GSSAPI",
+    )
+    sasl_jaas_config = Option(
+        Secret(),
+        None,
+        "Users of PLAIN, and the broker's own login, for one mechanism of one listener.",
+        PER_BROKER,
+    )
+    sasl_server_max_receive_size = Option(
+        Int(at_least=1), 512 * KiB, "Largest request of a client that is not yet authenticated."
+    )
+    connections_max_reauth_ms = Option(
+        Long(at_least=0), 0, "Life of an authentication, after which the client must repeat it; 0 is for ever."
+    )
+    sasl_oauthbearer_jwks_endpoint_url = Option(String(), None, "Where the keys that sign tokens are; a file or a URL.")
+    sasl_oauthbearer_jwks_endpoint_refresh_ms = Option(Long(at_least=1), 1 * HOURS, "How often those keys are read.")
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = Option(
+        Long(at_least=0), 100, "First pause before those keys are read again after a failure."
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = Option(
+        Long(at_least=0), 10 * SECONDS, "Longest pause before those keys are read again after a failure."
+    )
+    sasl_oauthbearer_expected_audience = Option(List(), None, "Audiences of which a token must name one.")
+    sasl_oauthbearer_expected_issuer = Option(String(), None, "Issuer that a token must name.")
+    sasl_oauthbearer_clock_skew_seconds = Option(
+        Int(at_least=0), 30, "How far the issuer's clock may be off, in seconds."
+    )
+    sasl_oauthbearer_scope_claim_name = Option(String(), "scope", "Claim of a token that holds the scope.")
+    sasl_oauthbearer_sub_claim_name = Option(String(), "sub", "Claim of a token that holds the user name.")
+
+
+class AccessOptions(Options):
+    """Who may do what."""
+
+    theme = "Access control"
+
+    authorizer_class_name = Option(
+        String(
+            one_of=(
+                "",
+                "kafka.security.authorizer.AclAuthorizer",
+                "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            )
+        ),
+        "",
+        "Turns ACLs on, under either of Kafka's names; empty, everybody may do everything.",
+    )
+    super_users = Option(PrincipalsKind(), (), "Principals that may do everything, ACLs or not.")
+    allow_everyone_if_no_acl_found = Option(Boolean(), False, "Allow access to what no ACL speaks of.")

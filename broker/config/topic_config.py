@@ -1,0 +1,95 @@
+"""`TopicConfig`: the typed, frozen options of one topic, out of its overrides and the broker's config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Self
+
+from ottla.broker.config.broker_config import BrokerConfig
+from ottla.broker.config.ignored import IGNORED_TOPIC_OPTIONS
+from ottla.broker.config.layers import Candidate, ConfigError, Problem, Resolved, Setting, Source, parse, resolved
+from ottla.broker.config.names import suggested_topic_option
+from ottla.broker.config.option import LONG_MAX
+from ottla.broker.config.rows.topics import TOPIC_OPTIONS, TopicOptions
+
+_ORIGIN = "topic config"
+
+
+class TopicConfig(TopicOptions):
+    """The options of one topic on one broker, each an attribute with its effective value."""
+
+    broker: BrokerConfig
+    # What is set for the topic itself, as text.
+    overrides: Mapping[str, str]
+    _values: Mapping[str, Any]
+
+    def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] | None = None) -> None:
+        """Read what a topic overrides; an unknown name has no effect, since a newer broker may have set it."""
+        problems: list[Problem] = []
+        values: dict[str, Any] = {}
+        for name, text in (overrides or {}).items():
+            try:
+                if name in TOPIC_OPTIONS:
+                    values[name] = parse(TOPIC_OPTIONS[name], name, Setting(text, _ORIGIN))
+            except ConfigError as error:
+                problems += error.problems
+        vars(self).update(broker=broker, overrides=MappingProxyType(dict(overrides or {})), _values=values)
+        for option in TOPIC_OPTIONS.values():
+            inherited = option.default if option.fallback is None else vars(broker)[option.fallback.attribute]
+            vars(self)[option.attribute] = values.get(option.name, inherited)
+        if not problems and self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            message = (
+                f"min.compaction.lag.ms = {self.min_compaction_lag_ms} must be at most "
+                f"max.compaction.lag.ms = {self.max_compaction_lag_ms}"
+            )
+            problems.append(Problem(("min.compaction.lag.ms", "max.compaction.lag.ms"), message))
+        if problems:
+            raise ConfigError(problems)
+
+    @classmethod
+    def validated(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> Self:
+        """Read what somebody wants to override now: an unknown name is a problem too."""
+        problems = [
+            Problem((name,), _unknown_name(name))
+            for name in overrides
+            if name not in TOPIC_OPTIONS and name not in IGNORED_TOPIC_OPTIONS
+        ]
+        try:
+            config = cls(broker, overrides)
+        except ConfigError as error:
+            raise ConfigError([*problems, *error.problems]) from None
+        if problems:
+            raise ConfigError(problems)
+        return config
+
+    def resolve(self, name: str) -> Resolved:
+        """Give the value of one option with its source and synonyms."""
+        option = TOPIC_OPTIONS.get(name)
+        if option is None:
+            raise ConfigError([Problem((name,), _unknown_name(name))])
+        candidates = []
+        if name in self._values:
+            candidates.append(Candidate(option, name, self._values[name], Source.TOPIC, _ORIGIN))
+        if option.fallback is not None:
+            candidates += self.broker.candidates(option.fallback)
+        else:
+            candidates.append(Candidate(option, name, option.default, Source.DEFAULT, "default"))
+        return resolved(option, candidates)
+
+    @property
+    def timestamp_before_limit_ms(self) -> int:
+        """How far a timestamp may be behind the clock, with the old option where the new one is not set."""
+        own = self.message_timestamp_before_max_ms
+        return self.message_timestamp_difference_max_ms if own == LONG_MAX else own
+
+    @property
+    def timestamp_after_limit_ms(self) -> int:
+        """How far a timestamp may be ahead of the clock, with the old option where the new one is not set."""
+        own = self.message_timestamp_after_max_ms
+        return self.message_timestamp_difference_max_ms if own == LONG_MAX else own
+
+
+def _unknown_name(name: str) -> str:
+    suggestion = suggested_topic_option(name)
+    return f"{name} is not a topic option" + (f"; did you mean {suggestion}?" if suggestion else "")
