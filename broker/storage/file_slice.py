@@ -1,0 +1,54 @@
+"""Bytes of a segment file, named and not read: what a fetch answers with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class OpenFile:
+    """A descriptor that lives as long as anybody refers to it.
+
+    A cache may forget it, and its file may be renamed or deleted: slices that hold it stay readable.
+    """
+
+    __slots__ = ("fd",)
+
+    def __init__(self, path: Path | str, flags: int = os.O_RDONLY) -> None:
+        self.fd = -1
+        self.fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+class FileSlice:
+    """`length` bytes of a file from `position` on; whole batches."""
+
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: OpenFile, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        return f"FileSlice(fd={self.file.fd}, position={self.position}, length={self.length})"
+
+    def send(self, socket_fd: int, sent: int) -> int:
+        """Hand the rest after `sent` bytes to a socket without copying it here; return how many bytes it took."""
+        return os.sendfile(socket_fd, self.file.fd, self.position + sent, self.length - sent)
+
+    def read(self) -> bytes:
+        """Return the bytes; for listeners that must encrypt them, and for tests."""
+        data = os.pread(self.file.fd, self.length, self.position)
+        while len(data) < self.length:
+            more = os.pread(self.file.fd, self.length - len(data), self.position + len(data))
+            if not more:
+                raise OSError(f"{self} ends {self.length - len(data)} bytes early")
+            data += more
+        return data

@@ -1,0 +1,59 @@
+"""Forcing a log to disk. Nothing here holds the log's lock while the disk works."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ottla.broker.storage.checkpoint import sync_directory
+from ottla.broker.storage.file_slice import OpenFile
+from ottla.broker.storage.log import Log
+
+
+def flush(log: Log) -> int:
+    """Force everything that the log holds at this moment to disk; return the offset up to which that is."""
+    with log.lock:
+        end = log.log_end_offset
+        if log.recovery_point >= end:
+            log.last_flush_ms = log.clock()
+            return end
+        unflushed = log.segments[log.index_of(log.recovery_point) :]
+        files = [segment.file for segment in unflushed]
+        # Closed segments: after a power loss their indexes are believed, so they must be on disk with the data.
+        indexes = [path for segment in unflushed[:-1] for path in segment.paths[1:]]
+    for file in files:
+        _sync(file)
+    for path in indexes:
+        _sync_path(path)
+    if indexes:
+        sync_directory(log.directory)
+    with log.lock:
+        log.recovery_point = max(log.recovery_point, min(end, log.log_end_offset))
+        log.last_flush_ms = log.clock()
+    return end
+
+
+def is_flush_due(log: Log, now_ms: int) -> bool:
+    """Whether `flush.messages`, `flush.ms` or a rolled segment asks for a flush."""
+    config = log.config
+    unflushed = log.log_end_offset - log.recovery_point
+    return unflushed > 0 and (
+        log.recovery_point < log.active.base_offset
+        or unflushed >= config.flush_messages
+        or now_ms - log.last_flush_ms >= config.flush_ms
+    )
+
+
+def _sync(file: OpenFile) -> None:
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(file.fd)
+    else:
+        os.fsync(file.fd)
+
+
+def _sync_path(path: Path) -> None:
+    try:
+        _sync(OpenFile(path))
+    except FileNotFoundError:
+        # No aborted transactions, or the segment was deleted meanwhile.
+        return

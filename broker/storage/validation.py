@@ -1,0 +1,138 @@
+"""What a batch from a client must be before it may enter a log.
+
+All of this happens before the log's lock is taken. A batch stays opaque: its header and CRC are checked, and its
+records are opened only where an option of the topic asks about them (keys of compacted topics, limits on
+timestamps, another codec than the producer's).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.config import TopicConfig
+from ottla.protocol.compression import Codec
+from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError
+from ottla.protocol.record import Record
+from ottla.protocol.record_batch_rewrite import rewrite_batch
+from ottla.protocol.records import (
+    BATCH_HEADER_BYTES,
+    CONTROL_BIT,
+    MAGIC,
+    TIMESTAMP_TYPE_BIT,
+    RecordBatch,
+    TimestampType,
+)
+
+_NO_LIMIT_MS = 2**63 - 1
+_LEVELS = {
+    Codec.GZIP: "compression_gzip_level",
+    Codec.LZ4: "compression_lz4_level",
+    Codec.ZSTD: "compression_zstd_level",
+}
+
+
+class InvalidRecordsError(KafkaError):
+    """Records that the topic does not take, each with its index in the batch and the reason."""
+
+    def __init__(self, code: ErrorCode, record_errors: list[tuple[int, str]]) -> None:
+        index, reason = record_errors[0]
+        super().__init__(code, f"record {index} {reason}; {len(record_errors)} in all")
+        self.record_errors = record_errors
+
+
+def validated(data: memoryview | bytes | bytearray, config: TopicConfig, now_ms: int) -> RecordBatch:
+    """Return the one batch that `data` holds, ready to be appended; raise KafkaError with the code that Kafka gives.
+
+    The batch is a view of `data`, unless the topic changes it.
+    """
+    batch = _checked_header(data, config)
+    try:
+        batch.check()
+    except CorruptBatchError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    log_append_time = config.message_timestamp_type == "LogAppendTime"
+    if batch.attributes & TIMESTAMP_TYPE_BIT:
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "the batch claims LogAppendTime, which only a broker may set")
+    codec = batch.codec if config.compression_type == "producer" else Codec.from_config_name(config.compression_type)
+    limited = not log_append_time and _has_timestamp_limits(config)
+    if codec != batch.codec or limited or "compact" in config.cleanup_policy:
+        records = _opened(batch)
+        _check_records(records, config, now_ms, limited)
+        if codec != batch.codec:
+            batch = _recompressed(batch, records, codec, config)
+    if log_append_time:
+        if batch.view.readonly:
+            batch = RecordBatch(bytearray(batch.view))
+        batch.set_max_timestamp(TimestampType.LOG_APPEND_TIME, now_ms)
+    return batch
+
+
+def _checked_header(data: memoryview | bytes | bytearray, config: TopicConfig) -> RecordBatch:
+    try:
+        batch = RecordBatch(data)
+    except CorruptBatchError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    size = batch.size
+    if batch.magic != MAGIC:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"magic {batch.magic}; only batches of magic {MAGIC} are taken")
+    if len(data) - size >= BATCH_HEADER_BYTES:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes are more than max.message.bytes = {config.max_message_bytes}"
+        )
+    if size > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes are more than segment.bytes = {config.segment_bytes}"
+        )
+    if batch.base_offset != 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"base offset {batch.base_offset} in a batch from a producer")
+    if batch.record_count <= 0 or batch.last_offset_delta + 1 != batch.record_count:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"{batch.record_count} records with a last offset delta of {batch.last_offset_delta}",
+        )
+    if batch.attributes & CONTROL_BIT:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a control batch from a producer")
+    if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"producer {batch.producer_id} without a sequence or epoch")
+    return batch
+
+
+def _has_timestamp_limits(config: TopicConfig) -> bool:
+    return min(config.timestamp_before_limit_ms, config.timestamp_after_limit_ms) < _NO_LIMIT_MS
+
+
+def _opened(batch: RecordBatch) -> list[Record]:
+    try:
+        records = list(batch.records())
+    except CorruptBatchError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+    if any(record.offset != index for index, record in enumerate(records)):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the records of the batch are not numbered 0, 1, 2, ...")
+    return records
+
+
+def _check_records(records: list[Record], config: TopicConfig, now_ms: int, limited: bool) -> None:
+    if "compact" in config.cleanup_policy:
+        keyless = [(index, "has no key") for index, record in enumerate(records) if record.key is None]
+        if keyless:
+            raise InvalidRecordsError(ErrorCode.INVALID_RECORD, keyless)
+    if limited:
+        before, after = config.timestamp_before_limit_ms, config.timestamp_after_limit_ms
+        outside = [
+            (index, f"has timestamp {record.timestamp}, too far from the broker's {now_ms}")
+            for index, record in enumerate(records)
+            if record.timestamp >= 0 and not -after <= now_ms - record.timestamp <= before
+        ]
+        if outside:
+            raise InvalidRecordsError(ErrorCode.INVALID_TIMESTAMP, outside)
+
+
+def _recompressed(batch: RecordBatch, records: list[Record], codec: Codec, config: TopicConfig) -> RecordBatch:
+    level = getattr(config, _LEVELS[codec]) if codec in _LEVELS else None
+    rewritten = RecordBatch(rewrite_batch(batch, records, codec=codec, level=level))
+    if rewritten.size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{rewritten.size} bytes after recompression are more than max.message.bytes = {config.max_message_bytes}",
+        )
+    return rewritten
