@@ -26,9 +26,10 @@ from ottla.broker.storage.open_files import OpenFiles
 from ottla.broker.storage.producer_snapshot import ProducerSnapshot, write_snapshot
 from ottla.broker.storage.producers import Producers
 from ottla.broker.storage.segment import Limits, Segment
+from ottla.broker.storage.validation import AppendRules
 from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
-from ottla.protocol.records import NO_TIMESTAMP, RecordBatch, TimestampType, batches
+from ottla.protocol.records import NO_TIMESTAMP, TIMESTAMP_TYPE_BIT, RecordBatch, batches
 
 Clock = Callable[[], int]
 
@@ -36,6 +37,7 @@ _OFFSETS_IN_SEGMENT_MAX = 2**31 - 1
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
 _LEADER_EPOCH_POSITION = 12
+_UNKNOWN = -(2**63)
 
 
 class Appended(NamedTuple):
@@ -78,7 +80,8 @@ class Log:
         self.lock = lock
         self.files = files
         self.clock = clock
-        self.config = config
+        self._config = config
+        self.rules = AppendRules.of(config)
         # Oldest first; never empty; the last one is active.
         self.segments = parts.segments
         self.log_start_offset = parts.log_start_offset
@@ -89,6 +92,8 @@ class Log:
         self.doomed: list[tuple[int, list[Path]]] = []
         self._active_since_ms = clock()
         self._roll_jitter_ms = self._jitter()
+        # A batch up to this timestamp does not make the active segment old; below all when that is not known.
+        self._roll_timestamp = _UNKNOWN
 
     def __repr__(self) -> str:
         return (
@@ -97,6 +102,20 @@ class Log:
         )
 
     # State
+
+    @property
+    def config(self) -> TopicConfig:
+        """The options of the topic; they may change while the log is open."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        with self.lock:
+            self._config = config
+            self.rules = AppendRules.of(config)
+            self._roll_timestamp = _UNKNOWN
+            for segment in self.segments:
+                segment.limits = self.limits
 
     @property
     def active(self) -> Segment:
@@ -150,7 +169,7 @@ class Log:
             if batch.producer_id >= 0:
                 known = self.producers.check(batch, from_client=from_client)
                 if known is not None:
-                    time_ms = known.timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
+                    time_ms = known.timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else NO_TIMESTAMP
                     return Appended(known.base_offset, known.last_offset, time_ms, self.log_start_offset, True)
             first = self.segments[-1].next_offset
             last = first + batch.last_offset_delta
@@ -165,7 +184,7 @@ class Log:
             _LEADER_EPOCH.pack_into(window, at + _LEADER_EPOCH_POSITION, leader_epoch)
             if batch.producer_id >= 0:
                 self._update_producers(segment, batch, first)
-            time_ms = batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
+            time_ms = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else NO_TIMESTAMP
             return Appended(first, last, time_ms, self.log_start_offset)
 
     def append_as_follower(self, data: memoryview | bytes) -> Appended | None:
@@ -181,7 +200,7 @@ class Log:
         with self.lock:
             self._check_continues(taken)
             size = sum(batch.size for batch in taken)
-            if size <= self.config.segment_bytes:
+            if size <= self.rules.segment_bytes:
                 self._append_group(taken, memoryview(data)[:size])
             else:
                 for batch in taken:
@@ -224,25 +243,29 @@ class Log:
     def _segment_for(self, size: int, first_offset: int, last_offset: int, max_timestamp: int) -> Segment:
         """Return the segment that the append goes to, a new one where the active one is full or old."""
         active = self.segments[-1]
-        if active.size == 0 and last_offset - active.base_offset <= _OFFSETS_IN_SEGMENT_MAX:
+        fits = last_offset - active.base_offset <= _OFFSETS_IN_SEGMENT_MAX
+        if active.size == 0 and fits:
+            self._roll_timestamp = _UNKNOWN
             return active
         if (
-            active.size > self.config.segment_bytes - size
-            or last_offset - active.base_offset > _OFFSETS_IN_SEGMENT_MAX
-            or self._is_old(active, max_timestamp)
-            or active.is_index_full
+            fits
+            and active.size + size <= self.rules.segment_bytes
+            and (max_timestamp <= self._roll_timestamp or not self._is_old(active, max_timestamp))
+            and not active.is_index_full
         ):
-            return self.roll_locked(first_offset)
-        return active
+            return active
+        return self.roll_locked(first_offset)
 
     def _is_old(self, active: Segment, max_timestamp: int) -> bool:
         limit_ms = self.config.segment_ms
         if "compact" in self.config.cleanup_policy:
             limit_ms = min(limit_ms, self.config.max_compaction_lag_ms)
+        limit_ms -= self._roll_jitter_ms
         first = active.first_timestamp
-        if max_timestamp != NO_TIMESTAMP and first != NO_TIMESTAMP:
-            return max_timestamp - first > limit_ms - self._roll_jitter_ms
-        return self.clock() - self._active_since_ms > limit_ms - self._roll_jitter_ms
+        if max_timestamp == NO_TIMESTAMP or first == NO_TIMESTAMP:
+            return self.clock() - self._active_since_ms > limit_ms
+        self._roll_timestamp = first + limit_ms
+        return max_timestamp > self._roll_timestamp
 
     def roll(self) -> None:
         """Close the active segment, unless it is empty, and begin a new one."""
@@ -266,6 +289,7 @@ class Log:
             self.segments[-1] = created
         self._active_since_ms = self.clock()
         self._roll_jitter_ms = self._jitter()
+        self._roll_timestamp = _UNKNOWN
         return created
 
     def _jitter(self) -> int:

@@ -176,13 +176,14 @@ class Segment:
             write_map = self._map = WriteMap(self.file, self.limits.segment_bytes)
         position = self.size
         written = write_map.write(position, data)
-        if max_timestamp > self.largest_timestamp[0]:
-            self._largest = (max_timestamp, last_offset)
+        largest = self._largest or self.largest_timestamp
+        if max_timestamp > largest[0]:
+            largest = self._largest = (max_timestamp, last_offset)
         if position == 0:
             self._first_timestamp = max_timestamp
         if self._bytes_since_index > self.limits.index_interval_bytes:
             self.offset_index.append(last_offset, position)
-            self.time_index.append(*self.largest_timestamp)
+            self.time_index.append(*largest)
             self._bytes_since_index = 0
             self._index_room = None
         self._bytes_since_index += len(data)

@@ -7,6 +7,8 @@ timestamps, another codec than the producer's).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ottla.broker.config import TopicConfig
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError
@@ -14,6 +16,7 @@ from ottla.protocol.record import Record
 from ottla.protocol.record_batch_rewrite import rewrite_batch
 from ottla.protocol.records import (
     BATCH_HEADER_BYTES,
+    CODEC_MASK,
     CONTROL_BIT,
     MAGIC,
     TIMESTAMP_TYPE_BIT,
@@ -29,6 +32,41 @@ _LEVELS = {
 }
 
 
+class AppendRules(NamedTuple):
+    """What the options of a topic say about batches, worked out once and not per batch."""
+
+    max_message_bytes: int
+    segment_bytes: int
+    sets_append_time: bool
+    # None: the producer's.
+    codec: Codec | None
+    level: int | None
+    keys_required: bool
+    timestamp_before_limit_ms: int
+    timestamp_after_limit_ms: int
+    # Whether the records of every batch must be opened.
+    opens_batches: bool
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> AppendRules:
+        """Work out the rules of a topic."""
+        codec = None if config.compression_type == "producer" else Codec.from_config_name(config.compression_type)
+        sets_append_time = config.message_timestamp_type == "LogAppendTime"
+        keys_required = "compact" in config.cleanup_policy
+        before, after = config.timestamp_before_limit_ms, config.timestamp_after_limit_ms
+        return cls(
+            max_message_bytes=config.max_message_bytes,
+            segment_bytes=config.segment_bytes,
+            sets_append_time=sets_append_time,
+            codec=codec,
+            level=getattr(config, _LEVELS[codec]) if codec in _LEVELS else None,
+            keys_required=keys_required,
+            timestamp_before_limit_ms=before,
+            timestamp_after_limit_ms=after,
+            opens_batches=keys_required or (min(before, after) < _NO_LIMIT_MS and not sets_append_time),
+        )
+
+
 class InvalidRecordsError(KafkaError):
     """Records that the topic does not take, each with its index in the batch and the reason."""
 
@@ -38,50 +76,41 @@ class InvalidRecordsError(KafkaError):
         self.record_errors = record_errors
 
 
-def validated(data: memoryview | bytes | bytearray, config: TopicConfig, now_ms: int) -> RecordBatch:
+def validated(data: memoryview | bytes | bytearray, rules: AppendRules, now_ms: int) -> RecordBatch:
     """Return the one batch that `data` holds, ready to be appended; raise KafkaError with the code that Kafka gives.
 
     The batch is a view of `data`, unless the topic changes it.
     """
-    batch = _checked_header(data, config)
     try:
+        batch = RecordBatch(data)
+        _check_header(batch, len(data), rules)
         batch.check()
     except CorruptBatchError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    log_append_time = config.message_timestamp_type == "LogAppendTime"
-    if batch.attributes & TIMESTAMP_TYPE_BIT:
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "the batch claims LogAppendTime, which only a broker may set")
-    codec = batch.codec if config.compression_type == "producer" else Codec.from_config_name(config.compression_type)
-    limited = not log_append_time and _has_timestamp_limits(config)
-    if codec != batch.codec or limited or "compact" in config.cleanup_policy:
+    other_codec = rules.codec is not None and rules.codec != batch.attributes & CODEC_MASK
+    if other_codec or rules.opens_batches:
         records = _opened(batch)
-        _check_records(records, config, now_ms, limited)
-        if codec != batch.codec:
-            batch = _recompressed(batch, records, codec, config)
-    if log_append_time:
+        _check_records(records, rules, now_ms)
+        if other_codec:
+            batch = _recompressed(batch, records, rules)
+    if rules.sets_append_time:
         if batch.view.readonly:
             batch = RecordBatch(bytearray(batch.view))
         batch.set_max_timestamp(TimestampType.LOG_APPEND_TIME, now_ms)
     return batch
 
 
-def _checked_header(data: memoryview | bytes | bytearray, config: TopicConfig) -> RecordBatch:
-    try:
-        batch = RecordBatch(data)
-    except CorruptBatchError as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+def _check_header(batch: RecordBatch, data_size: int, rules: AppendRules) -> None:
     size = batch.size
     if batch.magic != MAGIC:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"magic {batch.magic}; only batches of magic {MAGIC} are taken")
-    if len(data) - size >= BATCH_HEADER_BYTES:
+    if data_size - size >= BATCH_HEADER_BYTES:
         raise KafkaError(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
-    if size > config.max_message_bytes:
+    if size > rules.max_message_bytes:
+        raise _too_large(size, rules)
+    if size > rules.segment_bytes:
         raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes are more than max.message.bytes = {config.max_message_bytes}"
-        )
-    if size > config.segment_bytes:
-        raise KafkaError(
-            ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes are more than segment.bytes = {config.segment_bytes}"
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes are more than segment.bytes = {rules.segment_bytes}"
         )
     if batch.base_offset != 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"base offset {batch.base_offset} in a batch from a producer")
@@ -90,15 +119,12 @@ def _checked_header(data: memoryview | bytes | bytearray, config: TopicConfig) -
             ErrorCode.INVALID_RECORD,
             f"{batch.record_count} records with a last offset delta of {batch.last_offset_delta}",
         )
-    if batch.attributes & CONTROL_BIT:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a control batch from a producer")
+    if batch.attributes & (CONTROL_BIT | TIMESTAMP_TYPE_BIT):
+        if batch.attributes & CONTROL_BIT:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "a control batch from a producer")
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "the batch claims LogAppendTime, which only a broker may set")
     if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"producer {batch.producer_id} without a sequence or epoch")
-    return batch
-
-
-def _has_timestamp_limits(config: TopicConfig) -> bool:
-    return min(config.timestamp_before_limit_ms, config.timestamp_after_limit_ms) < _NO_LIMIT_MS
 
 
 def _opened(batch: RecordBatch) -> list[Record]:
@@ -111,13 +137,13 @@ def _opened(batch: RecordBatch) -> list[Record]:
     return records
 
 
-def _check_records(records: list[Record], config: TopicConfig, now_ms: int, limited: bool) -> None:
-    if "compact" in config.cleanup_policy:
+def _check_records(records: list[Record], rules: AppendRules, now_ms: int) -> None:
+    if rules.keys_required:
         keyless = [(index, "has no key") for index, record in enumerate(records) if record.key is None]
         if keyless:
             raise InvalidRecordsError(ErrorCode.INVALID_RECORD, keyless)
-    if limited:
-        before, after = config.timestamp_before_limit_ms, config.timestamp_after_limit_ms
+    if not rules.sets_append_time:
+        before, after = rules.timestamp_before_limit_ms, rules.timestamp_after_limit_ms
         outside = [
             (index, f"has timestamp {record.timestamp}, too far from the broker's {now_ms}")
             for index, record in enumerate(records)
@@ -127,12 +153,14 @@ def _check_records(records: list[Record], config: TopicConfig, now_ms: int, limi
             raise InvalidRecordsError(ErrorCode.INVALID_TIMESTAMP, outside)
 
 
-def _recompressed(batch: RecordBatch, records: list[Record], codec: Codec, config: TopicConfig) -> RecordBatch:
-    level = getattr(config, _LEVELS[codec]) if codec in _LEVELS else None
-    rewritten = RecordBatch(rewrite_batch(batch, records, codec=codec, level=level))
-    if rewritten.size > config.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"{rewritten.size} bytes after recompression are more than max.message.bytes = {config.max_message_bytes}",
-        )
+def _recompressed(batch: RecordBatch, records: list[Record], rules: AppendRules) -> RecordBatch:
+    rewritten = RecordBatch(rewrite_batch(batch, records, codec=rules.codec, level=rules.level))
+    if rewritten.size > rules.max_message_bytes:
+        raise _too_large(rewritten.size, rules)
     return rewritten
+
+
+def _too_large(size: int, rules: AppendRules) -> KafkaError:
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes are more than max.message.bytes = {rules.max_message_bytes}"
+    )
