@@ -68,7 +68,6 @@ def _decode_records(
                 length, position = _read_varint(data, position)
             end = position + length
             position += 1
-
             if (timestamp_delta := one_byte[low := data[position]]) is not None:
                 position += 1
             elif not low & 1 and (high := data[position + 1]) < 0x80:
@@ -76,7 +75,6 @@ def _decode_records(
                 position += 2
             else:
                 timestamp_delta, position = _read_timestamp_delta(data, position, base_timestamp)
-
             if (offset_delta := one_byte[low := data[position]]) is not None:
                 position += 1
             elif not low & 1 and (high := data[position + 1]) < 0x80:
@@ -84,7 +82,6 @@ def _decode_records(
                 position += 2
             else:
                 offset_delta, position = _read_varint(data, position)
-
             if (length := one_byte[low := data[position]]) is not None:
                 position += 1
             elif not low & 1 and (high := data[position + 1]) < 0x80:
@@ -97,7 +94,6 @@ def _decode_records(
                 key = data[position : (position := position + length)]
             elif length != -1:
                 raise CorruptBatchError(f"key of length {length}")
-
             if (length := one_byte[low := data[position]]) is not None:
                 position += 1
             elif not low & 1 and (high := data[position + 1]) < 0x80:
@@ -110,7 +106,6 @@ def _decode_records(
                 value = data[position : (position := position + length)]
             elif length != -1:
                 raise CorruptBatchError(f"value of length {length}")
-
             if data[position] == 0:
                 headers: Headers = []
                 position += 1
