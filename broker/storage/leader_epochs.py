@@ -1,0 +1,124 @@
+"""Where each leader epoch begins in a log: how replicas find the point from which they differ.
+
+Entries are (leader epoch, start offset), and both rise strictly from one to the next. The file
+`leader-epoch-checkpoint` holds the same rows.
+
+A new entry, and the loss of one at the end, is durable before it counts: the recovery point may pass the batches of
+that epoch at any later time, and then nothing would correct the file. `truncate_from_start` saves the sync of the
+directory: whoever loads a log calls it again with the log start offset, and `truncate_from_end` with the end.
+
+Memory changes only after the file did, so that a failed write can be tried again.
+
+Not thread-safe: the partition's lock protects it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from ottla.broker.storage.checkpoint import read_epochs, write_epochs
+from ottla.protocol.records import NO_LEADER_EPOCH
+
+UNDEFINED_END_OFFSET: Final = -1
+
+
+class LeaderEpochs:
+    """The leader epochs of one log. `path` may be set anew when the partition's directory is renamed."""
+
+    __slots__ = ("_epochs", "_start_offsets", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._epochs: list[int] = []
+        self._start_offsets: list[int] = []
+
+    @classmethod
+    def load(cls, path: Path) -> LeaderEpochs:
+        """Read the file; after a CorruptCheckpointError, begin with `LeaderEpochs(path)` and assign from the log."""
+        loaded = cls(path)
+        entries = read_epochs(path)
+        loaded._epochs = [epoch for epoch, _ in entries]
+        loaded._start_offsets = [start_offset for _, start_offset in entries]
+        return loaded
+
+    def __repr__(self) -> str:
+        return f"LeaderEpochs({self.entries})"
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), oldest first."""
+        return list(zip(self._epochs, self._start_offsets, strict=True))
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest epoch, or NO_LEADER_EPOCH."""
+        return self._epochs[-1] if self._epochs else NO_LEADER_EPOCH
+
+    def epoch_for(self, offset: int) -> int:
+        """Return the epoch in which an offset was, or will be, written; NO_LEADER_EPOCH if it is before all entries."""
+        index = bisect_right(self._start_offsets, offset)
+        return self._epochs[index - 1] if index else NO_LEADER_EPOCH
+
+    def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Return the largest epoch up to the requested one, and the offset at which it ended.
+
+        (a) no epoch requested: undefined; (b) the latest: it ends where the log ends; (c) one above the latest:
+        undefined; (d) one below all entries: it ended where the first entry begins; (e) otherwise the next higher
+        epoch tells the end.
+        """
+        epochs = self._epochs
+        if requested_epoch == NO_LEADER_EPOCH:  # (a)
+            return NO_LEADER_EPOCH, UNDEFINED_END_OFFSET
+        if epochs and requested_epoch == epochs[-1]:  # (b)
+            return requested_epoch, log_end_offset
+        higher = bisect_right(epochs, requested_epoch)
+        if higher == len(epochs):  # (c)
+            return NO_LEADER_EPOCH, UNDEFINED_END_OFFSET
+        if higher == 0:  # (d)
+            return requested_epoch, self._start_offsets[0]
+        return epochs[higher - 1], self._start_offsets[higher]  # (e)
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that an epoch begins at an offset; return whether that was news.
+
+        Called for every appended batch. What adds nothing is ignored: the latest epoch again, or no epoch. Entries
+        that contradict the new one, by an epoch or a start offset that is not below it, are dropped.
+        """
+        return self.assign_all(((epoch, start_offset),))
+
+    def assign_all(self, entries: Iterable[tuple[int, int]]) -> bool:
+        """Assign in turn, with one write at the end: the epochs of several batches, or of a whole log."""
+        epochs, start_offsets = self._epochs, self._start_offsets
+        for epoch, start_offset in entries:
+            if epoch < 0 or (epochs and epoch == epochs[-1] and start_offset >= start_offsets[-1]):
+                continue
+            keep = min(bisect_left(epochs, epoch), bisect_left(start_offsets, start_offset))
+            epochs, start_offsets = [*epochs[:keep], epoch], [*start_offsets[:keep], start_offset]
+        if epochs is self._epochs:
+            return False
+        self._replace(epochs, start_offsets)
+        return True
+
+    def truncate_from_end(self, offset: int) -> None:
+        """Drop the entries that begin at `offset` or later."""
+        keep = bisect_left(self._start_offsets, offset)
+        if keep < len(self._epochs):
+            self._replace(self._epochs[:keep], self._start_offsets[:keep])
+
+    def truncate_from_start(self, offset: int) -> None:
+        """Drop what lies below `offset`; the epoch that holds it begins there from now on."""
+        index = bisect_right(self._start_offsets, offset) - 1
+        if index >= 0 and (index > 0 or self._start_offsets[0] != offset):
+            self._replace(self._epochs[index:], [offset, *self._start_offsets[index + 1 :]], durable=False)
+
+    def clear(self) -> None:
+        """Drop all entries, as a log does that begins anew at another offset."""
+        if self._epochs:
+            self._replace([], [])
+
+    def _replace(self, epochs: list[int], start_offsets: list[int], *, durable: bool = True) -> None:
+        write_epochs(self.path, zip(epochs, start_offsets, strict=True), durable=durable)
+        self._epochs, self._start_offsets = epochs, start_offsets
