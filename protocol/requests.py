@@ -33,16 +33,22 @@ def decode_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
 
 
 def decode_request(frame: Buffer) -> tuple[RequestHeader, Any]:
-    """Read a whole request."""
+    """Read a whole request.
+
+    Bytes behind it are ignored, as Kafka ignores them: librdkafka's AlterUserScramCredentials has one too many.
+    """
     api, header, position = decode_request_header(frame)
-    version = header.request_api_version
-    return header, _decode_body(api.request, version, frame, position)
+    request, _ = decode_from(api.request, header.request_api_version, frame, position)
+    return header, request
 
 
 def decode_response(api: Api, version: int, frame: Buffer) -> tuple[ResponseHeader, Any]:
     """Read the response to a request of this API and version."""
     header, position = decode_from(ResponseHeader, api.response_header_version(version), frame)
-    return header, _decode_body(api.response, version, frame, position)
+    response, end = decode_from(api.response, version, frame, position)
+    if end != len(frame):
+        raise DecodeError(f"{api.label}Response version {version}: {len(frame) - end} bytes left over")
+    return header, response
 
 
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, request: Message) -> list[Any]:
@@ -57,10 +63,3 @@ def encode_response(api: Api, version: int, correlation_id: int, response: Messa
     """Return the parts of a response, without the frame's size; records in it are not copied."""
     header = ResponseHeader(correlation_id=correlation_id)
     return encode_parts(header, api.response_header_version(version)) + encode_parts(response, version)
-
-
-def _decode_body(cls: type[Message], version: int, frame: Buffer, position: int) -> Any:
-    message, end = decode_from(cls, version, frame, position)
-    if end != len(frame):
-        raise DecodeError(f"{cls.__name__} version {version}: {len(frame) - end} bytes left over")
-    return message

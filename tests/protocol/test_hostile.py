@@ -62,7 +62,8 @@ def test_mutated_bytes_decode_or_are_refused(cls: type[Message], seed: int) -> N
         with pytest.raises(DecodeError):
             decode(cls, version, data)
     else:
-        assert decode(cls, version, data) == expected
+        # As bytes, because a float64 that is not a number does not equal itself.
+        assert encode(decode(cls, version, data), version) == encode(expected, version)
 
 
 @pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: cls.__name__)
