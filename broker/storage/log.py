@@ -16,7 +16,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.broker.config import TopicConfig
 from ottla.broker.storage.aborted_transactions import aborted_within
@@ -50,6 +50,18 @@ class Appended(NamedTuple):
     is_duplicate: bool = False
 
 
+class AppendGuard(Protocol):
+    """Who may refuse appends: the log directory, when it is offline or nearly full."""
+
+    # In words, why nothing is taken, and why nothing of clients is taken; None where all is well.
+    refusal: str | None
+    client_refusal: str | None
+
+    def failed(self, error: OSError) -> None:
+        """Learn what the system refused. The log's lock is held: no lock of a log may be taken here."""
+        ...
+
+
 class LogParts(NamedTuple):
     """What recovery hands to a log."""
 
@@ -80,6 +92,8 @@ class Log:
         self.lock = lock
         self.files = files
         self.clock = clock
+        # None: appends are always taken.
+        self.guard: AppendGuard | None = None
         self._config = config
         self.rules = AppendRules.of(config)
         # Oldest first; never empty; the last one is active.
@@ -166,6 +180,8 @@ class Log:
     def append_as_leader(self, batch: RecordBatch, leader_epoch: int, *, from_client: bool = True) -> Appended:
         """Append a validated batch at the end of the log, giving it its offsets and the leader's epoch."""
         with self.lock:
+            if self.guard is not None:
+                self._check_accepted(self.guard.client_refusal if from_client else self.guard.refusal)
             if batch.producer_id >= 0:
                 known = self.producers.check(batch, from_client=from_client)
                 if known is not None:
@@ -198,6 +214,8 @@ class Log:
         for batch in taken:
             batch.check()
         with self.lock:
+            if self.guard is not None:
+                self._check_accepted(self.guard.refusal)
             self._check_continues(taken)
             size = sum(batch.size for batch in taken)
             if size <= self.rules.segment_bytes:
@@ -222,7 +240,13 @@ class Log:
 
     def _refused(self, error: OSError) -> KafkaError:
         """Say what the system refused in terms that clients understand; the log is as it was."""
+        if self.guard is not None:
+            self.guard.failed(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write to {self.directory}: {error.strerror or error}")
+
+    def _check_accepted(self, refusal: str | None) -> None:
+        if refusal is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, refusal)
 
     def _check_continues(self, taken: Iterable[RecordBatch]) -> None:
         expected = self.log_end_offset
