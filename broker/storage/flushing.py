@@ -10,8 +10,15 @@ from ottla.broker.storage.file_slice import OpenFile
 from ottla.broker.storage.log import Log
 
 
+class FlushError(OSError):
+    """The disk did not take what was written. The kernel may have dropped it: a second try would wrongly succeed."""
+
+
 def flush(log: Log) -> int:
-    """Force everything that the log holds at this moment to disk; return the offset up to which that is."""
+    """Force everything that the log holds at this moment to disk; return the offset up to which that is.
+
+    Two flushes of one log must not run at once: the system reports a failure to one of them only.
+    """
     with log.lock:
         end = log.log_end_offset
         if log.recovery_point >= end:
@@ -45,10 +52,13 @@ def is_flush_due(log: Log, now_ms: int) -> bool:
 
 
 def _sync(file: OpenFile) -> None:
-    if hasattr(os, "fdatasync"):
-        os.fdatasync(file.fd)
-    else:
-        os.fsync(file.fd)
+    try:
+        if hasattr(os, "fdatasync"):
+            os.fdatasync(file.fd)
+        else:
+            os.fsync(file.fd)
+    except OSError as error:
+        raise FlushError(error.errno, error.strerror) from error
 
 
 def _sync_path(path: Path) -> None:
