@@ -102,6 +102,8 @@ class Log:
         self.recovery_point = parts.recovery_point
         self.high_watermark = parts.log_start_offset
         self.last_flush_ms = clock()
+        # How often the log was cut back: tells whoever reads closed segments without the lock that they may be others.
+        self.cuts = 0
         # Deleted files and when they may be removed.
         self.doomed: list[tuple[int, list[Path]]] = []
         self._active_since_ms = clock()

@@ -23,6 +23,7 @@ def truncate_to(log: Log, offset: int) -> bool:
         if offset < log.log_start_offset:
             _start_anew(log, offset)
             return True
+        log.cuts += 1
         while len(log.segments) > 1 and log.active.base_offset >= offset:
             _drop(log.segments.pop())
         log.active.truncate_to(offset)
@@ -37,6 +38,7 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
 
 
 def _start_anew(log: Log, offset: int) -> None:
+    log.cuts += 1
     # The new segment first: a crash in between leaves the old log, or an empty one that recovery knows how to take.
     while len(log.segments) > 1:
         _drop(log.segments.pop())
