@@ -20,7 +20,7 @@ def flush(log: Log) -> int:
     Two flushes of one log must not run at once: the system reports a failure to one of them only.
     """
     with log.lock:
-        end = log.log_end_offset
+        end, cuts = log.log_end_offset, log.cuts
         if log.recovery_point >= end:
             log.last_flush_ms = log.clock()
             return end
@@ -35,7 +35,9 @@ def flush(log: Log) -> int:
     if indexes:
         sync_directory(log.directory)
     with log.lock:
-        log.recovery_point = max(log.recovery_point, min(end, log.log_end_offset))
+        # After a cut, offsets below `end` may belong to batches that came too late for this flush.
+        if log.cuts == cuts:
+            log.recovery_point = max(log.recovery_point, end)
         log.last_flush_ms = log.clock()
     return end
 
