@@ -85,6 +85,8 @@ def rebuild_producers(producers: Producers, log: Log) -> None:
 def replay(producers: Producers, segments: list[Segment], begin: int) -> None:
     """Note every batch from `begin` on; the index of aborted transactions is complete already."""
     for segment in segments:
+        if segment.next_offset <= begin:
+            continue  # as after a clean stop: the file need not even be opened
         first = segment.find(begin)
         for _, batch in segment.read_batches(first.position) if first is not None else ():
             producers.update(batch, batch.base_offset)
