@@ -11,6 +11,7 @@ producers' state follow from the batches.
 
 from __future__ import annotations
 
+import os
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +30,7 @@ from ottla.broker.storage.producer_snapshot import (
 )
 from ottla.broker.storage.producers import Producers
 from ottla.broker.storage.segment import Limits, Segment
-from ottla.broker.storage.swap import finish_swaps
+from ottla.broker.storage.swap import SWAP_SUFFIX, finish_swaps
 from ottla.broker.storage.truncation import rebuild_producers
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.records import RecordBatch
@@ -51,11 +52,10 @@ def open_log(
     was_clean: bool = False,
 ) -> Log:
     """Open the log of a partition, or begin an empty one."""
-    directory.mkdir(parents=True, exist_ok=True)
     lock = threading.Lock()
     limits = Limits(config.segment_bytes, config.index_interval_bytes, config.segment_index_bytes)
-    names = _tidy(directory)
-    segments = [Segment(directory, base_offset, limits, files, lock) for base_offset in names]
+    base_offsets, has_snapshots = _tidy(directory)
+    segments = [Segment(directory, base_offset, limits, files, lock) for base_offset in base_offsets]
     epochs, epochs_known = _load_epochs(directory)
     was_clean = was_clean and epochs_known and _resume(segments)
     if not was_clean:
@@ -71,11 +71,12 @@ def open_log(
         end = log_start_offset
     epochs.truncate_from_end(end)
     log_start_offset = max(log_start_offset, segments[0].base_offset)
-    delete_snapshots_above(directory, end)
+    if has_snapshots:
+        delete_snapshots_above(directory, end)
     parts = LogParts(segments, epochs, Producers(), log_start_offset, end if was_clean else min(recovery_point, end))
     log = Log(directory, partition, config, files, clock, lock, parts)
     # A clean stop leaves a snapshot at the end, unless no producer ever wrote with an id.
-    if not was_clean or snapshot_offsets(directory):
+    if not was_clean or has_snapshots:
         rebuild_producers(log.producers, log)
     return log
 
@@ -93,15 +94,29 @@ def close_log(log: Log) -> None:
             segment.close()
 
 
-def _tidy(directory: Path) -> list[int]:
-    """Remove what an interrupted operation left; return the base offsets of the segments."""
-    finish_swaps(directory)
-    names = {path.name: path for path in directory.iterdir()}
-    for name, path in names.items():
-        is_orphan = name.endswith(_INDEX_SUFFIXES) and path.stem + ".log" not in names
-        if name.endswith(_LEFTOVER_SUFFIXES) or is_orphan:
-            path.unlink()
-    return sorted(int(path.stem) for path in names.values() if path.suffix == ".log" and path.stem.isdecimal())
+def _tidy(directory: Path) -> tuple[list[int], bool]:
+    """Remove what an interrupted operation left; return the base offsets of the segments, and if there are snapshots.
+
+    The directory is made if it is missing, and is listed once: there may be ten thousand of them to open.
+    """
+    try:
+        names = set(os.listdir(directory))
+    except FileNotFoundError:
+        directory.mkdir(parents=True)
+        return [], False
+    if any(name.endswith(SWAP_SUFFIX) for name in names):
+        finish_swaps(directory)
+        names = set(os.listdir(directory))
+    base_offsets = []
+    has_snapshots = False
+    for name in names:
+        stem, _, suffix = name.rpartition(".")
+        if suffix == "log" and stem.isdecimal():
+            base_offsets.append(int(stem))
+        elif name.endswith(_LEFTOVER_SUFFIXES) or (name.endswith(_INDEX_SUFFIXES) and stem + ".log" not in names):
+            (directory / name).unlink()
+        has_snapshots = has_snapshots or suffix == "snapshot"
+    return sorted(base_offsets), has_snapshots
 
 
 def _load_epochs(directory: Path) -> tuple[LeaderEpochs, bool]:
