@@ -1,0 +1,85 @@
+"""Steps that a thread repeats in the background, each at its own interval."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+logger = logging.getLogger(__name__)
+
+
+def monotonic_ms() -> int:
+    """A clock that nobody sets."""
+    return time.monotonic_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class Task:
+    """A step, how often it runs, and when it is due next."""
+
+    name: str
+    interval_ms: int
+    step: Callable[[], object]
+    due_ms: int
+    # Whether it also runs when the thread is woken.
+    on_wake: bool = False
+
+
+class Loop:
+    """A thread that runs tasks when they are due, one at a time. Tests call `run_due` themselves."""
+
+    def __init__(
+        self,
+        name: str,
+        tasks: Sequence[Task],
+        clock_ms: Callable[[], int] = monotonic_ms,
+        wake: threading.Event | None = None,
+    ) -> None:
+        """Take the tasks; setting `wake` makes the thread run those that are for that at once."""
+        self.tasks = tasks
+        self.failures = 0
+        self._clock_ms = clock_ms
+        self._wake = wake or threading.Event()
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after the step that it is in."""
+        self._is_stopped = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def run_due(self) -> int:
+        """Run the tasks that are due; return the milliseconds until the next one is."""
+        for task in self.tasks:
+            if task.due_ms <= self._clock_ms() and not self._is_stopped:
+                try:
+                    task.step()
+                except Exception:
+                    self.failures += 1
+                    logger.exception("background step failed: %s", task.name)
+                # From the end of the step: one that takes longer than its interval must not starve the others.
+                task.due_ms = self._clock_ms() + task.interval_ms
+        return max(min(task.due_ms for task in self.tasks) - self._clock_ms(), 0)
+
+    def hurry(self) -> None:
+        """Make the tasks due that are to run when something happens."""
+        for task in self.tasks:
+            if task.on_wake:
+                task.due_ms = self._clock_ms()
+
+    def _run(self) -> None:
+        while not self._is_stopped:
+            wait_ms = self.run_due()
+            if self._wake.wait(min(wait_ms / 1000, threading.TIMEOUT_MAX)):
+                # Cleared before the look at what happened, so that nothing that happens later goes unseen.
+                self._wake.clear()
+                self.hurry()

@@ -1,0 +1,251 @@
+"""One directory of `log.dirs`: whose it is, what its checkpoints say, and whether it can be written.
+
+    online    appends are taken, unless free space is low: then those of clients are refused, and nothing else is
+    offline   the disk failed; nothing is taken until the broker starts again
+    closed    the broker stops or has stopped
+
+A disk that fails says so by an error number such as EIO or EROFS, on any operation; by any error when what was
+written is forced to disk, since the kernel may have dropped it; or by a directory that cannot be looked at any more.
+A full disk and too many open files are not failures: they pass.
+
+Two locks. `_state` protects the words of refusal and is the innermost: `failed` may be called with the lock of a log
+held. `_writing` lets one thread at a time write checkpoints. It is the outermost, and the one lock that is held during
+disk work; no append waits for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from ottla.broker.storage.checkpoint import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    read_offsets,
+    write_offsets,
+)
+from ottla.broker.storage.directory_files import (
+    DirectoryLock,
+    MetaProperties,
+    claim_directory,
+    read_clean_shutdown,
+    remove_clean_shutdown,
+    write_clean_shutdown,
+)
+from ottla.broker.storage.errors import CorruptCheckpointError, StorageError
+from ottla.broker.storage.flushing import FlushError
+from ottla.protocol.identifiers import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Offsets = Mapping[TopicPartition, int]
+
+CHECKPOINTS: Final = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+_FAILURES: Final = {errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.EBADMSG, errno.ENOTCONN} | {
+    # Known to Linux only.
+    getattr(errno, name)
+    for name in ("EREMOTEIO", "EUCLEAN", "ENOMEDIUM")
+    if hasattr(errno, name)
+}
+# Free space must exceed the threshold by this part of it before appends are taken again.
+_RESUME_SHARE: Final = 10
+
+
+class LogDir:
+    """A log directory. `claim` it, then `begin`, and `close` it in the end."""
+
+    def __init__(
+        self,
+        path: Path,
+        min_free_bytes: int = 0,
+        *,
+        on_offline: Callable[[], None] = lambda: None,
+        statvfs: Callable[[Path], os.statvfs_result] = os.statvfs,
+    ) -> None:
+        self.path = path
+        self.min_free_bytes = min_free_bytes
+        # As of the last sample.
+        self.free_bytes = 0
+        self.total_bytes = 0
+        # Why nothing is taken; why nothing of clients is taken (see log.AppendGuard).
+        self.refusal: str | None = None
+        self.client_refusal: str | None = None
+        self.offline_reason: str | None = None
+        # Whether all logs were closed in order the last time, and in which epoch of the broker.
+        self.was_clean = False
+        self.last_broker_epoch: int | None = None
+        # Called, perhaps with the lock of a log held, when the directory goes offline.
+        self._on_offline = on_offline
+        self._statvfs = statvfs
+        self._state = threading.Lock()
+        self._writing = threading.Lock()
+        # What each checkpoint file holds; no entry where it is missing or broken.
+        self._checkpoints: dict[str, Offsets] = {}
+        self._directory_lock: DirectoryLock | None = None
+
+    def __repr__(self) -> str:
+        return f"LogDir({self.path}, {self.refusal or self.client_refusal or 'online'})"
+
+    @property
+    def is_online(self) -> bool:
+        """Whether the disk is believed to work."""
+        return self.offline_reason is None
+
+    @property
+    def is_space_low(self) -> bool:
+        """Whether the appends of clients are refused for want of space."""
+        return self.refusal is None and self.client_refusal is not None
+
+    # Start and stop
+
+    def claim(self, owner: MetaProperties) -> None:
+        """Lock the directory and make sure that it is `owner`'s; StorageError where it is not.
+
+        One that the system does not let us use goes offline.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._directory_lock = DirectoryLock(self.path)
+            claim_directory(self.path, owner)
+        except StorageError:
+            self.release()
+            raise
+        except OSError as error:
+            self.take_offline(str(error))
+
+    def begin(self) -> None:
+        """Read what the last run left, and withdraw its claim to have stopped in order."""
+        if not self.is_online:
+            return
+        try:
+            self.last_broker_epoch = read_clean_shutdown(self.path)
+            remove_clean_shutdown(self.path)
+            self.was_clean = self.last_broker_epoch is not None
+            for name in CHECKPOINTS:
+                self._read_checkpoint(name)
+        except OSError as error:
+            self.take_offline(str(error))
+        self.sample_space()
+
+    def refuse(self, reason: str) -> None:
+        """Take no appends from now on, as a broker does that stops."""
+        with self._state:
+            self.refusal = self.client_refusal = self.offline_reason or reason
+
+    def close(self, broker_epoch: int | None) -> None:
+        """Give the directory up. With an epoch, say that all its logs are closed and on disk: the last thing to do."""
+        self.refuse(f"{self.path} is closed")
+        try:
+            if broker_epoch is not None and self.is_online:
+                write_clean_shutdown(self.path, broker_epoch)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Let other processes in."""
+        if self._directory_lock is not None:
+            self._directory_lock.release()
+
+    # Failures
+
+    def failed(self, error: OSError) -> None:
+        """Learn what the system refused; go offline where that means that the disk fails."""
+        if isinstance(error, FlushError):
+            self.take_offline(f"what was written could not be forced to disk: {error}")
+        elif error.errno in _FAILURES:
+            self.take_offline(str(error))
+
+    def take_offline(self, reason: str) -> None:
+        """Take nothing any more, for the reason given; the first one counts."""
+        with self._state:
+            if self.offline_reason is not None:
+                return
+            self.offline_reason = f"{self.path} is offline: {reason}"
+            self.refusal = self.client_refusal = self.offline_reason
+        logger.error("log directory offline: %s", self.offline_reason)
+        self._on_offline()
+
+    def sample_space(self) -> None:
+        """Look at the free space, and refuse the appends of clients while there is too little."""
+        try:
+            space = self._statvfs(self.path)
+        except OSError as error:
+            self.take_offline(str(error))
+            return
+        self.free_bytes = space.f_bavail * space.f_frsize
+        self.total_bytes = space.f_blocks * space.f_frsize
+        enough_bytes = self.min_free_bytes
+        with self._state:
+            if self.refusal is not None:
+                return
+            was_low = self.client_refusal is not None
+            if was_low:
+                enough_bytes += enough_bytes // _RESUME_SHARE
+            is_low = self.free_bytes < enough_bytes
+            if is_low == was_low:
+                return
+            self.client_refusal = (
+                f"{self.path} has {self.free_bytes:,} bytes free, and ottla.log.min.free.bytes keeps "
+                f"{self.min_free_bytes:,}; delete topics, lower their retention, or enlarge the disk"
+                if is_low
+                else None
+            )
+        if is_low:
+            logger.warning("log directory low on space, appends refused: %s", self.client_refusal)
+        else:
+            logger.info("log directory has space again, appends taken: %s, %s bytes", self.path, f"{self.free_bytes:,}")
+
+    # Checkpoints
+
+    def checkpoint(self, name: str) -> Offsets:
+        """Return what a checkpoint file holds; nothing where it was missing or broken."""
+        return self._checkpoints.get(name, {})
+
+    def may_tell_of(self, name: str, partition: TopicPartition) -> bool:
+        """Whether a checkpoint file has a row for the partition, as far as is known."""
+        known = self._checkpoints.get(name)
+        return known is None or partition in known
+
+    def write_checkpoint(self, name: str, offsets: Callable[[], Offsets]) -> bool:
+        """Replace a checkpoint file where it would change; return whether it did.
+
+        `offsets` is called when it is this thread's turn, so that newer offsets are never replaced by older ones.
+        """
+        with self._writing:
+            if not self.is_online:
+                return False
+            current = offsets()
+            if current == self._checkpoints.get(name):
+                return False
+            try:
+                write_offsets(self.path / name, current)
+            except OSError as error:
+                # The new file may be there all the same.
+                self._checkpoints.pop(name, None)
+                self.failed(error)
+                raise
+            self._checkpoints[name] = current
+            return True
+
+    def _read_checkpoint(self, name: str) -> None:
+        path = self.path / name
+        try:
+            if path.exists():
+                self._checkpoints[name] = read_offsets(path)
+        except CorruptCheckpointError as error:
+            logger.warning("checkpoint not usable, continuing without: %s", error)
+            if name == RECOVERY_POINT_CHECKPOINT:
+                # A directory whose files change by themselves is not believed to have been left in order.
+                self.was_clean = False

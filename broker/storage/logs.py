@@ -1,0 +1,367 @@
+"""All logs of a broker, in the directories of `log.dirs`.
+
+A partition is in one of three states here: its log is open; its files cannot be used, and it is reported as broken;
+or it lies in a directory that went offline. Only the first has a `Log`. The others do not keep the broker from
+working, and are never made anew under the same name while the old files may come back.
+
+A checkpoint may still have rows of a partition that was deleted. Creating one of the same name takes them out first:
+after a crash, the recovery point or log start of the old log would make the new one lose records.
+
+Lock order: checkpoint writer of a LogDir -> Logs -> log -> state of a LogDir, OpenFiles. The lock of `Logs` protects
+its tables and is never held during disk work; `_changing` sees to it that a partition changes once at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from operator import attrgetter
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ottla.broker.config import BrokerConfig, TopicConfig
+from ottla.broker.storage.checkpoint import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    sync_directory,
+)
+from ottla.broker.storage.directory_files import directory_name, read_topic_id, write_topic_id
+from ottla.broker.storage.errors import StorageError
+from ottla.broker.storage.log import Clock, Log
+from ottla.broker.storage.log_dir import CHECKPOINTS, LogDir, Offsets
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.recovery import open_log
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.primitives import uuid_to_text
+
+logger = logging.getLogger(__name__)
+
+# What a log says for each checkpoint; the cleaner's offsets are kept here.
+_OFFSET_OF: Final[Mapping[str, Callable[[Log], int]]] = {
+    RECOVERY_POINT_CHECKPOINT: attrgetter("recovery_point"),
+    LOG_START_OFFSET_CHECKPOINT: attrgetter("log_start_offset"),
+    HIGH_WATERMARK_CHECKPOINT: attrgetter("high_watermark"),
+}
+
+
+class Held(NamedTuple):
+    """An open log, and where it lies."""
+
+    log: Log
+    log_dir: LogDir
+
+
+class Broken(NamedTuple):
+    """A partition whose files cannot be used."""
+
+    reason: str
+    log_dir: LogDir
+    directory: Path
+    # What the checkpoints said; it is kept for a repair.
+    checkpoints: Mapping[str, int]
+
+
+class Logs:
+    """The logs of a broker by partition. Opened and closed by `startup.open_logs` and `startup.close_logs`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        config_of: Callable[[str], TopicConfig],
+        clock: Clock,
+        *,
+        statvfs: Callable[[Path], os.statvfs_result] = os.statvfs,
+    ) -> None:
+        self.config = config
+        # The present options of a topic: the same object until they change, and then `refresh_configs` is called.
+        self.config_of = config_of
+        self.clock = clock
+        self.files = OpenFiles(config.ottla_log_open_files_max)
+        # Set when a directory went offline, for whoever runs `drop_offline`.
+        self.attention = threading.Event()
+        self.dirs = [
+            LogDir(path, config.ottla_log_min_free_bytes, on_offline=self.attention.set, statvfs=statvfs)
+            for path in config.log_dirs
+        ]
+        self._changed = threading.Condition()
+        self._held: dict[TopicPartition, Held] = {}
+        self._broken: dict[TopicPartition, Broken] = {}
+        # Where a partition was when its directory went offline.
+        self._offline: dict[TopicPartition, LogDir] = {}
+        self._cleaner_offsets: dict[TopicPartition, int] = {}
+        # Partitions that are being created, deleted or renamed.
+        self._changing: set[TopicPartition] = set()
+        self._counts: Counter[LogDir] = Counter()
+        # The directories that `drop_offline` has dealt with.
+        self._dropped: set[LogDir] = set()
+        # Deleted directories and when they may be removed; see log_changes.py.
+        self._doomed: list[tuple[int, Path, LogDir]] = []
+
+    # Asking
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter([held.log for held in self.places()])
+
+    def places(self) -> list[Held]:
+        """Return the open logs with their directories."""
+        with self._changed:
+            return list(self._held.values())
+
+    def find(self, partition: TopicPartition) -> Log | None:
+        """Return the log of a partition, if it is open."""
+        held = self._held.get(partition)
+        return held.log if held is not None else None
+
+    def get(self, partition: TopicPartition) -> Log:
+        """Return the log of a partition; KafkaError where there is none, or its disk fails."""
+        return self.place(partition).log
+
+    def place(self, partition: TopicPartition) -> Held:
+        """Return the log and its directory; KafkaError as for `get`."""
+        held = self._held.get(partition)
+        if held is None:
+            raise self._why_absent(partition)
+        if held.log_dir.offline_reason is not None:
+            raise storage_error(held.log_dir.offline_reason)
+        return held
+
+    def dir_of(self, partition: TopicPartition) -> LogDir | None:
+        """Return the directory of a partition, whether it can be used or not."""
+        with self._changed:
+            place = self._held.get(partition) or self._broken.get(partition)
+            return place.log_dir if place is not None else self._offline.get(partition)
+
+    def in_dir(self, log_dir: LogDir) -> list[Log]:
+        """Return the open logs of a directory."""
+        return [held.log for held in self.places() if held.log_dir is log_dir]
+
+    @property
+    def broken(self) -> dict[TopicPartition, Broken]:
+        """The partitions whose files cannot be used."""
+        with self._changed:
+            return dict(self._broken)
+
+    @property
+    def online_dirs(self) -> list[LogDir]:
+        """The directories that work."""
+        return [log_dir for log_dir in self.dirs if log_dir.is_online]
+
+    def topic_id(self, partition: TopicPartition) -> bytes | None:
+        """Return the id of the topic that an open log was made for, None if it was never told."""
+        held = self.place(partition)
+        with translated(partition, held.log_dir):
+            return read_topic_id(held.log.directory)
+
+    # Creating
+
+    def hold(self, log: Log, log_dir: LogDir) -> None:
+        """Take an open log in."""
+        log.guard = log_dir
+        with self._changed:
+            self._held[log.partition] = Held(log, log_dir)
+            self._counts[log_dir] += 1
+        # They may have changed before the log could be found here.
+        config = self.config_of(log.partition.topic)
+        if config is not log.config:
+            log.config = config
+
+    def note_broken(self, partition: TopicPartition, broken: Broken) -> None:
+        """Take in that a partition is there and cannot be used."""
+        logger.error("partition broken: %s in %s: %s", partition, broken.directory, broken.reason)
+        with self._changed:
+            self._broken[partition] = broken
+
+    def note_offline(self, partition: TopicPartition, log_dir: LogDir) -> None:
+        """Take in that a partition lies in a directory that is offline."""
+        with self._changed:
+            self._offline[partition] = log_dir
+
+    def create(self, partition: TopicPartition, topic_id: bytes | None, *, is_new: bool = True) -> Log:
+        """Return the log of a partition, made in the emptiest directory where there is none.
+
+        Where `is_new` is not said, the partition may lie in a directory that is offline, and is not made a second
+        time while there is one.
+        """
+        with self.change(partition):
+            if self.find(partition) is None:
+                self._check_creatable(partition, is_new=is_new)
+                self._create(partition)
+            log, log_dir = self.place(partition)
+            if topic_id is not None:
+                with translated(partition, log_dir):
+                    _settle_topic_id(log.directory, partition, topic_id)
+            return log
+
+    def _create(self, partition: TopicPartition) -> None:
+        log_dir = self._emptiest()
+        config = self.config_of(partition.topic)
+        with translated(partition, log_dir):
+            for name in CHECKPOINTS:
+                if log_dir.may_tell_of(name, partition):
+                    self.checkpoint(name, log_dir)
+            log = open_log(log_dir.path / directory_name(partition), partition, config, self.files, self.clock)
+            sync_directory(log_dir.path)
+        self.hold(log, log_dir)
+
+    def _emptiest(self) -> LogDir:
+        usable = [log_dir for log_dir in self.dirs if log_dir.refusal is None]
+        if not usable:
+            reasons = "; ".join(str(log_dir.refusal) for log_dir in self.dirs)
+            raise storage_error(f"no log directory is usable: {reasons}")
+        return min(usable, key=lambda log_dir: (log_dir.is_space_low, self._counts[log_dir]))
+
+    def _check_creatable(self, partition: TopicPartition, *, is_new: bool) -> None:
+        absent = self._why_absent(partition)
+        if absent.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            raise absent
+        for log_dir in self.dirs:
+            if not is_new and log_dir.offline_reason is not None:
+                raise storage_error(f"{partition} may lie in a directory that cannot be used: {log_dir.offline_reason}")
+
+    def _why_absent(self, partition: TopicPartition) -> KafkaError:
+        with self._changed:
+            broken, log_dir = self._broken.get(partition), self._offline.get(partition)
+        if broken is not None:
+            return storage_error(f"the files of {partition} cannot be used: {broken.reason}")
+        if log_dir is not None:
+            return storage_error(str(log_dir.offline_reason))
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} has no log here")
+
+    # Changing
+
+    def refresh_configs(self, topic: str | None = None) -> None:
+        """Let the options of a topic, or of all, reach its open logs."""
+        for log in self:
+            if topic is None or log.partition.topic == topic:
+                config = self.config_of(log.partition.topic)
+                log.config = config
+                if "compact" not in config.cleanup_policy:
+                    with self._changed:
+                        self._cleaner_offsets.pop(log.partition, None)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Let a partition's name be free again; whoever calls has taken its files away."""
+        with self._changed:
+            held = self._held.pop(partition, None)
+            if held is not None:
+                self._counts[held.log_dir] -= 1
+            self._broken.pop(partition, None)
+            self._cleaner_offsets.pop(partition, None)
+
+    def doom(self, path: Path, log_dir: LogDir, delay_ms: int) -> None:
+        """Have a deleted directory removed after a delay."""
+        with self._changed:
+            self._doomed.append((self.clock() + delay_ms, path, log_dir))
+
+    def take_doomed(self) -> list[tuple[Path, LogDir]]:
+        """Return the deleted directories whose delay is over; whoever calls removes them."""
+        now_ms = self.clock()
+        with self._changed:
+            due = [(path, log_dir) for deadline_ms, path, log_dir in self._doomed if deadline_ms <= now_ms]
+            self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        return due
+
+    def drop_offline(self) -> dict[LogDir, list[TopicPartition]]:
+        """Let go of the directories that went offline since the last call; return them with what was in them."""
+        with self._changed:
+            lost: dict[LogDir, list[TopicPartition]] = {
+                log_dir: [] for log_dir in self.dirs if not log_dir.is_online and log_dir not in self._dropped
+            }
+            self._dropped.update(lost)
+            gone = {partition: held for partition, held in self._held.items() if held.log_dir in lost}
+            for partition, (_, log_dir) in gone.items():
+                del self._held[partition]
+                self._offline[partition] = log_dir
+                lost[log_dir].append(partition)
+            for partition, broken in list(self._broken.items()):
+                if broken.log_dir in lost:
+                    del self._broken[partition]
+                    self._offline[partition] = broken.log_dir
+        for log, _ in gone.values():
+            # Nothing is written or trimmed on a disk that fails: the descriptors close with the last slice.
+            for segment in list(log.segments):
+                self.files.closed(segment)
+        return lost
+
+    @contextmanager
+    def change(self, partition: TopicPartition) -> Iterator[None]:
+        """Have the files of a partition for oneself: others that would create, rename or clean it wait."""
+        with self._changed:
+            while partition in self._changing:
+                self._changed.wait()
+            self._changing.add(partition)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._changing.discard(partition)
+                self._changed.notify_all()
+
+    # Checkpoints
+
+    def checkpoint(self, name: str, log_dir: LogDir) -> bool:
+        """Write down what the logs of a directory say, where that changed; return whether it did."""
+        return log_dir.write_checkpoint(name, lambda: self._offsets(name, log_dir))
+
+    def cleaner_offset(self, partition: TopicPartition) -> int | None:
+        """Return up to which offset a log is clean."""
+        return self._cleaner_offsets.get(partition)
+
+    def set_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
+        """Note up to which offset a log is clean; `checkpoint` writes it down."""
+        with self._changed:
+            if partition in self._held:
+                self._cleaner_offsets[partition] = offset
+
+    def _offsets(self, name: str, log_dir: LogDir) -> Offsets:
+        with self._changed:
+            logs = [held.log for held in self._held.values() if held.log_dir is log_dir]
+            offsets = {
+                partition: broken.checkpoints[name]
+                for partition, broken in self._broken.items()
+                if broken.log_dir is log_dir and name in broken.checkpoints
+            }
+            cleaned = dict(self._cleaner_offsets) if name == CLEANER_OFFSET_CHECKPOINT else {}
+        if name == CLEANER_OFFSET_CHECKPOINT:
+            return offsets | {log.partition: cleaned[log.partition] for log in logs if log.partition in cleaned}
+        offset_of = _OFFSET_OF[name]
+        return offsets | {log.partition: offset_of(log) for log in logs}
+
+
+def storage_error(detail: str) -> KafkaError:
+    """Make the error that tells clients to look for another replica."""
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, detail)
+
+
+@contextmanager
+def translated(partition: TopicPartition, log_dir: LogDir) -> Iterator[None]:
+    """Tell the directory what the system refused, and whoever asked that the disk did not do it."""
+    try:
+        yield
+    except OSError as error:
+        log_dir.failed(error)
+        raise storage_error(f"{partition} in {log_dir.path}: {error}") from error
+    except StorageError as error:
+        raise storage_error(str(error)) from error
+
+
+def _settle_topic_id(directory: Path, partition: TopicPartition, topic_id: bytes) -> None:
+    """Make sure that the log was made for this very topic; one that was never told is told."""
+    known = read_topic_id(directory)
+    if known is None:
+        write_topic_id(directory, topic_id)
+    elif known != topic_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_TOPIC_ID,
+            f"{partition} here is of topic id {uuid_to_text(known)}, not {uuid_to_text(topic_id)}",
+        )

@@ -1,0 +1,76 @@
+"""Work on many logs at once: a few threads for each log directory, and a word on how far they are."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from ottla.broker.storage.log_dir import LogDir
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PROGRESS_SECONDS: Final = 5.0
+
+
+def for_each_in_directories(
+    verb: Callable[[LogDir], str],
+    work: Mapping[LogDir, Iterable[T]],
+    step: Callable[[LogDir, T], None],
+    threads_per_dir: int,
+    now_seconds: Callable[[], float] = time.monotonic,
+) -> None:
+    """Do a step for every item; a directory that goes offline meanwhile is left as it is.
+
+    `verb` is for the log: what has been done to an item, such as "recovered". A step that raises ends the work of its
+    thread, and is raised here when the others are done.
+    """
+    jobs = [(log_dir, deque(items), threads_per_dir) for log_dir, items in work.items()]
+    with ThreadPoolExecutor(max(1, threads_per_dir * len(jobs)), "log-directory") as pool:
+        drains = []
+        for log_dir, items, threads in jobs:
+            progress = Progress(verb(log_dir), len(items), log_dir, now_seconds)
+            drains += [pool.submit(_drain, log_dir, items, step, progress) for _ in range(min(threads, len(items)))]
+        for drain in drains:
+            drain.result()
+
+
+def _drain(log_dir: LogDir, items: deque[T], step: Callable[[LogDir, T], None], progress: Progress) -> None:
+    while log_dir.is_online:
+        try:
+            item = items.popleft()
+        except IndexError:
+            return
+        step(log_dir, item)
+        progress.advance()
+
+
+class Progress:
+    """Counts what is done in a directory, and says so every few seconds and at the end."""
+
+    def __init__(self, verb: str, total: int, log_dir: LogDir, now_seconds: Callable[[], float]) -> None:
+        self.done = 0
+        self._verb = verb
+        self._total = total
+        self._log_dir = log_dir
+        self._now_seconds = now_seconds
+        self._lock = threading.Lock()
+        self._said_seconds = now_seconds()
+
+    def advance(self) -> None:
+        """Count one more."""
+        with self._lock:
+            self.done += 1
+            done, left = self.done, self._total - self.done
+            now_seconds = self._now_seconds()
+            if left and now_seconds - self._said_seconds < PROGRESS_SECONDS:
+                return
+            self._said_seconds = now_seconds
+        text = f"{self._verb} {done:,} of {self._total:,} logs in {self._log_dir.path}, {left:,} left"
+        logger.info("%s", text)
