@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.data.recorded import FOLDER, recorded_frames
 
 from ottla.protocol.errors import EncodeError, FrameError
 from ottla.protocol.frame import FrameSplitter, describe_first_bytes, frame, frame_size, size_prefix
@@ -269,3 +270,26 @@ def test_a_description_never_breaks_its_log_line(data: bytes) -> None:
 
     assert described.isascii()
     assert described.isprintable()
+
+
+def test_recorded_conversations_are_split_into_their_frames() -> None:
+    """Real traffic of real clients, cut at awkward places, comes out frame by frame."""
+    frames = [recorded.frame for recorded in recorded_frames()]
+    stream = stream_of(frames)
+    pieces = [stream[start : start + 1447] for start in range(0, len(stream), 1447)]
+
+    assert len(frames) > 1000
+    assert frames == split(FrameSplitter(MAX_SIZE), pieces)
+
+
+def test_recorded_frames_are_what_their_lines_say() -> None:
+    """A request begins with its API key and version; a request and its response come in the same versions."""
+    recorded = recorded_frames()
+    requests = {(r.client, r.api_key, r.api_version) for r in recorded if r.direction == "request"}
+    responses = {(r.client, r.api_key, r.api_version) for r in recorded if r.direction == "response"}
+
+    for request in (r for r in recorded if r.direction == "request"):
+        assert struct.unpack_from(">hh", request.frame) == (request.api_key, request.api_version)
+    assert responses <= requests
+    assert len({(r.api_key, r.api_version) for r in recorded}) > 200
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 1.5 * MIB
