@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from tests.data.recorded import recorded_frames
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ProtocolError
@@ -14,20 +14,18 @@ from ottla.protocol.inspection import viewed
 from ottla.protocol.message import Message
 from ottla.protocol.requests import decode_request, decode_response, encode_request, encode_response
 
-FRAMES = Path(__file__).parent.parent / "data" / "frames"
 # Features of KRaft clusters, which we do not have.
 LEFT_OUT = {"UpdateFeatures"}
 # What a client sends behind its request; Kafka does not look at it.
 SURPLUS_BYTES = {("confluent-kafka", Api.ALTER_USER_SCRAM_CREDENTIALS): 1}
-CLIENTS = ("aiokafka", "confluent-kafka", "inter-broker", "java", "kafka-python", "kcat")
+RECORDED = [frame for frame in recorded_frames() if frame.api_name not in LEFT_OUT]
+CLIENTS = sorted({frame.client for frame in RECORDED})
 
 
 def _recorded(client: str) -> Iterator[tuple[str, Api, int, bytes]]:
-    for line in (FRAMES / f"{client}.tsv").read_text().splitlines():
-        kind, key, name, version, frame = line.split("\t")
-        if name in LEFT_OUT:
-            continue
-        yield kind, Api(int(key)), int(version), bytes.fromhex(frame)
+    for frame in RECORDED:
+        if frame.client == client:
+            yield frame.direction, Api(frame.api_key), frame.api_version, frame.frame
 
 
 @pytest.mark.parametrize("client", CLIENTS)
