@@ -77,6 +77,7 @@ def _cut(logs: Logs, offsets: Mapping[TopicPartition, int], cut: Callable[[Log, 
             log, log_dir = logs.place(partition)
             with translated(partition, log_dir):
                 cut(log, offset)
+                logs.note_cut(log)
             if log.recovery_point < log_dir.checkpoint(RECOVERY_POINT_CHECKPOINT).get(partition, 0):
                 lowered.setdefault(log_dir, []).append(partition)
         except KafkaError as error:

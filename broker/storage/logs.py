@@ -96,8 +96,9 @@ class Logs:
         # Where a partition was when its directory went offline.
         self._offline: dict[TopicPartition, LogDir] = {}
         self._cleaner_offsets: dict[TopicPartition, int] = {}
-        # Partitions that are being created, deleted or renamed.
+        # Partitions that are being created, deleted, renamed or cleaned, and how many wait to do that.
         self._changing: set[TopicPartition] = set()
+        self._wanted: Counter[TopicPartition] = Counter()
         self._counts: Counter[LogDir] = Counter()
         # The directories that `drop_offline` has dealt with.
         self._dropped: set[LogDir] = set()
@@ -192,15 +193,28 @@ class Logs:
         Where `is_new` is not said, the partition may lie in a directory that is offline, and is not made a second
         time while there is one.
         """
-        with self.change(partition):
-            if self.find(partition) is None:
-                self._check_creatable(partition, is_new=is_new)
-                self._create(partition)
-            log, log_dir = self.place(partition)
-            if topic_id is not None:
-                with translated(partition, log_dir):
-                    _settle_topic_id(log.directory, partition, topic_id)
-            return log
+        if self.find(partition) is None:
+            with self.change(partition):
+                if self.find(partition) is None:
+                    self._check_creatable(partition, is_new=is_new)
+                    self._create(partition)
+        log, log_dir = self.place(partition)
+        if topic_id is not None:
+            with translated(partition, log_dir):
+                self._settle_topic_id(log, topic_id)
+        return log
+
+    def _settle_topic_id(self, log: Log, topic_id: bytes) -> None:
+        """Make sure that the log was made for this very topic; one that was never told is told."""
+        known = read_topic_id(log.directory)
+        if known is None:
+            with self.change(log.partition):
+                write_topic_id(log.directory, topic_id)
+        elif known != topic_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{log.partition} here is of topic id {uuid_to_text(known)}, not {uuid_to_text(topic_id)}",
+            )
 
     def _create(self, partition: TopicPartition) -> None:
         log_dir = self._emptiest()
@@ -297,8 +311,12 @@ class Logs:
     def change(self, partition: TopicPartition) -> Iterator[None]:
         """Have the files of a partition for oneself: others that would create, rename or clean it wait."""
         with self._changed:
+            self._wanted[partition] += 1
             while partition in self._changing:
                 self._changed.wait()
+            self._wanted[partition] -= 1
+            if not self._wanted[partition]:
+                del self._wanted[partition]
             self._changing.add(partition)
         try:
             yield
@@ -306,6 +324,10 @@ class Logs:
             with self._changed:
                 self._changing.discard(partition)
                 self._changed.notify_all()
+
+    def is_wanted(self, partition: TopicPartition) -> bool:
+        """Whether somebody waits to change a partition: who has it for long lets go."""
+        return partition in self._wanted
 
     # Checkpoints
 
@@ -317,11 +339,18 @@ class Logs:
         """Return up to which offset a log is clean."""
         return self._cleaner_offsets.get(partition)
 
-    def set_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
-        """Note up to which offset a log is clean; `checkpoint` writes it down."""
+    def note_cleaned(self, log: Log, offset: int, cuts: int) -> None:
+        """Note up to which offset a log is clean, unless it was cut since it had been cut `cuts` times."""
         with self._changed:
-            if partition in self._held:
-                self._cleaner_offsets[partition] = offset
+            if self.find(log.partition) is log and log.cuts == cuts:
+                self._cleaner_offsets[log.partition] = offset
+
+    def note_cut(self, log: Log) -> None:
+        """Note that a log was cut: what is appended behind its new end is not clean."""
+        with self._changed:
+            known = self._cleaner_offsets.get(log.partition)
+            if known is not None:
+                self._cleaner_offsets[log.partition] = min(known, log.log_end_offset)
 
     def _offsets(self, name: str, log_dir: LogDir) -> Offsets:
         with self._changed:
@@ -353,15 +382,3 @@ def translated(partition: TopicPartition, log_dir: LogDir) -> Iterator[None]:
         raise storage_error(f"{partition} in {log_dir.path}: {error}") from error
     except StorageError as error:
         raise storage_error(str(error)) from error
-
-
-def _settle_topic_id(directory: Path, partition: TopicPartition, topic_id: bytes) -> None:
-    """Make sure that the log was made for this very topic; one that was never told is told."""
-    known = read_topic_id(directory)
-    if known is None:
-        write_topic_id(directory, topic_id)
-    elif known != topic_id:
-        raise KafkaError(
-            ErrorCode.INCONSISTENT_TOPIC_ID,
-            f"{partition} here is of topic id {uuid_to_text(known)}, not {uuid_to_text(topic_id)}",
-        )

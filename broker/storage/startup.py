@@ -166,7 +166,7 @@ def _open(logs: Logs, log_dir: LogDir, partition: TopicPartition) -> None:
     logs.hold(log, log_dir)
     cleaned = log_dir.checkpoint(CLEANER_OFFSET_CHECKPOINT).get(partition)
     if cleaned is not None:
-        logs.set_cleaner_offset(partition, cleaned)
+        logs.note_cleaned(log, cleaned, log.cuts)
 
 
 def _broken(reason: str, log_dir: LogDir, partition: TopicPartition) -> Broken:

@@ -235,6 +235,18 @@ def test_a_cut_above_the_recovery_point_writes_nothing(logs: Logs) -> None:
     assert path.stat().st_ino == before
 
 
+def test_a_cut_takes_what_is_clean_back(logs: Logs) -> None:
+    """What is appended behind the cut has not been cleaned; a cleaning that did not notice does not count."""
+    log = logs.get(ORDERS)
+    logs.note_cleaned(log, 3, log.cuts)
+    cuts = log.cuts
+
+    truncate_to(logs, {ORDERS: 1})
+    logs.note_cleaned(log, 3, cuts)
+
+    assert logs.cleaner_offset(ORDERS) == 1
+
+
 def test_a_log_that_starts_anew_begins_at_the_offset(logs: Logs) -> None:
     """A follower whose leader's log begins later than its own ends."""
     assert truncate_fully_and_start_at(logs, {ORDERS: 100}) == {}

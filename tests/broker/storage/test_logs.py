@@ -157,10 +157,8 @@ def test_options_that_change_while_a_log_is_made_reach_it(
 def test_the_cleaner_forgets_a_topic_that_is_compacted_no_more(logs: Logs, broker: Broker) -> None:
     """Compacted again later, it must be cleaned from its start."""
     broker.configure("orders", {"cleanup.policy": "compact"})
-    logs.create(ORDERS, TOPIC_ID)
-    logs.set_cleaner_offset(ORDERS, 5)
-    logs.set_cleaner_offset(VIEWS, 5)
-    assert (logs.cleaner_offset(ORDERS), logs.cleaner_offset(VIEWS)) == (5, None)
+    logs.note_cleaned(logs.create(ORDERS, TOPIC_ID), 5, 0)
+    assert logs.cleaner_offset(ORDERS) == 5
 
     broker.configure("orders", {"cleanup.policy": "delete"})
     logs.refresh_configs("orders")
@@ -175,7 +173,7 @@ def test_checkpoints_hold_the_offsets_of_their_directory(logs: Logs, broker: Bro
     orders.advance_high_watermark(2)
     orders.advance_log_start(1)
     flush(orders)
-    logs.set_cleaner_offset(ORDERS, 1)
+    logs.note_cleaned(orders, 1, 0)
     first, second = logs.dirs
     for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
         logs.checkpoint(name, first)

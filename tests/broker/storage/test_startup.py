@@ -41,7 +41,7 @@ def filled(broker: Broker) -> Logs:
     append(views)
     orders.advance_high_watermark(9)
     orders.advance_log_start(2)
-    logs.set_cleaner_offset(ORDERS, 3)
+    logs.note_cleaned(orders, 3, 0)
     return logs
 
 
