@@ -8,6 +8,9 @@
 A start finds `.cleaned` files after a crash in step 1 or 2 and removes them; `.log.swap` after one in step 3 or 4,
 and repeats those steps. Every step may be repeated. The index of aborted transactions is written even when it is
 empty, so that it replaces an old one that is not.
+
+Which old segments a `.log.swap` stands for is read from its batches. Where the last of them lost all its batches it
+may thus survive the crash: the log then holds records that a later one has replaced, until it is compacted again.
 """
 
 from __future__ import annotations
@@ -26,24 +29,33 @@ SEGMENT_SUFFIXES = (".txnindex", ".timeindex", ".index", ".log")
 
 
 def commit_cleaned(directory: Path, base_offset: int) -> None:
-    """Step 2: make a written and synced set of `.cleaned` files count."""
-    for suffix in SEGMENT_SUFFIXES:
-        cleaned = _file(directory, base_offset, suffix, CLEANED_SUFFIX)
-        os.rename(cleaned, _file(directory, base_offset, suffix, SWAP_SUFFIX))
-    sync_directory(directory)
+    """Step 2: make a written and synced set of `.cleaned` files count, or none of them where the system refuses."""
+    try:
+        for suffix in SEGMENT_SUFFIXES:
+            cleaned = segment_file(directory, base_offset, suffix, CLEANED_SUFFIX)
+            os.rename(cleaned, segment_file(directory, base_offset, suffix, SWAP_SUFFIX))
+        sync_directory(directory)
+    except OSError:
+        # The log goes on as it is: a start must not put in place what was made from an older state of it.
+        _remove(directory, base_offset, SWAP_SUFFIX)
+        raise
+
+
+def discard_cleaned(directory: Path, base_offset: int) -> None:
+    """Remove what was written of a set of `.cleaned` files."""
+    _remove(directory, base_offset, CLEANED_SUFFIX)
 
 
 def put_in_place(directory: Path, base_offset: int) -> None:
-    """Step 4: give the files of a `.swap` set their final names."""
+    """Step 4: give the files of a `.swap` set their final names. The directory is not synced: see `finish_swaps`."""
     for suffix in SEGMENT_SUFFIXES:
-        swap = _file(directory, base_offset, suffix, SWAP_SUFFIX)
-        final = _file(directory, base_offset, suffix, "")
+        swap = segment_file(directory, base_offset, suffix, SWAP_SUFFIX)
+        final = segment_file(directory, base_offset, suffix, "")
         if swap.exists():
             os.replace(swap, final)
-    transactions = _file(directory, base_offset, ".txnindex", "")
+    transactions = segment_file(directory, base_offset, ".txnindex", "")
     if transactions.exists() and transactions.stat().st_size == 0:
         transactions.unlink()
-    sync_directory(directory)
 
 
 def finish_swaps(directory: Path) -> None:
@@ -54,14 +66,21 @@ def finish_swaps(directory: Path) -> None:
         for old in directory.glob("*.log"):
             if old.stem.isdecimal() and base_offset < int(old.stem) <= last_offset:
                 for suffix in SEGMENT_SUFFIXES:
-                    _file(directory, int(old.stem), suffix, "").unlink(missing_ok=True)
+                    segment_file(directory, int(old.stem), suffix, "").unlink(missing_ok=True)
         put_in_place(directory, base_offset)
+        sync_directory(directory)
     for path in directory.glob(f"*{SWAP_SUFFIX}"):
         path.unlink()
 
 
-def _file(directory: Path, base_offset: int, suffix: str, state: str) -> Path:
+def segment_file(directory: Path, base_offset: int, suffix: str, state: str) -> Path:
+    """Return the path of a file of a segment in one of its states, "" for the final one."""
     return directory / f"{base_offset:020d}{suffix}{state}"
+
+
+def _remove(directory: Path, base_offset: int, state: str) -> None:
+    for suffix in reversed(SEGMENT_SUFFIXES):
+        segment_file(directory, base_offset, suffix, state).unlink(missing_ok=True)
 
 
 def _last_offset(path: Path) -> int:

@@ -1,0 +1,154 @@
+"""Which logs are compacted, and how far: decisions over plain values.
+
+    log start        first dirty             uncleanable start        log end
+        |    clean       |        dirty             |     not touched    |
+
+Clean is what an earlier compaction has seen; the cleaner checkpoint says how far that went. Compaction works on whole
+segments, so an uncleanable offset within a segment saves all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from ottla.broker.config import TopicConfig
+from ottla.broker.storage.log import Log
+from ottla.protocol.records import NO_TIMESTAMP
+
+_OFFSETS_IN_SEGMENT_MAX = 2**31 - 1
+_LONG_MAX = 2**63 - 1
+
+Name = TypeVar("Name")
+
+
+class ClosedSegment(NamedTuple):
+    """What decisions want to know of a segment that is not written any more. Timestamps only where they matter."""
+
+    base_offset: int
+    next_offset: int
+    size: int
+    first_timestamp: int = NO_TIMESTAMP
+    largest_timestamp: int = NO_TIMESTAMP
+
+
+class Cleanable(NamedTuple):
+    """How clean a log is, and what a compaction would look at."""
+
+    first_dirty_offset: int
+    # Never within a segment; what lies below, from the first dirty offset on, is dirty.
+    uncleanable_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    # Of the dirty segments; NO_TIMESTAMP where none is known.
+    earliest_timestamp: int = NO_TIMESTAMP
+
+    @property
+    def dirty_ratio(self) -> float:
+        """The dirty share of all bytes that can be compacted."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+def first_dirty_offset(checkpoint: int | None, log_start_offset: int, log_end_offset: int) -> int:
+    """Return where the dirty part begins; a checkpoint that lies outside the log is that of another log."""
+    if checkpoint is None or not log_start_offset <= checkpoint <= log_end_offset:
+        return log_start_offset
+    return checkpoint
+
+
+def uncleanable_offset(
+    closed: Sequence[ClosedSegment], active_base_offset: int, last_stable_offset: int, min_lag_ms: int, now_ms: int
+) -> int:
+    """Return the base offset of the first segment that must not be touched.
+
+    That is the active one, one that is not stable as a whole, or one with a record younger than `min_lag_ms`.
+    """
+    for segment in closed:
+        is_young = min_lag_ms > 0 and segment.largest_timestamp > now_ms - min_lag_ms
+        if is_young or segment.next_offset > last_stable_offset:
+            return segment.base_offset
+    return active_base_offset
+
+
+def cleanable(closed: Iterable[ClosedSegment], first_dirty: int, uncleanable: int) -> Cleanable:
+    """Measure the parts of a log. A segment that is dirty in part counts as dirty."""
+    clean_bytes = dirty_bytes = 0
+    earliest = NO_TIMESTAMP
+    for segment in closed:
+        if segment.base_offset >= uncleanable:
+            break
+        if segment.next_offset <= first_dirty:
+            clean_bytes += segment.size
+            continue
+        dirty_bytes += segment.size
+        if segment.first_timestamp >= 0:
+            earliest = segment.first_timestamp if earliest < 0 else min(earliest, segment.first_timestamp)
+    return Cleanable(first_dirty, max(first_dirty, uncleanable), clean_bytes, dirty_bytes, earliest)
+
+
+def is_due(log: Cleanable, min_dirty_ratio: float, max_lag_ms: int, now_ms: int) -> bool:
+    """Whether the log should be compacted: for its dirt, or because a record has waited too long."""
+    if not log.dirty_bytes:
+        return False
+    has_waited = log.earliest_timestamp >= 0 and log.earliest_timestamp < now_ms - max_lag_ms
+    return has_waited or log.dirty_ratio > min_dirty_ratio
+
+
+def filthiest(logs: Mapping[Name, Cleanable]) -> Name | None:
+    """Return the log with the largest dirty share, of those that are due; the first one of several."""
+    return max(logs, key=lambda name: logs[name].dirty_ratio, default=None)
+
+
+def groups(
+    segments: Sequence[ClosedSegment], index_bytes: Sequence[int], segment_bytes: int, index_bytes_max: int
+) -> list[range]:
+    """Divide segments into runs that each become one segment, so that compaction does not leave ever smaller ones.
+
+    Sizes are those before cleaning: what comes out is not larger. `index_bytes` has the larger index of each.
+    """
+    runs: list[range] = []
+    size = index_size = 0
+    for number, segment in enumerate(segments):
+        run = runs[-1] if runs else None
+        if (
+            run is not None
+            and size + segment.size <= segment_bytes
+            and index_size + index_bytes[number] <= index_bytes_max
+            and segment.next_offset - 1 - segments[run.start].base_offset <= _OFFSETS_IN_SEGMENT_MAX
+        ):
+            runs[-1] = range(run.start, number + 1)
+            size += segment.size
+            index_size += index_bytes[number]
+        else:
+            runs.append(range(number, number + 1))
+            size, index_size = segment.size, index_bytes[number]
+    return runs
+
+
+def examine(log: Log, checkpoint: int | None, now_ms: int) -> Cleanable:
+    """Look how clean a log is."""
+    stable_offset = log.last_stable_offset
+    with log.lock:
+        closed = closed_segments(log, log.config)
+        first_dirty = first_dirty_offset(checkpoint, log.log_start_offset, log.log_end_offset)
+        end = uncleanable_offset(
+            closed, log.active.base_offset, stable_offset, log.config.min_compaction_lag_ms, now_ms
+        )
+    return cleanable(closed, first_dirty, end)
+
+
+def closed_segments(log: Log, config: TopicConfig) -> list[ClosedSegment]:
+    """Return all segments but the active one. The caller holds the lock."""
+    wants_first = config.max_compaction_lag_ms < _LONG_MAX
+    wants_largest = config.min_compaction_lag_ms > 0
+    return [
+        ClosedSegment(
+            segment.base_offset,
+            segment.next_offset,
+            segment.size,
+            segment.first_timestamp if wants_first else NO_TIMESTAMP,
+            segment.largest_timestamp[0] if wants_largest else NO_TIMESTAMP,
+        )
+        for segment in log.segments[:-1]
+    ]
