@@ -10,6 +10,7 @@
     log-retention     retention                   log.retention.check.interval.ms, after log.initial.task.delay.ms
                       removal of deleted files    1 s
                       producers                   producer.id.expiration.check.interval.ms
+    log-cleaner-N     compaction (cleaners.py)    at once while a log is due, else log.cleaner.backoff.ms
 
 What goes wrong with one log or one directory is logged when it begins, is counted, and keeps no other from its turn.
 Flushes are only asked for here: the thread of the directory does them, together with those that producers wait for.
@@ -29,6 +30,7 @@ from ottla.broker.storage.checkpoint import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
+from ottla.broker.storage.cleaners import Cleaners
 from ottla.broker.storage.flushing import is_flush_due
 from ottla.broker.storage.group_commit import GroupCommit
 from ottla.broker.storage.log import Log
@@ -67,6 +69,7 @@ class Maintenance:
         self._on_offline = on_offline
         # The steps that failed when they were tried last, with the log or directory.
         self._failing: set[tuple[str, object]] = set()
+        self.cleaners = Cleaners(logs)
         self.loops = self._loops(logs.config, clock_ms)
 
     def _loops(self, config: BrokerConfig, clock_ms: Callable[[], int]) -> list[Loop]:
@@ -99,9 +102,11 @@ class Maintenance:
         """Start the threads."""
         for loop in self.loops:
             loop.start()
+        self.cleaners.start()
 
     def stop(self) -> None:
-        """End the threads, each after the step that it is in."""
+        """End the threads, each after the step that it is in; a compaction ends after the batch."""
+        self.cleaners.stop()
         for loop in self.loops:
             loop.stop()
 
