@@ -12,10 +12,12 @@ class OpenFile:
     A cache may forget it, and its file may be renamed or deleted: slices that hold it stay readable.
     """
 
-    __slots__ = ("fd",)
+    __slots__ = ("__weakref__", "fd", "lent_end")
 
     def __init__(self, path: Path | str, flags: int = os.O_RDONLY) -> None:
         self.fd = -1
+        # Where the furthest slice ends that was ever handed out: below this no byte may change.
+        self.lent_end = 0
         self.fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def __del__(self) -> None:
@@ -32,6 +34,8 @@ class FileSlice:
         self.file = file
         self.position = position
         self.length = length
+        if position + length > file.lent_end:
+            file.lent_end = position + length
 
     def __len__(self) -> int:
         return self.length
@@ -40,7 +44,10 @@ class FileSlice:
         return f"FileSlice(fd={self.file.fd}, position={self.position}, length={self.length})"
 
     def send(self, socket_fd: int, sent: int) -> int:
-        """Hand the rest after `sent` bytes to a socket without copying it here; return how many bytes it took."""
+        """Hand the rest after `sent` bytes to a socket without copying it here; return how many bytes it took.
+
+        0 before the end means that the file is shorter than it was: the connection cannot be saved.
+        """
         return os.sendfile(socket_fd, self.file.fd, self.position + sent, self.length - sent)
 
     def read(self) -> bytes:

@@ -1,14 +1,14 @@
 """The two indexes of a segment: offset to position, and timestamp to offset.
 
-    .index      8 bytes an entry:  int32 offset - base offset, int32 position of the append it belongs to
-    .timeindex  12 bytes an entry: int64 largest timestamp so far, int32 its offset - base offset
+    .index      8 bytes an entry:  int32 last offset of a batch - base offset, int32 position of that batch
+    .timeindex  12 bytes an entry: int64 largest timestamp so far, int32 last offset of its batch - base offset
 
-Both are sparse: an entry per `index.interval.bytes` of log, for the last offset of an append. Entries only rise.
+Both are sparse: an entry per `index.interval.bytes` of log. Entries only rise, and timestamps below 0 have none.
 
 In memory an index is loaded when it is first needed; new entries are kept there and reach the file when the
 segment is rolled, closed or released. A crash may therefore lose entries, or tear the last one. That is harmless:
 every segment past the recovery point is scanned and its indexes made anew, and whoever follows an entry checks
-what it finds in the log there (`Segment`), so that a wrong index is rebuilt and never believed.
+that the log says the same there (`Segment`), so that a wrong index is rebuilt and never believed.
 
 Not thread-safe: the log's lock protects them.
 """
@@ -17,180 +17,175 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
 from pathlib import Path
+from typing import Final
 
 from ottla.broker.storage.errors import CorruptIndexError
 
-_OFFSET_ENTRY = struct.Struct(">ii")
-_TIME_ENTRY = struct.Struct(">qi")
+# A segment of 2 GiB with an entry for each of the smallest batches has fewer bytes of index.
+_INDEX_BYTES_MAX: Final = 512 * 1024 * 1024
 
 
 class _SparseIndex:
-    """Entries of one fixed size, rising by their first number."""
+    """Entries of two numbers, rising by the first; kept as two columns, which bisect searches at the speed of C."""
 
-    __slots__ = ("_entries", "_written_bytes", "base_offset", "path")
+    __slots__ = ("_columns", "_written_count", "base_offset", "path")
     entry: struct.Struct
+    first_code: str
 
     def __init__(self, path: Path, base_offset: int) -> None:
         self.path = path
         self.base_offset = base_offset
         # None while nothing is loaded.
-        self._entries: bytearray | None = None
-        self._written_bytes = 0
+        self._columns: tuple[array[int], array[int]] | None = None
+        self._written_count = 0
 
     def __len__(self) -> int:
-        return len(self._load()) // self.entry.size
+        return len(self._load()[0])
 
     def reset(self) -> None:
         """Start empty, whatever the file holds."""
-        self._entries = bytearray()
-        self._written_bytes = 0
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+        self._columns = array(self.first_code), array("i")
+        self._written_count = 0
 
     def write(self) -> None:
         """Bring the file up to date."""
-        entries = self._entries
-        if entries is None or self._written_bytes == len(entries):
+        if self._columns is None or self._written_count == len(self._columns[0]):
             return
+        firsts, seconds = self._columns
+        done, pack = self._written_count, self.entry.pack
+        data = b"".join(map(pack, firsts[done:], seconds[done:]))
+        position = done * self.entry.size
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            os.pwrite(fd, memoryview(entries)[self._written_bytes :], self._written_bytes)
+            written = 0
+            while written < len(data):
+                written += os.pwrite(fd, data[written:], position + written)
         finally:
             os.close(fd)
-        self._written_bytes = len(entries)
+        self._written_count = len(firsts)
 
     def release(self) -> None:
         """Write, and forget what is in memory."""
         self.write()
-        self._entries = None
+        self.forget()
 
-    def sync(self) -> None:
-        """Write, and force the file to disk."""
-        self.write()
-        if self._written_bytes:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+    def forget(self) -> None:
+        """Forget what is in memory, written or not: the file is going to be removed."""
+        self._columns = None
+        self._written_count = 0
 
     def _keep(self, count: int) -> None:
         """Keep the first `count` entries, in memory and in the file."""
-        entries = self._load()
-        del entries[count * self.entry.size :]
-        if self._written_bytes > len(entries):
-            os.truncate(self.path, len(entries))
-            self._written_bytes = len(entries)
+        for column in self._load():
+            del column[count:]
+        if self._written_count > count:
+            os.truncate(self.path, count * self.entry.size)
+            self._written_count = count
 
-    def _load(self) -> bytearray:
-        if self._entries is None:
+    def _load(self) -> tuple[array[int], array[int]]:
+        if self._columns is None:
             try:
+                if self.path.stat().st_size > _INDEX_BYTES_MAX:
+                    raise CorruptIndexError(f"{self.path} is larger than any index can be")
                 data = self.path.read_bytes()
             except FileNotFoundError as error:
                 raise CorruptIndexError(f"{self.path} is missing") from error
             if len(data) % self.entry.size:
                 raise CorruptIndexError(f"{self.path}: {len(data)} bytes are not whole entries")
-            self._entries = bytearray(data)
-            self._written_bytes = len(data)
-        return self._entries
+            words = array("i", data)
+            if sys.byteorder == "little":
+                words.byteswap()
+            self._columns = self._columns_of(words)
+            self._written_count = len(self._columns[0])
+        return self._columns
 
-    def _position_of(self, number: int, *, side: int) -> int:
-        """Return how many entries have a first number below `number` (side 0) or up to it (side 1)."""
-        entries = self._load()
-        size, unpack = self.entry.size, self.entry.unpack_from
-        low, high = 0, len(entries) // size
-        number += side
-        while low < high:
-            middle = (low + high) >> 1
-            if unpack(entries, middle * size)[0] < number:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def _at(self, index: int) -> tuple[int, int]:
-        first, second = self.entry.unpack_from(self._load(), index * self.entry.size)
-        return first, second
+    def _columns_of(self, words: array[int]) -> tuple[array[int], array[int]]:
+        raise NotImplementedError
 
 
 class OffsetIndex(_SparseIndex):
     """Offset to position."""
 
     __slots__ = ()
-    entry = _OFFSET_ENTRY
+    entry = struct.Struct(">ii")
+    first_code = "i"
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry; offsets only rise."""
-        entries = self._load()
-        relative = offset - self.base_offset
-        assert not entries or relative > self._at(len(self) - 1)[0]
-        entries += _OFFSET_ENTRY.pack(relative, position)
+        """Add an entry; offsets and positions only rise."""
+        offsets, positions = self._load()
+        assert not offsets or (offset - self.base_offset > offsets[-1] and position > positions[-1])
+        offsets.append(offset - self.base_offset)
+        positions.append(position)
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """Return (offset, position) of the last entry up to `offset`; the segment's begin where there is none."""
-        index = self._position_of(offset - self.base_offset, side=1)
-        if index == 0:
+        offsets, positions = self._columns or self._load()
+        index = bisect_right(offsets, offset - self.base_offset) - 1
+        if index < 0:
             return self.base_offset, 0
-        relative, position = self._at(index - 1)
-        return self.base_offset + relative, position
+        return self.base_offset + offsets[index], positions[index]
 
-    def lookup_position(self, position: int) -> int:
-        """Return the position of the last entry that lies at or before `position`."""
-        entries = self._load()
-        low, high = 0, len(entries) // _OFFSET_ENTRY.size
-        while low < high:
-            middle = (low + high) >> 1
-            if _OFFSET_ENTRY.unpack_from(entries, middle * _OFFSET_ENTRY.size)[1] <= position:
-                low = middle + 1
-            else:
-                high = middle
-        return self._at(low - 1)[1] if low else 0
+    def last_within(self, offset: int, position: int) -> tuple[int, int]:
+        """Return (offset, position) of the last entry below `offset` and not above `position`; else the begin."""
+        offsets, positions = self._columns or self._load()
+        index = min(bisect_left(offsets, offset - self.base_offset), bisect_right(positions, position)) - 1
+        if index < 0:
+            return self.base_offset, 0
+        return self.base_offset + offsets[index], positions[index]
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of `offset` and above."""
-        self._keep(self._position_of(offset - self.base_offset, side=0))
+        self._keep(bisect_left(self._load()[0], offset - self.base_offset))
 
     @property
     def last(self) -> tuple[int, int]:
         """(offset, position) of the last entry; the segment's begin where there is none."""
-        if not len(self):
-            return self.base_offset, 0
-        relative, position = self._at(len(self) - 1)
-        return self.base_offset + relative, position
+        offsets, positions = self._load()
+        return (self.base_offset + offsets[-1], positions[-1]) if offsets else (self.base_offset, 0)
+
+    def _columns_of(self, words: array[int]) -> tuple[array[int], array[int]]:
+        return words[0::2], words[1::2]
 
 
 class TimeIndex(_SparseIndex):
     """Timestamp to offset."""
 
     __slots__ = ()
-    entry = _TIME_ENTRY
+    entry = struct.Struct(">qi")
+    first_code = "q"
 
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry where it says something new: a later timestamp."""
-        entries = self._load()
-        if not entries or timestamp > self._at(len(self) - 1)[0]:
-            entries += _TIME_ENTRY.pack(timestamp, offset - self.base_offset)
+        timestamps, offsets = self._load()
+        if timestamp > (timestamps[-1] if timestamps else -1):
+            timestamps.append(timestamp)
+            offsets.append(offset - self.base_offset)
 
     def lookup(self, timestamp: int) -> tuple[int, int] | None:
         """Return (timestamp, offset) of the last entry with a timestamp below `timestamp`."""
-        index = self._position_of(timestamp, side=0)
-        if index == 0:
-            return None
-        found, relative = self._at(index - 1)
-        return found, self.base_offset + relative
+        timestamps, offsets = self._load()
+        index = bisect_left(timestamps, timestamp) - 1
+        return (timestamps[index], self.base_offset + offsets[index]) if index >= 0 else None
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of `offset` and above."""
-        relative = offset - self.base_offset
-        count = len(self)
-        while count and self._at(count - 1)[1] >= relative:
-            count -= 1
-        self._keep(count)
+        self._keep(bisect_left(self._load()[1], offset - self.base_offset))
 
     @property
     def last(self) -> tuple[int, int] | None:
         """(timestamp, offset) of the last entry."""
-        if not len(self):
-            return None
-        timestamp, relative = self._at(len(self) - 1)
-        return timestamp, self.base_offset + relative
+        timestamps, offsets = self._load()
+        return (timestamps[-1], self.base_offset + offsets[-1]) if timestamps else None
+
+    def _columns_of(self, words: array[int]) -> tuple[array[int], array[int]]:
+        # A timestamp is two words, the high one first in the file; memory wants them in the machine's order.
+        halves = array("i", bytes(8 * (len(words) // 3)))
+        low = 0 if sys.byteorder == "little" else 1
+        halves[low::2] = words[1::3]
+        halves[1 - low :: 2] = words[0::3]
+        return array("q", halves.tobytes()), words[2::3]

@@ -10,34 +10,21 @@ it. Slices that `read` hands out need no lock and stay valid when segments are r
 
 from __future__ import annotations
 
-import random
-import struct
-import threading
-from bisect import bisect_right
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from ottla.broker.config import TopicConfig
-from ottla.broker.storage.aborted_transactions import aborted_within
-from ottla.broker.storage.file_slice import FileSlice
-from ottla.broker.storage.leader_epochs import LeaderEpochs
-from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.log_reading import FAILURES, UNKNOWN, AppendGuard, Clock, LogParts, ReadableLog
+from ottla.broker.storage.producer_replay import replay_from_snapshot
 from ottla.broker.storage.producer_snapshot import ProducerSnapshot, write_snapshot
-from ottla.broker.storage.producers import Producers
-from ottla.broker.storage.segment import Limits, Segment
-from ottla.broker.storage.validation import AppendRules
+from ottla.broker.storage.segment import Segment
+from ottla.protocol.control_records import read_marker
 from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError
-from ottla.protocol.identifiers import TopicPartition
-from ottla.protocol.records import NO_TIMESTAMP, TIMESTAMP_TYPE_BIT, RecordBatch, batches
+from ottla.protocol.records import NO_LEADER_EPOCH, NO_TIMESTAMP, TIMESTAMP_TYPE_BIT, RecordBatch, batches
 
-Clock = Callable[[], int]
+__all__ = ["AppendGuard", "Appended", "Clock", "Log", "LogParts"]
 
-_OFFSETS_IN_SEGMENT_MAX = 2**31 - 1
-_BASE_OFFSET = struct.Struct(">q")
-_LEADER_EPOCH = struct.Struct(">i")
-_LEADER_EPOCH_POSITION = 12
-_UNKNOWN = -(2**63)
+# An index entry has 32 bits for an offset.
+OFFSETS_IN_SEGMENT_MAX = 2**31 - 1
 
 
 class Appended(NamedTuple):
@@ -50,132 +37,8 @@ class Appended(NamedTuple):
     is_duplicate: bool = False
 
 
-class AppendGuard(Protocol):
-    """Who may refuse appends: the log directory, when it is offline or nearly full."""
-
-    # In words, why nothing is taken, and why nothing of clients is taken; None where all is well.
-    refusal: str | None
-    client_refusal: str | None
-
-    def failed(self, error: OSError) -> None:
-        """Learn what the system refused. The log's lock is held: no lock of a log may be taken here."""
-        ...
-
-
-class LogParts(NamedTuple):
-    """What recovery hands to a log."""
-
-    segments: list[Segment]
-    leader_epochs: LeaderEpochs
-    producers: Producers
-    log_start_offset: int
-    recovery_point: int
-
-
-class Log:
+class Log(ReadableLog):
     """The log of one partition. Opened by `recovery.open_log`."""
-
-    def __init__(
-        self,
-        directory: Path,
-        partition: TopicPartition,
-        config: TopicConfig,
-        files: OpenFiles,
-        clock: Clock,
-        lock: threading.Lock,
-        parts: LogParts,
-    ) -> None:
-        self.directory = directory
-        self.partition = partition
-        self.leader_epochs = parts.leader_epochs
-        self.producers = parts.producers
-        self.lock = lock
-        self.files = files
-        self.clock = clock
-        # None: appends are always taken.
-        self.guard: AppendGuard | None = None
-        self._config = config
-        self.rules = AppendRules.of(config)
-        # Oldest first; never empty; the last one is active.
-        self.segments = parts.segments
-        self.log_start_offset = parts.log_start_offset
-        self.recovery_point = parts.recovery_point
-        self.high_watermark = parts.log_start_offset
-        self.last_flush_ms = clock()
-        # How often the log was cut back: tells whoever reads closed segments without the lock that they may be others.
-        self.cuts = 0
-        # Deleted files and when they may be removed.
-        self.doomed: list[tuple[int, list[Path]]] = []
-        self._active_since_ms = clock()
-        self._roll_jitter_ms = self._jitter()
-        # A batch up to this timestamp does not make the active segment old; below all when that is not known.
-        self._roll_timestamp = _UNKNOWN
-
-    def __repr__(self) -> str:
-        return (
-            f"Log({self.partition}, offsets={self.log_start_offset}..{self.log_end_offset}, "
-            f"segments={len(self.segments)}, size={self.size})"
-        )
-
-    # State
-
-    @property
-    def config(self) -> TopicConfig:
-        """The options of the topic; they may change while the log is open."""
-        return self._config
-
-    @config.setter
-    def config(self, config: TopicConfig) -> None:
-        with self.lock:
-            self._config = config
-            self.rules = AppendRules.of(config)
-            self._roll_timestamp = _UNKNOWN
-            for segment in self.segments:
-                segment.limits = self.limits
-
-    @property
-    def active(self) -> Segment:
-        """The segment that is written."""
-        return self.segments[-1]
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
-        return self.segments[-1].next_offset
-
-    @property
-    def size(self) -> int:
-        """The bytes of all segments."""
-        return sum(segment.size for segment in self.segments)
-
-    @property
-    def last_stable_offset(self) -> int:
-        """How far a read_committed consumer may read."""
-        with self.lock:
-            return max(self.producers.last_stable_offset(self.high_watermark), self.log_start_offset)
-
-    @property
-    def limits(self) -> Limits:
-        """What new segments go by."""
-        config = self.config
-        return Limits(config.segment_bytes, config.index_interval_bytes, config.segment_index_bytes)
-
-    def advance_high_watermark(self, offset: int) -> None:
-        """Note how far the log is replicated; never past its end."""
-        with self.lock:
-            self.high_watermark = max(min(offset, self.log_end_offset), self.log_start_offset)
-            self.producers.on_high_watermark(self.high_watermark)
-
-    def advance_log_start(self, offset: int) -> bool:
-        """Let the log begin at `offset`; what lies below is deleted by retention. Return whether that was news."""
-        with self.lock:
-            if offset <= self.log_start_offset:
-                return False
-            if offset > self.high_watermark:
-                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above the high watermark")
-            self.log_start_offset = offset
-            self.leader_epochs.truncate_from_start(offset)
-            return True
 
     # Appending
 
@@ -193,15 +56,13 @@ class Log:
             last = first + batch.last_offset_delta
             try:
                 segment = self._segment_for(batch.size, first, last, batch.max_timestamp)
-                window, at = segment.append(batch.view, last, batch.max_timestamp)
-                if leader_epoch > self.leader_epochs.latest_epoch:
-                    self.leader_epochs.assign(leader_epoch, first)
-            except OSError as error:
+                if leader_epoch != self.leader_epochs.latest_epoch:
+                    self._enter_epoch(leader_epoch, first)
+                segment.append(batch, first, leader_epoch)
+            except FAILURES as error:
                 raise self._refused(error) from error
-            _BASE_OFFSET.pack_into(window, at, first)
-            _LEADER_EPOCH.pack_into(window, at + _LEADER_EPOCH_POSITION, leader_epoch)
             if batch.producer_id >= 0:
-                self._update_producers(segment, batch, first)
+                self._note_producers(segment, (batch,), first)
             time_ms = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else NO_TIMESTAMP
             return Appended(first, last, time_ms, self.log_start_offset)
 
@@ -215,63 +76,82 @@ class Log:
             return None
         for batch in taken:
             batch.check()
+            if batch.is_control:
+                read_marker(batch)
         with self.lock:
             if self.guard is not None:
                 self._check_accepted(self.guard.refusal)
             self._check_continues(taken)
             size = sum(batch.size for batch in taken)
-            if size <= self.rules.segment_bytes:
+            offsets = taken[-1].last_offset - self.log_end_offset
+            if size <= self.rules.segment_bytes and offsets <= OFFSETS_IN_SEGMENT_MAX:
                 self._append_group(taken, memoryview(data)[:size])
             else:
                 for batch in taken:
                     self._append_group([batch], batch.view)
             return Appended(taken[0].base_offset, taken[-1].last_offset, NO_TIMESTAMP, self.log_start_offset)
 
-    def _append_group(self, group: list[RecordBatch], piece: memoryview) -> None:
+    def _append_group(self, group: Sequence[RecordBatch], piece: memoryview) -> None:
         """Write the batches, which lie back to back in `piece`, to one segment."""
         max_timestamp = max(batch.max_timestamp for batch in group)
-        last = group[-1].last_offset
+        first, last = group[0].base_offset, group[-1].last_offset
         try:
-            segment = self._segment_for(len(piece), group[0].base_offset, last, max_timestamp)
-            segment.append(piece, last, max_timestamp)
+            segment = self._segment_for(len(piece), first, last, max_timestamp)
             self.leader_epochs.assign_all((batch.partition_leader_epoch, batch.base_offset) for batch in group)
-        except OSError as error:
+            segment.append_all(group, piece)
+        except FAILURES as error:
             raise self._refused(error) from error
-        for batch in group:
-            self._update_producers(segment, batch, batch.base_offset)
+        self._note_producers(segment, group, first)
 
-    def _refused(self, error: OSError) -> KafkaError:
-        """Say what the system refused in terms that clients understand; the log is as it was."""
-        if self.guard is not None:
-            self.guard.failed(error)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write to {self.directory}: {error.strerror or error}")
+    def _enter_epoch(self, leader_epoch: int, first_offset: int) -> None:
+        """Write down where an epoch begins, before the first batch that carries it can be found in the log."""
+        latest_epoch = self.leader_epochs.latest_epoch
+        if leader_epoch < latest_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{leader_epoch} after {latest_epoch} in {self.partition}")
+        self.leader_epochs.assign(leader_epoch, first_offset)
 
     def _check_accepted(self, refusal: str | None) -> None:
         if refusal is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, refusal)
 
-    def _check_continues(self, taken: Iterable[RecordBatch]) -> None:
+    def _check_continues(self, taken: Sequence[RecordBatch]) -> None:
         expected = self.log_end_offset
+        epoch = self.leader_epochs.epoch_for(expected - 1)
         for batch in taken:
             if batch.base_offset < expected or batch.last_offset_delta < 0:
                 raise CorruptBatchError(
                     f"{self.partition}: offset {batch.base_offset} where {expected} or more must come"
                 )
             expected = batch.next_offset
+            last_epoch = epoch
+            if batch.partition_leader_epoch != NO_LEADER_EPOCH:
+                epoch = batch.partition_leader_epoch
+            if epoch < last_epoch:
+                raise CorruptBatchError(f"{self.partition}: epoch {epoch} at {batch.base_offset}, after {last_epoch}")
 
-    def _update_producers(self, segment: Segment, batch: RecordBatch, base_offset: int) -> None:
-        aborted = self.producers.update(batch, base_offset)
-        if aborted is not None:
-            segment.aborted_transactions.append(aborted)
+    def _note_producers(self, segment: Segment, group: Sequence[RecordBatch], first_offset: int) -> None:
+        """Note batches that were just appended from `first_offset` on; take them back where that is not possible."""
+        try:
+            for batch in group:
+                # One batch of the leader's has its offset in the log only.
+                base_offset = first_offset if len(group) == 1 else batch.base_offset
+                aborted = self.producers.update(batch, base_offset)
+                if aborted is not None:
+                    segment.add_aborted(aborted)
+        except OSError as error:
+            # Aborted records that no index tells of would be read as committed ones.
+            segment.truncate_to(first_offset)
+            replay_from_snapshot(self.directory, self.producers, self.segments)
+            raise self._refused(error) from error
 
     # Rolling
 
     def _segment_for(self, size: int, first_offset: int, last_offset: int, max_timestamp: int) -> Segment:
         """Return the segment that the append goes to, a new one where the active one is full or old."""
         active = self.segments[-1]
-        fits = last_offset - active.base_offset <= _OFFSETS_IN_SEGMENT_MAX
+        fits = last_offset - active.base_offset <= OFFSETS_IN_SEGMENT_MAX
         if active.size == 0 and fits:
-            self._roll_timestamp = _UNKNOWN
+            self._roll_timestamp = UNKNOWN
             return active
         if (
             fits
@@ -280,7 +160,9 @@ class Log:
             and not active.is_index_full
         ):
             return active
-        return self.roll_locked(first_offset)
+        # Segments follow each other without a gap, where they can: one would look like a segment that is lost.
+        next_offset = active.next_offset
+        return self.roll_locked(next_offset if last_offset - next_offset <= OFFSETS_IN_SEGMENT_MAX else first_offset)
 
     def _is_old(self, active: Segment, max_timestamp: int) -> bool:
         limit_ms = self.config.segment_ms
@@ -288,7 +170,7 @@ class Log:
             limit_ms = min(limit_ms, self.config.max_compaction_lag_ms)
         limit_ms -= self._roll_jitter_ms
         first = active.first_timestamp
-        if max_timestamp == NO_TIMESTAMP or first == NO_TIMESTAMP:
+        if max_timestamp < 0 or first < 0:
             return self.clock() - self._active_since_ms > limit_ms
         self._roll_timestamp = first + limit_ms
         return max_timestamp > self._roll_timestamp
@@ -300,70 +182,34 @@ class Log:
                 self.roll_locked(self.log_end_offset)
 
     def roll_locked(self, base_offset: int) -> Segment:
-        """Close the active segment and begin one at `base_offset`. The caller holds the lock."""
-        # Also without producers: recovery replays from the newest snapshot, and must not read the whole log.
-        if self.active.size:
-            write_snapshot(self.directory, ProducerSnapshot(base_offset, self.producers.entries()))
+        """Close the active segment and begin one at `base_offset`. The caller holds the lock.
+
+        An OSError leaves the log as it was.
+        """
+        active = self.active
+        if active.size == 0 and active.base_offset == base_offset:
+            return active
         created = Segment.create(self.directory, base_offset, self.limits, self.files, self.lock)
-        if self.active.size:
-            self.active.finish()
-            self.segments.append(created)
-        elif self.active.base_offset != base_offset:
-            # An empty active segment whose base is too far below what comes: nothing points at it.
-            self.active.close()
-            self.active.unlink()
+        if active.size == 0:
+            # Its base is too far below what comes, and nothing points at it.
+            active.discard()
+            active.unlink()
             self.segments[-1] = created
-        self._active_since_ms = self.clock()
-        self._roll_jitter_ms = self._jitter()
-        self._roll_timestamp = _UNKNOWN
+        else:
+            try:
+                active.finish()
+                # Also without producers: recovery replays from the newest snapshot, and must not read the whole log.
+                write_snapshot(self.directory, ProducerSnapshot(base_offset, self.producers.entries()), durable=False)
+            except FAILURES:
+                created.discard()
+                created.unlink()
+                raise
+            self.segments.append(created)
+        self.active_changed()
         return created
 
-    def _jitter(self) -> int:
-        jitter_ms = self.config.segment_jitter_ms
-        return random.randrange(jitter_ms) if jitter_ms > 0 else 0
-
-    # Reading
-
-    def read(
-        self, offset: int, max_bytes: int, upper_offset: int | None = None, *, at_least_one: bool = True
-    ) -> FileSlice | None:
-        """Return whole batches from the one that holds `offset` on; None where there are none below `upper_offset`.
-
-        The slice is no longer than `max_bytes`, except for a single batch where `at_least_one` asks for progress.
-        """
-        with self.lock:
-            end_offset = self.log_end_offset
-            if not self.log_start_offset <= offset <= end_offset:
-                raise KafkaError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{offset} of {self.partition} is not within {self.log_start_offset} to {end_offset}",
-                )
-            upper = end_offset if upper_offset is None else min(upper_offset, end_offset)
-            if offset >= upper:
-                return None
-            for segment in self.segments[self.index_of(offset) :]:
-                batch = segment.find(offset)
-                if batch is None:
-                    continue  # compaction left a hole at the end of the segment
-                if batch.last_offset >= upper:
-                    return None
-                end = segment.end_before(batch.position + max_bytes, upper, batch)
-                if end == batch.position and at_least_one:
-                    end += batch.size
-                return FileSlice(segment.file, batch.position, end - batch.position) if end > batch.position else None
-            return None
-
-    def index_of(self, offset: int) -> int:
-        """Return the index of the segment that `offset` belongs to. The caller holds the lock."""
-        return max(bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
-
-    def aborted_transactions(self, from_offset: int, upper_offset: int) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of the aborted transactions with data in the range."""
-        with self.lock:
-            indexes = [segment.aborted_transactions for segment in self.segments[self.index_of(from_offset) :]]
-            return aborted_within(indexes, from_offset, upper_offset)
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch up to `epoch` that the log knows, and where it ends."""
-        with self.lock:
-            return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+    def active_changed(self) -> None:
+        """Begin to measure the age of another active segment. The caller holds the lock."""
+        self._active_since_ms = self.clock()
+        self._roll_jitter_ms = self._jitter()
+        self._roll_timestamp = UNKNOWN

@@ -1,7 +1,8 @@
 """Offsets by time: the first record at or after a timestamp, and the record with the largest one.
 
 The lock is held while the indexes say where to look; batches are read and opened without it, through a slice that
-stays valid whatever happens to the log meanwhile.
+stays valid whatever happens to the log meanwhile. One segment is looked at after the other, so that a lookup keeps
+one file open and not all of them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from ottla.broker.storage.errors import CorruptIndexError
 from ottla.broker.storage.file_slice import FileSlice
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.segment import Segment
+from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.record import Record
 from ottla.protocol.records import NO_TIMESTAMP, RecordBatch, batches
 
@@ -29,37 +31,57 @@ class OffsetAtTime(NamedTuple):
 
 def offset_for_timestamp(log: Log, timestamp: int) -> OffsetAtTime | None:
     """Return the first record, by offset, whose timestamp is `timestamp` or later."""
-    with log.lock:
-        places = [
-            _slice_from(segment, _begin(segment, timestamp))
-            for segment in log.segments
-            if segment.size and segment.largest_timestamp[0] >= timestamp
-        ]
-        log_start_offset = log.log_start_offset
-    for place in places:
-        for batch in _batches(place):
-            if batch.max_timestamp < timestamp or batch.last_offset < log_start_offset:
+    from_offset = log.log_start_offset
+    while (place := _next_place(log, timestamp, from_offset)) is not None:
+        segment_end, piece = place
+        for batch in _batches(piece):
+            if batch.max_timestamp < timestamp or batch.last_offset < from_offset:
                 continue
-            for record in batch.records():
-                if record.timestamp >= timestamp and record.offset >= log_start_offset:
+            for record in _records(batch):
+                if record.timestamp >= timestamp and record.offset >= from_offset:
                     return _found(record, batch)
+        from_offset = segment_end
     return None
 
 
 def offset_of_max_timestamp(log: Log) -> OffsetAtTime | None:
     """Return the record with the largest timestamp; the first one of several."""
     with log.lock:
-        filled = [segment for segment in log.segments if segment.largest_timestamp[0] != NO_TIMESTAMP]
-        if not filled:
+        largest, largest_segment = (NO_TIMESTAMP, -1), log.segments[0]
+        for segment in log.segments:
+            candidate = _largest_from(segment, log.log_start_offset)
+            if candidate[0] > largest[0]:
+                largest, largest_segment = candidate, segment
+        if largest[0] == NO_TIMESTAMP:
             return None
-        segment = max(filled, key=lambda segment: segment.largest_timestamp[0])
-        timestamp, offset = segment.largest_timestamp
-        place = _slice_from(segment, offset)
-    for batch in _batches(place):
-        for record in batch.records():
-            if record.timestamp == timestamp:
-                return _found(record, batch)
+        log_start_offset = log.log_start_offset
+        place = _slice_from(largest_segment, largest[1])
+    batch = next(_batches(place))
+    records = [record for record in _records(batch) if record.offset >= log_start_offset]
+    # The header may promise more than the records keep, since the producer wrote both.
+    return _found(max(records, key=lambda record: record.timestamp), batch) if records else None
+
+
+def _next_place(log: Log, timestamp: int, from_offset: int) -> tuple[int, FileSlice] | None:
+    """Return where the next segment with records as late as `timestamp` ends, and what of it is to be read."""
+    with log.lock:
+        for segment in log.segments[log.index_of(from_offset) :]:
+            if segment.next_offset > from_offset and segment.largest_timestamp[0] >= timestamp and segment.size:
+                return segment.next_offset, _slice_from(segment, max(_begin(segment, timestamp), from_offset))
     return None
+
+
+def _largest_from(segment: Segment, log_start_offset: int) -> tuple[int, int]:
+    """Return the largest timestamp and the last offset of its batch, among the batches that are not deleted."""
+    largest = segment.largest_timestamp
+    if largest[1] >= log_start_offset or largest[0] == NO_TIMESTAMP:
+        return largest
+    largest = (NO_TIMESTAMP, -1)
+    if segment.next_offset > log_start_offset:
+        for batch in segment.headers_from(log_start_offset):
+            if batch.last_offset >= log_start_offset and batch.max_timestamp > largest[0]:
+                largest = (batch.max_timestamp, batch.last_offset)
+    return largest
 
 
 def _begin(segment: Segment, timestamp: int) -> int:
@@ -94,9 +116,14 @@ def _batches(place: FileSlice) -> Iterator[RecordBatch]:
             yield batch
             taken += batch.size
         if taken == 0 and len(piece) == end - position:
-            return
+            raise CorruptBatchError(f"no batch at position {position}, with {len(piece)} bytes to come")
         position += taken
         wanted = _READ_BYTES if taken else wanted * 2
+
+
+def _records(batch: RecordBatch) -> Iterator[Record]:
+    batch.check()
+    return batch.records()
 
 
 def _found(record: Record, batch: RecordBatch) -> OffsetAtTime:

@@ -2,7 +2,8 @@
 
 A segment that opens its file registers here. When there are more than the bound, those that were not used since
 the last look are asked to release what they hold: descriptor, write map and loaded indexes. A segment whose log is
-busy refuses, and another one is asked, so the bound may be passed by as many as there are busy logs.
+busy refuses, and another one is asked, so the bound may be passed by as many as there are busy logs. A segment that
+is being written has a second descriptor, that of its map.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ class OpenFiles:
         """Note that `entry` has files open, and have others release theirs where there are too many."""
         with self._lock:
             self._entries[id(entry)] = entry
-        for _ in range(2 * len(self._entries)):
-            if len(self._entries) <= self.open_max:
-                return
+            looks = 2 * len(self._entries)
+        for _ in range(looks):
             with self._lock:
+                if len(self._entries) <= self.open_max:
+                    return
+                # Others may be looking too, and may have taken what is left.
                 key, candidate = self._entries.popitem(last=False)
             if candidate is entry or candidate.used or not candidate.release():
                 candidate.used = False

@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
@@ -65,13 +66,17 @@ def snapshot_path(directory: Path, offset: int) -> Path:
     return directory / f"{offset:020d}.snapshot"
 
 
-def write_snapshot(directory: Path, snapshot: ProducerSnapshot) -> None:
-    """Write a snapshot durably."""
+def write_snapshot(directory: Path, snapshot: ProducerSnapshot, *, durable: bool = True) -> None:
+    """Write a snapshot; one that need not be durable does not wait for the disk, and a crash may leave it broken."""
     body = bytearray(_COUNT.pack(len(snapshot.entries)))
     for entry in snapshot.entries:
         body += _ENTRY.pack(*entry)
     header = _HEADER.pack(_VERSION, crc32c(body), len(snapshot.entries))
-    write_atomically(snapshot_path(directory, snapshot.offset), header[:_CRC_FROM] + body)
+    path = snapshot_path(directory, snapshot.offset)
+    if durable:
+        write_atomically(path, header[:_CRC_FROM] + body)
+    else:
+        _write(path, header[:_CRC_FROM] + body)
 
 
 def read_snapshot(path: Path) -> list[ProducerEntry]:
@@ -121,3 +126,15 @@ def delete_snapshots_above(directory: Path, offset: int) -> None:
     for known in snapshot_offsets(directory):
         if known > offset:
             snapshot_path(directory, known).unlink(missing_ok=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Replace a file as a whole, in the eyes of processes; the disk is not waited for."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise

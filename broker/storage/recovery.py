@@ -2,8 +2,8 @@
 
 After a clean stop the files are believed: names and sizes give the segments, and only the tail of the last one is
 read. After an unclean one every segment that reaches past the recovery point is read batch by batch: at the first
-that is torn, damaged or out of order the log is cut, and what comes behind is removed. Indexes, leader epochs and
-producers' state follow from the batches.
+batch that is torn, damaged or out of order the log is cut, and what comes behind is removed (recovery_scan.py).
+Indexes, leader epochs and producers' state follow from the batches.
 
     *.deleted, *.cleaned, *.tmp   left from an interrupted deletion, cleaning or write: removed
     *.swap                        a finished cleaning that was being put in place: put in place (see compaction.py)
@@ -11,32 +11,36 @@ producers' state follow from the batches.
 
 from __future__ import annotations
 
-import os
+import re
 import threading
+from bisect import bisect_right
 from itertools import pairwise
 from pathlib import Path
 
 from ottla.broker.config import TopicConfig
-from ottla.broker.storage.errors import CorruptCheckpointError
-from ottla.broker.storage.flushing import flush
+from ottla.broker.storage.batch_headers import NO_LIMIT
+from ottla.broker.storage.checkpoint import LEADER_EPOCH_CHECKPOINT
+from ottla.broker.storage.errors import CorruptCheckpointError, StorageError
+from ottla.broker.storage.flushing import flush, sync_path
 from ottla.broker.storage.leader_epochs import LeaderEpochs
 from ottla.broker.storage.log import Clock, Log, LogParts
 from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.producer_replay import replay_from_snapshot, replay_scanned
 from ottla.broker.storage.producer_snapshot import (
     ProducerSnapshot,
     delete_snapshots_above,
-    snapshot_offsets,
+    delete_snapshots_below,
     write_snapshot,
 )
 from ottla.broker.storage.producers import Producers
+from ottla.broker.storage.recovery_scan import RecoveryScan
 from ottla.broker.storage.segment import Limits, Segment
-from ottla.broker.storage.swap import SWAP_SUFFIX, finish_swaps
-from ottla.broker.storage.truncation import rebuild_producers
+from ottla.broker.storage.segment_reading import CORRUPT
+from ottla.broker.storage.swap import finish_swaps
 from ottla.protocol.identifiers import TopicPartition
-from ottla.protocol.records import RecordBatch
+from ottla.protocol.records import NO_LEADER_EPOCH
 
-LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
-_INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+_SEGMENT_NAME = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex)")
 _LEFTOVER_SUFFIXES = (".deleted", ".cleaned", ".tmp")
 
 
@@ -52,76 +56,86 @@ def open_log(
     was_clean: bool = False,
 ) -> Log:
     """Open the log of a partition, or begin an empty one."""
+    directory.mkdir(parents=True, exist_ok=True)
     lock = threading.Lock()
     limits = Limits(config.segment_bytes, config.index_interval_bytes, config.segment_index_bytes)
-    base_offsets, has_snapshots = _tidy(directory)
-    segments = [Segment(directory, base_offset, limits, files, lock) for base_offset in base_offsets]
-    epochs, epochs_known = _load_epochs(directory)
-    was_clean = was_clean and epochs_known and _resume(segments)
-    if not was_clean:
-        recovered = _recover(segments, epochs, recovery_point if epochs_known else 0)
-        recovery_point = min(recovery_point, recovered)
-    end = segments[-1].next_offset if segments else log_start_offset
-    if not segments or end < log_start_offset:
-        for segment in segments:
-            segment.close()
-            segment.unlink()
-        segments = [Segment.create(directory, log_start_offset, limits, files, lock)]
-        epochs.clear()
-        end = log_start_offset
-    epochs.truncate_from_end(end)
-    log_start_offset = max(log_start_offset, segments[0].base_offset)
-    if has_snapshots:
+    may_have_holes = "compact" in config.cleanup_policy
+    # Whoever looks for files to close must not take those that are being read.
+    with lock:
+        names = _tidy(directory, may_have_holes=may_have_holes)
+        segments = [Segment(directory, base_offset, limits, files, lock) for base_offset in names]
+        epochs, is_known = _load_epochs(directory)
+        scanned = len(segments)
+        if not (was_clean and is_known and _resume(segments) and _agree(segments, epochs)):
+            scanned = _recover(segments, epochs, recovery_point, is_known=is_known, may_have_holes=may_have_holes)
+            was_clean = False
+        end = segments[-1].next_offset if segments else log_start_offset
+        if not segments or end < log_start_offset:
+            for segment in segments:
+                segment.discard()
+                segment.unlink()
+            segments = [Segment.create(directory, log_start_offset, limits, files, lock)]
+            scanned, end = 1, log_start_offset
+            epochs.clear()
+        log_start_offset = max(log_start_offset, segments[0].base_offset)
+        epochs.truncate_from_end(end)
+        epochs.truncate_from_start(log_start_offset)
+        producers = Producers()
         delete_snapshots_above(directory, end)
-    parts = LogParts(segments, epochs, Producers(), log_start_offset, end if was_clean else min(recovery_point, end))
-    log = Log(directory, partition, config, files, clock, lock, parts)
-    # A clean stop leaves a snapshot at the end, unless no producer ever wrote with an id.
-    if not was_clean or has_snapshots:
-        rebuild_producers(log.producers, log)
-    return log
+        if scanned < len(segments):
+            replay_scanned(directory, producers, segments, scanned)
+        else:
+            replay_from_snapshot(directory, producers, segments)
+        delete_snapshots_below(directory, segments[0].base_offset)
+        flushed = end if was_clean else min(recovery_point, end)
+        parts = LogParts(segments, epochs, producers, log_start_offset, flushed)
+        return Log(directory, partition, config, files, clock, lock, parts)
 
 
 def close_log(log: Log) -> None:
     """Force everything to disk, and leave files that a clean start need not look into."""
     with log.lock:
         log.active.finish()
-        if len(log.producers) or snapshot_offsets(log.directory):
-            write_snapshot(log.directory, ProducerSnapshot(log.log_end_offset, log.producers.entries()))
+        # Also without producers: a start must be able to tell that there are none from a snapshot that is lost.
+        write_snapshot(log.directory, ProducerSnapshot(log.log_end_offset, log.producers.entries()), durable=False)
     flush(log)
     with log.lock:
-        log.active.sync()
+        for path in log.active.paths[1:]:
+            sync_path(path)
         for segment in log.segments:
-            segment.close()
+            segment.close_files()
 
 
-def _tidy(directory: Path) -> tuple[list[int], bool]:
-    """Remove what an interrupted operation left; return the base offsets of the segments, and if there are snapshots.
-
-    The directory is made if it is missing, and is listed once: there may be ten thousand of them to open.
-    """
-    try:
-        names = set(os.listdir(directory))
-    except FileNotFoundError:
-        directory.mkdir(parents=True)
-        return [], False
-    if any(name.endswith(SWAP_SUFFIX) for name in names):
-        finish_swaps(directory)
-        names = set(os.listdir(directory))
-    base_offsets = []
-    has_snapshots = False
-    for name in names:
-        stem, _, suffix = name.rpartition(".")
-        if suffix == "log" and stem.isdecimal():
-            base_offsets.append(int(stem))
-        elif name.endswith(_LEFTOVER_SUFFIXES) or (name.endswith(_INDEX_SUFFIXES) and stem + ".log" not in names):
-            (directory / name).unlink()
-        has_snapshots = has_snapshots or suffix == "snapshot"
-    return sorted(base_offsets), has_snapshots
+def _tidy(directory: Path, *, may_have_holes: bool) -> list[int]:
+    """Remove what an interrupted operation left; return the base offsets of the segments."""
+    finish_swaps(directory)
+    logs: list[int] = []
+    others: list[tuple[int, Path]] = []
+    for path in directory.iterdir():
+        match = _SEGMENT_NAME.fullmatch(path.name)
+        if path.name.endswith(_LEFTOVER_SUFFIXES):
+            path.unlink()
+        elif match is not None:
+            base_offset = int(match[1])
+            if base_offset >= NO_LIMIT:
+                raise StorageError(f"{path}: there is no such offset")
+            if match[2] == "log":
+                logs.append(base_offset)
+            else:
+                others.append((base_offset, path))
+    logs.sort()
+    for base_offset, path in others:
+        if base_offset not in logs:
+            # Deletions go on at the begin, and cuts at the end: an index in between has lost its log some other way.
+            if not may_have_holes and logs and logs[0] < base_offset < logs[-1]:
+                raise StorageError(f"{path.with_suffix('.log')} is missing, and the log would have a hole")
+            path.unlink()
+    return logs
 
 
 def _load_epochs(directory: Path) -> tuple[LeaderEpochs, bool]:
     """Return the leader epochs, and whether the file could be read."""
-    path = directory / LEADER_EPOCHS_FILE
+    path = directory / LEADER_EPOCH_CHECKPOINT
     try:
         return LeaderEpochs.load(path), True
     except CorruptCheckpointError:
@@ -132,45 +146,59 @@ def _load_epochs(directory: Path) -> tuple[LeaderEpochs, bool]:
 def _resume(segments: list[Segment]) -> bool:
     """Take segments as a clean stop left them; False where they are not like that."""
     for segment, following in pairwise(segments):
-        segment.size = segment.path.stat().st_size
-        segment.next_offset = following.base_offset
+        segment.trust(following.base_offset)
     return not segments or segments[-1].resume()
 
 
-def _recover(segments: list[Segment], epochs: LeaderEpochs, recovery_point: int) -> int:
-    """Read every segment that reaches past the recovery point; return the offset up to which the log is good."""
+def _agree(segments: list[Segment], epochs: LeaderEpochs) -> bool:
+    """Whether the batches around the beginning of each leader epoch, and the last one, say the same."""
+    end = segments[-1].next_offset if segments else 0
+    if not segments or end == segments[0].base_offset:
+        return True
+    entries = epochs.entries
+    if not entries:
+        return False
+    begin = max(entries[0][1], segments[0].base_offset)
+    probes = {offset for _, start in entries for offset in (start - 1, start)} | {end - 1}
+    try:
+        for offset in probes:
+            if begin <= offset < end:
+                index = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+                batch = segments[index].find(offset)
+                if batch is None or batch.leader_epoch == NO_LEADER_EPOCH:
+                    continue
+                # The first entry may begin within a batch, where the log start is.
+                if batch.leader_epoch != epochs.epoch_for(max(batch.base_offset, begin)):
+                    return False
+    except CORRUPT:
+        return False
+    return True
+
+
+def _recover(
+    segments: list[Segment], epochs: LeaderEpochs, recovery_point: int, *, is_known: bool, may_have_holes: bool
+) -> int:
+    """Read every segment that reaches past the recovery point; return the index of the first one that was read.
+
+    Without epochs that can be believed it is the very first: its batches tell them.
+    """
     first = 0
-    while first + 1 < len(segments) and segments[first + 1].base_offset <= recovery_point:
-        segments[first].size = segments[first].path.stat().st_size
-        segments[first].next_offset = segments[first + 1].base_offset
+    # A segment that ends just at the recovery point may have been flushed before it was trimmed and indexed.
+    while first + 1 < len(segments) and segments[first + 1].base_offset < recovery_point:
+        segments[first].trust(segments[first + 1].base_offset)
         first += 1
-    accepted = _AcceptRisingEpochs()
-    for index in range(first, len(segments)):
-        segment = segments[index]
-        was_whole = segment.recover(accepted)
-        if index + 1 == len(segments):
-            break
-        following = segments[index + 1].base_offset
-        # A file that was not trimmed when it was rolled is whole up to where the next one begins.
-        if segment.next_offset == following or (was_whole and segment.next_offset < following):
-            segment.next_offset = following
-            continue
-        for later in segments[index + 1 :]:
-            later.unlink()
-        del segments[index + 1 :]
-        break
-    epochs.assign_all(accepted.found)
-    return segments[-1].next_offset if segments else 0
-
-
-class _AcceptRisingEpochs:
-    """Takes batches while their leader epochs do not fall, and notes where each epoch begins."""
-
-    def __init__(self) -> None:
-        self.found: list[tuple[int, int]] = []
-
-    def __call__(self, batch: RecordBatch) -> bool:
-        epoch = batch.partition_leader_epoch
-        if not self.found or epoch > self.found[-1][0]:
-            self.found.append((epoch, batch.base_offset))
-        return epoch == self.found[-1][0]
+    if not is_known or not epochs.entries or not _agree(segments[:first], epochs):
+        is_known = False
+        first = 0
+    if segments:
+        scan = RecoveryScan(segments, epochs if is_known else None, recovery_point)
+        scan.run(first, may_have_holes=may_have_holes)
+        begin = segments[first].base_offset
+        merged = [entry for entry in epochs.entries if is_known and entry[1] < begin]
+        for epoch, start_offset in scan.found:
+            if epoch > (merged[-1][0] if merged else NO_LEADER_EPOCH):
+                merged.append((epoch, start_offset))
+        if merged != epochs.entries:
+            epochs.truncate_from_end(begin if is_known else 0)
+            epochs.assign_all(merged)
+    return first

@@ -2,19 +2,26 @@
 
 Only whole segments go, oldest first, and none that holds anything above the high watermark. Their files are
 renamed to `.deleted` at once and removed after `file.delete.delay.ms`; a start removes what a crash left of them.
+
+Nothing here needs room on the disk: a full one is when deleting matters most. And no segment goes because an index
+says that it is old: what was not read from its batches by this process is looked up there first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
 from ottla.broker.config import TopicConfig
+from ottla.broker.storage.batch_headers import batch_headers
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.producer_snapshot import delete_snapshots_below
 from ottla.broker.storage.segment import Segment
+from ottla.broker.storage.segment_reading import CORRUPT
+from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.records import NO_TIMESTAMP
 
 DELETED_SUFFIX = ".deleted"
@@ -38,11 +45,16 @@ class Candidate(NamedTuple):
 
 
 def expired(
-    candidates: Sequence[Candidate], config: TopicConfig, log_start_offset: int, high_watermark: int, now_ms: int
+    candidates: Iterable[Candidate],
+    config: TopicConfig,
+    log_size: int,
+    log_start_offset: int,
+    high_watermark: int,
+    now_ms: int,
 ) -> list[Reason]:
     """Return why each of the first segments goes; the first that stays ends the list."""
     deletes = "delete" in config.cleanup_policy
-    surplus = sum(candidate.size for candidate in candidates) - config.retention_bytes
+    surplus = log_size - config.retention_bytes
     reasons: list[Reason] = []
     for candidate in candidates:
         if candidate.next_offset > high_watermark or (candidate.is_active and not candidate.size):
@@ -62,26 +74,34 @@ def expired(
 def delete_old_segments(log: Log) -> list[tuple[Segment, Reason]]:
     """Delete what has expired; return the segments that went. When all have, the active one is rolled first."""
     now_ms = log.clock()
+    while (doubtful := _first_doubtful(log, now_ms)) is not None:
+        _confirm_largest_timestamp(log, doubtful)
+    gone: list[tuple[Segment, Reason]] = []
     with log.lock:
-        reasons = expired(_candidates(log), log.config, log.log_start_offset, log.high_watermark, now_ms)
-        if not reasons:
-            return []
+        reasons = _reasons(log, now_ms)
         if len(reasons) == len(log.segments):
-            log.roll_locked(log.log_end_offset)
-        gone = log.segments[: len(reasons)]
-        del log.segments[: len(reasons)]
-        log.log_start_offset = max(log.log_start_offset, log.segments[0].base_offset)
-        log.recovery_point = max(log.recovery_point, log.segments[0].base_offset)
-        log.leader_epochs.truncate_from_start(log.log_start_offset)
-        for segment in gone:
-            doom(log, segment)
-        delete_snapshots_below(log.directory, log.segments[0].base_offset)
-        return list(zip(gone, reasons, strict=True))
+            try:
+                log.roll_locked(log.log_end_offset)
+            except OSError:
+                # No room for a new segment yet; there will be when the others are gone.
+                reasons.pop()
+        for reason in reasons:
+            doom(log, log.segments[0])
+            gone.append((log.segments.pop(0), reason))
+        if gone:
+            begin = log.segments[0].base_offset
+            log.log_start_offset = max(log.log_start_offset, begin)
+            log.recovery_point = max(log.recovery_point, begin)
+            # Left undone by a full disk, this is done again at the next start.
+            with suppress(OSError):
+                log.leader_epochs.truncate_from_start(log.log_start_offset)
+            delete_snapshots_below(log.directory, begin)
+    return gone
 
 
 def doom(log: Log, segment: Segment) -> None:
     """Take a segment's files out of the log, to be removed after a delay. The caller holds the lock."""
-    segment.close()
+    segment.discard()
     log.doomed.append((log.clock() + log.config.file_delete_delay_ms, rename_deleted(segment.paths)))
 
 
@@ -106,14 +126,45 @@ def remove_doomed(log: Log) -> int:
     return sum(map(len, due))
 
 
-def _candidates(log: Log) -> list[Candidate]:
-    return [
-        Candidate(segment.next_offset, segment.size, _age_stamp(segment), segment is log.active)
-        for segment in log.segments
-    ]
+def _reasons(log: Log, now_ms: int) -> list[Reason]:
+    return expired(_candidates(log), log.config, log.size, log.log_start_offset, log.high_watermark, now_ms)
+
+
+def _candidates(log: Log) -> Iterator[Candidate]:
+    """Look at one segment after the other: few of them are old, and the age of the others need not be read."""
+    for segment in log.segments:
+        yield Candidate(segment.next_offset, segment.size, _age_stamp(segment), segment is log.active)
 
 
 def _age_stamp(segment: Segment) -> int:
-    """The largest timestamp; where no record has one, when the file was last written."""
-    timestamp = segment.largest_timestamp[0]
-    return timestamp if timestamp != NO_TIMESTAMP else segment.path.stat().st_mtime_ns // 1_000_000
+    """The largest timestamp; where no record has one, or none can be read, when the file was last written."""
+    with suppress(*CORRUPT):
+        if (timestamp := segment.largest_timestamp[0]) != NO_TIMESTAMP:
+            return timestamp
+    return segment.path.stat().st_mtime_ns // 1_000_000
+
+
+def _first_doubtful(log: Log, now_ms: int) -> Segment | None:
+    """Return the first segment that would go by its age, as far as its index can be believed."""
+    with log.lock:
+        for segment, reason in zip(log.segments, _reasons(log, now_ms), strict=False):
+            if reason is Reason.TIME and not segment.is_largest_certain:
+                return segment
+    return None
+
+
+def _confirm_largest_timestamp(log: Log, segment: Segment) -> None:
+    """Read the largest timestamp from the batches, without the lock if the segment does not change any more."""
+    with log.lock:
+        if segment is log.active:
+            segment.rebuild_indexes()
+            return
+        file, size, path = segment.file, segment.size, segment.path
+    largest = (NO_TIMESTAMP, segment.base_offset)
+    # What lies behind damage cannot be read by anybody, and does not keep the segment.
+    with suppress(CorruptBatchError):
+        for batch in batch_headers(file.fd, path, 0, size, segment.base_offset, segment.next_offset):
+            if batch.max_timestamp > largest[0]:
+                largest = (batch.max_timestamp, batch.last_offset)
+    with log.lock:
+        segment.confirm_largest_timestamp(largest)

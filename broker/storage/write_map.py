@@ -5,16 +5,19 @@ written. (Storing into a map of a hole on a full disk is SIGBUS: the process die
 being written is mapped as a window. Until `close` trims it, the file is longer than what was written and ends in
 zeros: a batch cannot begin there, so recovery cuts them off.
 
-What is reserved grows with the segment, so that ten thousand small partitions do not reserve a disk between them.
-From 4 MiB on, windows are aligned for huge pages and ask for them: one fault then serves 2 MiB, and writing costs
-less than half of what it does with a fault per 4 KiB (docs/adr/0002).
+What is reserved grows with the segment, so that ten thousand small partitions do not reserve a disk between them; on
+a disk that is nearly full it is only what the append needs. From 4 MiB on, windows are aligned for huge pages and ask
+for them: one fault then serves 2 MiB, and writing costs less than half of what it does with a fault per 4 KiB
+(docs/adr/0002).
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
+import struct
 
 from ottla.broker.storage.file_slice import OpenFile
 
@@ -22,6 +25,10 @@ _PAGE = mmap.ALLOCATIONGRANULARITY
 _HUGE_PAGE = 2 * 1024 * 1024
 _RESERVE_BYTES_MIN = 64 * 1024
 _RESERVE_BYTES_MAX = 64 * 1024 * 1024
+
+# Base offset, batch length and leader epoch: what stands before the magic, outside the CRC.
+_BATCH_BEGIN = struct.Struct(">qii")
+_BATCH_BEGIN_BYTES = _BATCH_BEGIN.size
 
 
 class WriteMap:
@@ -38,18 +45,28 @@ class WriteMap:
         self._window_begin = 0
         self._window_end = 0
 
-    def write(self, position: int, data: memoryview | bytes) -> tuple[mmap.mmap, int]:
-        """Store `data` at `position`; return the window and where the data lies in it, to patch headers there.
-
-        Raises OSError, with the file as it was below `position`, when the disk has no room.
-        """
-        size = len(data)
+    def write(self, position: int, data: memoryview | bytes) -> None:
+        """Store `data` at `position`. Raises OSError, with the file as it was, when the disk has no room."""
+        end = position + len(data)
         window = self._window
-        if window is None or position + size > self._window_end:
-            window = self._extend(position, position + size)
+        if window is None or end > self._window_end:
+            window = self._extend(position, end)
+        window[position - self._window_begin : end - self._window_begin] = data
+
+    def write_batch(self, position: int, batch: memoryview, base_offset: int, leader_epoch: int) -> None:
+        """Store a batch with another base offset and leader epoch; otherwise like `write`.
+
+        The first bytes come last: a process that dies in between leaves zeros there, and not a batch that is whole
+        except that its offset and epoch are still the producer's.
+        """
+        size = len(batch)
+        end = position + size
+        window = self._window
+        if window is None or end > self._window_end:
+            window = self._extend(position, end)
         begin = position - self._window_begin
-        window[begin : begin + size] = data
-        return window, begin
+        window[begin + _BATCH_BEGIN_BYTES : begin + size] = batch[_BATCH_BEGIN_BYTES:]
+        _BATCH_BEGIN.pack_into(window, begin, base_offset, size - 12, leader_epoch)
 
     def close(self, size: int) -> None:
         """Unmap, and trim the file to `size`."""
@@ -70,9 +87,7 @@ class WriteMap:
         alignment = _HUGE_PAGE if step >= 2 * _HUGE_PAGE else _PAGE
         if end > self._reserved_end:
             target = max(min(position + step, self._size_max), end)
-            target += -target % _PAGE
-            _reserve(self.file.fd, self._reserved_end, target)
-            self._reserved_end = target
+            self._reserve(target + -target % _PAGE, end + -end % _PAGE)
         self._unmap()
         begin = position - position % alignment
         window = mmap.mmap(self.file.fd, self._reserved_end - begin, offset=begin)
@@ -84,8 +99,23 @@ class WriteMap:
         self._window_end = self._reserved_end
         return window
 
+    def _reserve(self, wanted_end: int, needed_end: int) -> None:
+        """Reserve disk up to the wanted end; where there is no room for that, up to the needed one."""
+        fd, begin = self.file.fd, self._reserved_end
+        for end in (wanted_end, needed_end):
+            try:
+                _allocate(fd, begin, end)
+            except OSError as error:
+                # What was reserved before the disk was full helps nobody.
+                os.ftruncate(fd, begin)
+                if end == needed_end or error.errno != errno.ENOSPC:
+                    raise
+            else:
+                self._reserved_end = end
+                return
 
-def _reserve(fd: int, begin: int, end: int) -> None:
+
+def _allocate(fd: int, begin: int, end: int) -> None:
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(fd, begin, end - begin)
         return

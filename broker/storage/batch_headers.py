@@ -1,0 +1,103 @@
+"""Walking over the batches of a segment file: by their headers alone, or whole.
+
+A length is believed only as far as the file reaches, and an offset only where it continues the batch before it: base
+offset and leader epoch lie outside the CRC, so their order is the only thing that protects them.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ottla.protocol.errors import CorruptBatchError
+from ottla.protocol.records import BATCH_HEADER_BYTES, BATCH_LENGTH_OVERHEAD, MAGIC, RecordBatch
+
+# The first fields of a batch header: base offset, batch length, leader epoch, magic, crc, attributes, last offset
+# delta, base timestamp, max timestamp, producer id.
+_HEADER: Final = struct.Struct(">qiibIhiqqq")
+_BATCH_LENGTH: Final = struct.Struct(">i")
+_BATCH_LENGTH_POSITION: Final = 8
+_SCAN_BYTES: Final = 4096
+_READ_BYTES: Final = 1024 * 1024
+# Above every offset.
+NO_LIMIT: Final = 1 << 63
+
+
+class BatchAt(NamedTuple):
+    """Where a batch lies, and what its header says."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    leader_epoch: int
+    producer_id: int
+
+    @property
+    def end(self) -> int:
+        """The position behind the batch."""
+        return self.position + self.size
+
+
+def batch_headers(
+    fd: int, path: Path, position: int, size: int, first_offset: int, limit: int = NO_LIMIT
+) -> Iterator[BatchAt]:
+    """Yield the batches from `position` to `size`, of a batch boundary each.
+
+    Raises CorruptBatchError where there is no batch, or one below `first_offset`, below its predecessor, or not below
+    `limit`.
+    """
+    unpack_from, new_tuple = _HEADER.unpack_from, tuple.__new__
+    while position < size:
+        chunk = os.pread(fd, min(_SCAN_BYTES, size - position), position)
+        last_begin = len(chunk) - _HEADER.size
+        at = 0
+        while at <= last_begin:
+            base, length, epoch, magic, _, _, delta, _, timestamp, producer = unpack_from(chunk, at)
+            total = length + BATCH_LENGTH_OVERHEAD
+            begin = position + at
+            if magic != MAGIC or total < BATCH_HEADER_BYTES or begin + total > size or delta < 0:
+                raise CorruptBatchError(f"{path} has no batch at position {begin}")
+            last = base + delta
+            if base < first_offset or last >= limit:
+                raise CorruptBatchError(f"{path} has offset {base} out of order at position {begin}")
+            yield new_tuple(BatchAt, (begin, total, base, last, timestamp, epoch, producer))
+            first_offset = last + 1
+            at += total
+        if at == 0:
+            raise CorruptBatchError(f"{path} ends within a batch header at position {position}")
+        position += at
+
+
+def whole_batches(fd: int, path: Path, position: int, size: int) -> Iterator[tuple[int, RecordBatch]]:
+    """Yield (position, batch) from `position` to `size`, reading a megabyte at a time; nothing but sizes is checked."""
+    while position < size:
+        chunk = memoryview(os.pread(fd, min(_READ_BYTES, size - position), position))
+        at = 0
+        while len(chunk) - at >= BATCH_HEADER_BYTES:
+            total = _BATCH_LENGTH.unpack_from(chunk, at + _BATCH_LENGTH_POSITION)[0] + BATCH_LENGTH_OVERHEAD
+            if not BATCH_HEADER_BYTES <= total <= size - position - at:
+                raise CorruptBatchError(f"{path} has no batch at position {position + at}")
+            if at + total > len(chunk):
+                break
+            yield position + at, RecordBatch(chunk[at : at + total])
+            at += total
+        if at == 0:
+            yield position, (batch := read_batch(fd, path, position, size))
+            at = batch.size
+        position += at
+
+
+def read_batch(fd: int, path: Path, position: int, size: int) -> RecordBatch:
+    """Return the one batch at `position` of a file of `size` bytes."""
+    header = os.pread(fd, min(BATCH_HEADER_BYTES, size - position), position)
+    if len(header) < BATCH_HEADER_BYTES:
+        raise CorruptBatchError(f"{path} ends within a batch header at position {position}")
+    total = _BATCH_LENGTH.unpack_from(header, _BATCH_LENGTH_POSITION)[0] + BATCH_LENGTH_OVERHEAD
+    if not BATCH_HEADER_BYTES <= total <= size - position:
+        raise CorruptBatchError(f"{path} has no batch at position {position}")
+    return RecordBatch(os.pread(fd, total, position))

@@ -1,0 +1,245 @@
+"""The part of a log that says what it holds and reads it. `log.py` tells more."""
+
+from __future__ import annotations
+
+import random
+import threading
+from bisect import bisect_right
+from collections.abc import Callable
+from contextlib import suppress
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from ottla.broker.config import TopicConfig
+from ottla.broker.storage.aborted_transactions import aborted_within
+from ottla.broker.storage.errors import StorageError
+from ottla.broker.storage.file_slice import FileSlice
+from ottla.broker.storage.leader_epochs import LeaderEpochs
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.producer_replay import check_transaction_index
+from ottla.broker.storage.producer_snapshot import snapshot_path
+from ottla.broker.storage.producers import Producers
+from ottla.broker.storage.segment import Limits, Segment
+from ottla.broker.storage.validation import AppendRules
+from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+
+Clock = Callable[[], int]
+
+# What goes wrong with files: the system refuses, or they are not what they must be.
+FAILURES = (OSError, CorruptBatchError, StorageError)
+UNKNOWN = -(2**63)
+_BASE_OFFSET_OF = attrgetter("base_offset")
+
+
+class AppendGuard(Protocol):
+    """Who may refuse appends: the log directory, when it is offline or nearly full."""
+
+    # In words, why nothing is taken, and why nothing of clients is taken; None where all is well.
+    refusal: str | None
+    client_refusal: str | None
+
+    def failed(self, error: OSError) -> None:
+        """Learn what the system refused. The log's lock is held: no lock of a log may be taken here."""
+        ...
+
+
+class LogParts(NamedTuple):
+    """What recovery hands to a log."""
+
+    segments: list[Segment]
+    leader_epochs: LeaderEpochs
+    producers: Producers
+    log_start_offset: int
+    recovery_point: int
+
+
+class ReadableLog:
+    """What a log holds, and how it is read."""
+
+    def __init__(
+        self,
+        directory: Path,
+        partition: TopicPartition,
+        config: TopicConfig,
+        files: OpenFiles,
+        clock: Clock,
+        lock: threading.Lock,
+        parts: LogParts,
+    ) -> None:
+        self.directory = directory
+        self.partition = partition
+        self.leader_epochs = parts.leader_epochs
+        self.producers = parts.producers
+        self.lock = lock
+        self.files = files
+        self.clock = clock
+        # None: appends are always taken.
+        self.guard: AppendGuard | None = None
+        self._config = config
+        self.rules = AppendRules.of(config)
+        # Oldest first; never empty; the last one is active.
+        self.segments = parts.segments
+        self.log_start_offset = parts.log_start_offset
+        self.recovery_point = parts.recovery_point
+        self.high_watermark = parts.log_start_offset
+        self.last_flush_ms = clock()
+        # How often the log was cut back: tells whoever reads closed segments without the lock that they may be others.
+        self.cuts = 0
+        # Deleted files and when they may be removed.
+        self.doomed: list[tuple[int, list[Path]]] = []
+        self._active_since_ms = clock()
+        self._roll_jitter_ms = self._jitter()
+        # A batch up to this timestamp does not make the active segment old; below all when that is not known.
+        self._roll_timestamp = UNKNOWN
+
+    def __repr__(self) -> str:
+        return (
+            f"Log({self.partition}, offsets={self.log_start_offset}..{self.log_end_offset}, "
+            f"segments={len(self.segments)}, size={self.size})"
+        )
+
+    # State
+
+    @property
+    def config(self) -> TopicConfig:
+        """The options of the topic; they may change while the log is open."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        with self.lock:
+            self._config = config
+            self.rules = AppendRules.of(config)
+            self._roll_timestamp = UNKNOWN
+            for segment in self.segments:
+                segment.limits = self.limits
+
+    @property
+    def active(self) -> Segment:
+        """The segment that is written."""
+        return self.segments[-1]
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.segments[-1].next_offset
+
+    @property
+    def size(self) -> int:
+        """The bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """How far a read_committed consumer may read."""
+        with self.lock:
+            return max(self.producers.last_stable_offset(self.high_watermark), self.log_start_offset)
+
+    @property
+    def limits(self) -> Limits:
+        """What new segments go by."""
+        config = self.config
+        return Limits(config.segment_bytes, config.index_interval_bytes, config.segment_index_bytes)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Note how far the log is replicated; never past its end."""
+        with self.lock:
+            self.high_watermark = max(min(offset, self.log_end_offset), self.log_start_offset)
+            self.producers.on_high_watermark(self.high_watermark)
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Let the log begin at `offset`; what lies below is deleted by retention. Return whether that was news."""
+        with self.lock:
+            if offset <= self.log_start_offset:
+                return False
+            if offset > self.high_watermark:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above the high watermark")
+            self.log_start_offset = offset
+            # A full disk does not matter here: a start does this again.
+            with suppress(OSError):
+                self.leader_epochs.truncate_from_start(offset)
+            return True
+
+    # Reading
+
+    def read(
+        self, offset: int, max_bytes: int, upper_offset: int | None = None, *, at_least_one: bool = True
+    ) -> FileSlice | None:
+        """Return whole batches from the one that holds `offset` on; None where there are none below `upper_offset`.
+
+        The slice is no longer than `max_bytes`, except for a single batch where `at_least_one` asks for progress.
+        """
+        with self.lock:
+            end_offset = self.log_end_offset
+            if not self.log_start_offset <= offset <= end_offset:
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{offset} of {self.partition} is not within {self.log_start_offset} to {end_offset}",
+                )
+            upper = end_offset if upper_offset is None else min(upper_offset, end_offset)
+            if offset >= upper:
+                return None
+            try:
+                return self._read(offset, max_bytes, upper, at_least_one)
+            except FAILURES as error:
+                raise self._refused(error) from error
+
+    def _read(self, offset: int, max_bytes: int, upper: int, at_least_one: bool) -> FileSlice | None:
+        for index in range(self.index_of(offset), len(self.segments)):
+            segment = self.segments[index]
+            batch = segment.find(offset)
+            if batch is None:
+                self._check_nothing_is_missing(segment)
+                continue
+            if batch.last_offset >= upper:
+                return None
+            end = segment.end_before(batch.position + max_bytes, upper, batch)
+            if end == batch.position and at_least_one:
+                end += batch.size
+            return FileSlice(segment.file, batch.position, end - batch.position) if end > batch.position else None
+        return None
+
+    def _check_nothing_is_missing(self, segment: Segment) -> None:
+        """Tell a hole behind a segment, as compaction leaves them, from a segment that is not there any more."""
+        if segment is self.active or "compact" in self.config.cleanup_policy:
+            return
+        end = max((batch.last_offset for batch in segment.headers_from(segment.next_offset - 1)), default=-1) + 1
+        # Every segment has the snapshot of when it was begun.
+        if end < segment.next_offset and snapshot_path(self.directory, end).exists():
+            raise StorageError(f"{self.directory}: the segment that began at offset {end} is missing")
+
+    def index_of(self, offset: int) -> int:
+        """Return the index of the segment that `offset` belongs to. The caller holds the lock."""
+        return max(bisect_right(self.segments, offset, key=_BASE_OFFSET_OF) - 1, 0)
+
+    def aborted_transactions(self, from_offset: int, upper_offset: int) -> list[tuple[int, int]]:
+        """Return (producer id, first offset) of the aborted transactions with data in the range."""
+        with self.lock:
+            try:
+                later = self.segments[self.index_of(from_offset) :]
+                for segment in later:
+                    if not segment.is_transaction_index_sound:
+                        check_transaction_index(self.directory, self.segments, segment)
+                indexes = [segment.aborted_transactions for segment in later if segment.has_aborted]
+                return aborted_within(indexes, from_offset, upper_offset)
+            except FAILURES as error:
+                raise self._refused(error) from error
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the largest epoch up to `epoch` that the log knows, and where it ends."""
+        with self.lock:
+            return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def _refused(self, error: Exception) -> KafkaError:
+        """Say what went wrong in terms that clients understand; the log is as it was."""
+        if not isinstance(error, OSError):
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        if self.guard is not None:
+            self.guard.failed(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: {error.strerror or error}")
+
+    def _jitter(self) -> int:
+        jitter_ms = self.config.segment_jitter_ms
+        return random.randrange(jitter_ms) if jitter_ms > 0 else 0
