@@ -20,11 +20,13 @@ from ottla.protocol.records import (
     CONTROL_BIT,
     MAGIC,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     RecordBatch,
     TimestampType,
 )
 
 _NO_LIMIT_MS = 2**63 - 1
+_CODEC_LAST = int(max(Codec))
 _LEVELS = {
     Codec.GZIP: "compression_gzip_level",
     Codec.LZ4: "compression_lz4_level",
@@ -119,12 +121,22 @@ def _check_header(batch: RecordBatch, data_size: int, rules: AppendRules) -> Non
             ErrorCode.INVALID_RECORD,
             f"{batch.record_count} records with a last offset delta of {batch.last_offset_delta}",
         )
-    if batch.attributes & (CONTROL_BIT | TIMESTAMP_TYPE_BIT):
-        if batch.attributes & CONTROL_BIT:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "a control batch from a producer")
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "the batch claims LogAppendTime, which only a broker may set")
+    # Most batches have nothing but a codec there.
+    if not 0 <= batch.attributes <= _CODEC_LAST:
+        _check_attributes(batch)
     if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"producer {batch.producer_id} without a sequence or epoch")
+
+
+def _check_attributes(batch: RecordBatch) -> None:
+    if batch.attributes & CODEC_MASK > _CODEC_LAST:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"no codec has the number {batch.attributes & CODEC_MASK}")
+    if batch.attributes & CONTROL_BIT:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a control batch from a producer")
+    if batch.attributes & TIMESTAMP_TYPE_BIT:
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "the batch claims LogAppendTime, which only a broker may set")
+    if batch.attributes & TRANSACTIONAL_BIT and batch.producer_id < 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch without a producer id")
 
 
 def _opened(batch: RecordBatch) -> list[Record]:
