@@ -11,6 +11,7 @@ Indexes, leader epochs and producers' state follow from the batches.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from bisect import bisect_right
@@ -36,7 +37,7 @@ from ottla.broker.storage.producers import Producers
 from ottla.broker.storage.recovery_scan import RecoveryScan
 from ottla.broker.storage.segment import Limits, Segment
 from ottla.broker.storage.segment_reading import CORRUPT
-from ottla.broker.storage.swap import finish_swaps
+from ottla.broker.storage.swap import SWAP_SUFFIX, finish_swaps
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.records import NO_LEADER_EPOCH
 
@@ -87,6 +88,10 @@ def open_log(
         else:
             replay_from_snapshot(directory, producers, segments)
         delete_snapshots_below(directory, segments[0].base_offset)
+        if was_clean:
+            # A start opens thousands of logs, and few of them are used soon.
+            for segment in segments:
+                segment.close_files()
         flushed = end if was_clean else min(recovery_point, end)
         parts = LogParts(segments, epochs, producers, log_start_offset, flushed)
         return Log(directory, partition, config, files, clock, lock, parts)
@@ -108,7 +113,8 @@ def close_log(log: Log) -> None:
 
 def _tidy(directory: Path, *, may_have_holes: bool) -> list[int]:
     """Remove what an interrupted operation left; return the base offsets of the segments."""
-    finish_swaps(directory)
+    if any(name.endswith(SWAP_SUFFIX) for name in os.listdir(directory)):
+        finish_swaps(directory)
     logs: list[int] = []
     others: list[tuple[int, Path]] = []
     for path in directory.iterdir():

@@ -188,7 +188,6 @@ class Segment(ReadableSegment):
         self.next_offset = next_offset
         self.synced_size = self.size
         self._bytes_since_index = self.size - entry[1]
-        self.close_files()
         return True
 
     def trust(self, next_offset: int) -> None:
