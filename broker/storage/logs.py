@@ -90,6 +90,8 @@ class Logs:
             LogDir(path, config.ottla_log_min_free_bytes, on_offline=self.attention.set, statvfs=statvfs)
             for path in config.log_dirs
         ]
+        # What logs were like when they were opened after a clean stop; see startup.py.
+        self.as_opened: dict[Log, object] = {}
         self._changed = threading.Condition()
         self._held: dict[TopicPartition, Held] = {}
         self._broken: dict[TopicPartition, Broken] = {}
@@ -269,6 +271,7 @@ class Logs:
             held = self._held.pop(partition, None)
             if held is not None:
                 self._counts[held.log_dir] -= 1
+                self.as_opened.pop(held.log, None)
             self._broken.pop(partition, None)
             self._cleaner_offsets.pop(partition, None)
 
@@ -302,6 +305,7 @@ class Logs:
                     del self._broken[partition]
                     self._offline[partition] = broken.log_dir
         for log, _ in gone.values():
+            self.as_opened.pop(log, None)
             # Nothing is written or trimmed on a disk that fails: the descriptors close with the last slice.
             for segment in list(log.segments):
                 self.files.closed(segment)

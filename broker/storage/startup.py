@@ -71,7 +71,7 @@ def close_logs(logs: Logs, broker_epoch: int, *, now_seconds: Callable[[], float
 
     def close(log_dir: LogDir, log: Log) -> None:
         try:
-            close_log(log)
+            _close(logs, log)
         except Exception as error:
             failed.add(log_dir)
             if isinstance(error, OSError):
@@ -162,11 +162,28 @@ def _open(logs: Logs, log_dir: LogDir, partition: TopicPartition) -> None:
         log_start_offset=log_dir.checkpoint(LOG_START_OFFSET_CHECKPOINT).get(partition, 0),
         was_clean=log_dir.was_clean,
     )
+    if log_dir.was_clean:
+        logs.as_opened[log] = _state(log)
     log.advance_high_watermark(log_dir.checkpoint(HIGH_WATERMARK_CHECKPOINT).get(partition, 0))
     logs.hold(log, log_dir)
     cleaned = log_dir.checkpoint(CLEANER_OFFSET_CHECKPOINT).get(partition)
     if cleaned is not None:
         logs.note_cleaned(log, cleaned, log.cuts)
+
+
+def _state(log: Log) -> tuple[int, int, int]:
+    """What changes with every append, roll and cut: the files are as they were while this is."""
+    return log.log_end_offset, log.active.base_offset, log.cuts
+
+
+def _close(logs: Logs, log: Log) -> None:
+    if log.recovery_point < log.log_end_offset or logs.as_opened.get(log) != _state(log):
+        close_log(log)
+        return
+    # Most logs of a large broker: a clean stop left them so, and nothing needs to be forced to disk again.
+    with log.lock:
+        for segment in log.segments:
+            segment.close_files()
 
 
 def _broken(reason: str, log_dir: LogDir, partition: TopicPartition) -> Broken:

@@ -16,6 +16,7 @@ from ottla.broker.storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, HIGH_WATE
 from ottla.broker.storage.directory_files import CLEAN_SHUTDOWN, read_clean_shutdown
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.log import Log
+from ottla.broker.storage.log_changes import truncate_to
 from ottla.broker.storage.log_dir import CHECKPOINTS
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.per_directory import for_each_in_directories
@@ -232,6 +233,34 @@ def test_a_directory_that_cannot_be_listed_is_lost(broker: Broker, monkeypatch: 
 
     with pytest.raises(StorageError, match=r"data-1.*Permission denied.*data-2.*Permission denied"):
         broker.start()
+
+
+def test_only_logs_that_changed_are_closed_with_work(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others lie on disk as the last clean stop left them; after any other stop all are closed."""
+    close_logs(filled(broker), EPOCH)
+    closed: list[TopicPartition] = []
+    whole = recovery.close_log
+
+    def noting(log: Log) -> None:
+        closed.append(log.partition)
+        whole(log)
+
+    monkeypatch.setattr(startup, "close_log", noting)
+    logs = broker.start()
+    append(logs.get(VIEWS))
+    close_logs(logs, EPOCH)
+    assert closed == [VIEWS]
+
+    logs = broker.start()
+    assert (logs.get(ORDERS).log_end_offset, logs.get(VIEWS).log_end_offset) == (12, 2)
+    truncate_to(logs, {ORDERS: 11})
+    append(logs.get(ORDERS))
+    close_logs(logs, EPOCH)
+    assert closed == [VIEWS, ORDERS]
+
+    crash(broker.start())
+    close_logs(broker.start(), EPOCH)
+    assert sorted(closed[2:]) == [ORDERS, VIEWS]
 
 
 def test_a_log_that_cannot_be_closed_costs_its_directory_the_mark(
