@@ -48,10 +48,10 @@ def batch(sequence: int) -> RecordBatch:
 
 def make(directory: Path, count: int) -> None:
     # What is measured is opening: nothing here needs to survive a power loss.
-    os.fsync = os.fdatasync = lambda fd: None  # type: ignore[misc, assignment]
+    os.fsync = os.fdatasync = lambda fd: None
     logs = opened(directory)
     for number in range(count):
-        log = logs.create(TopicPartition(f"topic-{number // 10}", number % 10), number.to_bytes(16) or None)
+        log = logs.create(TopicPartition(f"topic-{number // 10}", number % 10), (number + 1).to_bytes(16))
         for sequence in range(0, BATCHES * RECORDS, RECORDS):
             log.append_as_leader(batch(sequence), 0)
     close_logs(logs, 1)
