@@ -71,7 +71,8 @@ def measure(directory: Path) -> None:
     after_mb = resident_mb()
     descriptors = len(os.listdir("/proc/self/fd"))
     ends = sum(log.log_end_offset for log in logs)
-    assert ends == len(logs) * BATCHES * RECORDS and not logs.broken
+    assert ends == len(logs) * BATCHES * RECORDS
+    assert not logs.broken
     print(
         f"{len(logs):,} logs opened in {seconds:.1f} s ({seconds / len(logs) * 1e6:.0f} µs each), "
         f"resident {before_mb:.0f} MB before and {after_mb:.0f} MB after, {descriptors} descriptors"
