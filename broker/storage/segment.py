@@ -200,14 +200,14 @@ class Segment(ReadableSegment):
     def truncate_to(self, offset: int) -> None:
         """Drop the batch that holds `offset` and everything behind it."""
         batch = self.find(offset)
-        if batch is None:
-            return
+        # None: a hole that compaction left at the end; the offsets in it are given anew.
+        position, above = (self.size, offset) if batch is None else (batch.position, batch.base_offset)
         next_offset = self.base_offset
-        for before in self.headers_from(batch.base_offset - 1) if batch.position else ():
-            if before.position >= batch.position:
+        for before in self.headers_from(above - 1) if position else ():
+            if before.position >= position:
                 break
             next_offset = before.last_offset + 1
-        self.cut(batch.position, next_offset)
+        self.cut(position, next_offset)
         try:
             self.aborted_transactions.truncate_to(next_offset)
         except CorruptIndexError:
