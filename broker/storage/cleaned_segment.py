@@ -29,7 +29,9 @@ class CleanedSegment:
         self._aborted.path.write_bytes(b"")
         self._offset_index.reset()
         self._time_index.reset()
-        self._largest = (NO_TIMESTAMP, base_offset)
+        self.has_aborted = False
+        # And the last offset of the batch that has it.
+        self.largest_timestamp = (NO_TIMESTAMP, base_offset)
         self._bytes_since_index = 0
         self._path = self._named(".log")
         self._file = open(self._path, "wb", buffering=buffer_bytes)  # noqa: SIM115
@@ -37,11 +39,11 @@ class CleanedSegment:
     def append(self, data: bytearray | memoryview) -> None:
         """Write a batch; index entries come as they do when a log is written."""
         batch = RecordBatch(data)
-        if batch.max_timestamp > self._largest[0]:
-            self._largest = (batch.max_timestamp, batch.last_offset)
+        if batch.max_timestamp > self.largest_timestamp[0]:
+            self.largest_timestamp = (batch.max_timestamp, batch.last_offset)
         if self._bytes_since_index > self._limits.index_interval_bytes and self.size <= _POSITION_MAX:
             self._offset_index.append(batch.last_offset, self.size)
-            self._time_index.append(*self._largest)
+            self._time_index.append(*self.largest_timestamp)
             self._bytes_since_index = 0
         self._file.write(data)
         self._bytes_since_index += batch.size
@@ -50,11 +52,12 @@ class CleanedSegment:
     def note_aborted(self, transaction: AbortedTransaction) -> None:
         """Index a transaction whose marker is in this segment, and of which a batch was met."""
         self._aborted.append(transaction)
+        self.has_aborted = True
 
     def finish(self, modified_ns: int) -> None:
         """Complete the files, and force them to disk; retention goes by the time at which the data was written."""
-        if self._largest[0] != NO_TIMESTAMP:
-            self._time_index.append(*self._largest)
+        if self.largest_timestamp[0] != NO_TIMESTAMP:
+            self._time_index.append(*self.largest_timestamp)
         self._file.flush()
         os.utime(self._path, ns=(modified_ns, modified_ns))
         os.fsync(self._file.fileno())

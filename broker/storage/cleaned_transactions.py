@@ -81,7 +81,7 @@ def aborted_among(segments: Iterable[Segment], upper_offset: int) -> list[Aborte
     """
     found = []
     for segment in segments:
-        for transaction in segment.aborted_transactions:
+        for transaction in segment.aborted_transactions if segment.has_aborted else ():
             if transaction.first_offset < upper_offset:
                 found.append(transaction)
             if transaction.last_stable_offset >= upper_offset:

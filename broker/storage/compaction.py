@@ -33,7 +33,7 @@ from ottla.broker.storage.cleaner_throttle import CleanerThrottle
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.offset_map import OffsetMap
 from ottla.broker.storage.producer_snapshot import snapshot_path
-from ottla.broker.storage.retention import rename_deleted
+from ottla.broker.storage.retention import doom
 from ottla.broker.storage.segment import Segment
 from ottla.broker.storage.source_reading import AbandonedError, Outcome, SourceReader
 from ottla.broker.storage.swap import commit_cleaned, put_in_place
@@ -147,6 +147,9 @@ class _Compaction:
         cleaner = BatchCleaner(offsets, mapped_up_to, transactions, producers, now_ms, log.config.delete_retention_ms)
         for group in self._groups([segment for segment in segments if segment.base_offset < mapped_up_to]):
             self._rewrite(group, transactions, cleaner)
+        if self._reader.was_cut:
+            # What lies below `mapped_up_to` now need not be what was mapped.
+            raise AbandonedError(Outcome.CHANGED)
         self.report = replace(self.report, cleaned_up_to=mapped_up_to)
 
     def _mapped(self, dirty: Sequence[Segment], first_dirty: int) -> tuple[OffsetMap, int]:
@@ -237,17 +240,17 @@ class _Compaction:
         segment = Segment(log.directory, base_offset, log.limits, log.files, log.lock)
         segment.size = cleaned.size
         segment.next_offset = sources[-1].next_offset
+        segment.has_aborted = cleaned.has_aborted
+        segment.is_transaction_index_sound = True
+        segment.confirm_largest_timestamp(cleaned.largest_timestamp)
         with log.lock:
             at = self._reader.index_of(sources)
-            for source in sources:
-                source.close_files()
             # The disk is waited for here, once: were the new names committed before the lock is taken, a crash could
             # bring back what was cut or deleted in between.
             commit_cleaned(log.directory, base_offset)
             log.segments[at : at + len(sources)] = [segment]
-            deadline_ms = log.clock() + log.config.file_delete_delay_ms
             for source in sources:
-                log.doomed.append((deadline_ms, rename_deleted(source.paths)))
+                doom(log, source)
                 if source.base_offset != base_offset:
                     # The snapshot of an offset at which no segment begins any more.
                     snapshot_path(log.directory, source.base_offset).unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from ottla.broker.storage.cleaned_transactions import aborted_among
 from ottla.broker.storage.cleaner_throttle import CleanerThrottle
 from ottla.broker.storage.file_slice import FileSlice
 from ottla.broker.storage.log import Log
+from ottla.broker.storage.producer_replay import check_transaction_index
 from ottla.broker.storage.segment import Segment
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.records import RecordBatch, batches
@@ -77,12 +78,16 @@ class SourceReader:
 
     def aborted_in(self, segment: Segment) -> list[AbortedTransaction]:
         """Return the aborted transactions with data in a segment, or before and a marker behind its begin."""
-        with self._log.lock:
-            at = self.index_of([segment])
-            return aborted_among(self._log.segments[at:], segment.next_offset)
+        log = self._log
+        with log.lock:
+            later = log.segments[self.index_of([segment]) :]
+            for other in later:
+                if not other.is_transaction_index_sound:
+                    check_transaction_index(log.directory, log.segments, other)
+            return aborted_among(later, segment.next_offset)
 
     def batches(self, segment: Segment, from_offset: int = 0) -> Iterator[RecordBatch]:
-        """Read a segment, from the batch that holds an offset on; the CRCs are checked."""
+        """Read a segment, from the batch that holds an offset on; CRCs are checked, and that offsets rise."""
         with self._log.lock:
             self.index_of([segment])
             first = segment.find(from_offset) if from_offset > segment.base_offset else None
@@ -91,11 +96,15 @@ class SourceReader:
             end = segment.size
             place = FileSlice(segment.file, position, end - position)
         wanted = self._buffer_bytes
+        next_offset = segment.base_offset
         while position < end:
             piece = FileSlice(place.file, position, min(wanted, end - position)).read()
             taken = 0
             for batch in batches(piece):
                 batch.check()
+                if not next_offset <= batch.base_offset <= batch.last_offset < segment.next_offset:
+                    raise CorruptBatchError(f"{segment.path} has offset {batch.base_offset} out of order")
+                next_offset = batch.next_offset
                 self._check_stopped()
                 yield batch
                 taken += batch.size

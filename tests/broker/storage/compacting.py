@@ -163,12 +163,22 @@ def last_of_each_key(records: Iterable[Record]) -> dict[bytes | None, Record]:
     return {record.key: record for record in records}
 
 
-def check_is_compaction_of(log: Log, appended: dict[int, Record], cleaned_up_to: int) -> None:
-    """Nothing is changed, reordered or lost but what a later record replaces; tombstones may be there or not."""
+def check_nothing_is_lost(log: Log, appended: dict[int, Record]) -> None:
+    """Nothing is changed, reordered or there twice; the last value of each key is there, unless it is a tombstone."""
     remaining = records_of(log)
     offsets = [record.offset for record in remaining]
     assert offsets == sorted(set(offsets))
     assert all(appended[record.offset] == record for record in remaining)
+    found = last_of_each_key(remaining)
+    for key, record in last_of_each_key(record for _, record in sorted(appended.items())).items():
+        assert found.get(key) == record or record.value is None
+        assert record.value is not None or key not in found or found[key] == record
+
+
+def check_is_compaction_of(log: Log, appended: dict[int, Record], cleaned_up_to: int) -> None:
+    """Nothing is lost, all above `cleaned_up_to` is there, and below that no key is there twice."""
+    check_nothing_is_lost(log, appended)
+    remaining = records_of(log)
     assert [record for record in remaining if record.offset >= cleaned_up_to] == [
         record for offset, record in sorted(appended.items()) if offset >= cleaned_up_to
     ]

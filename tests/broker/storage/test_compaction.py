@@ -9,16 +9,6 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from ottla.broker.config import BrokerConfig
-from ottla.broker.storage.compaction import CleanerLimits, Outcome, compact
-from ottla.broker.storage.errors import StorageError
-from ottla.broker.storage.offset_lookup import offset_for_timestamp
-from ottla.broker.storage.producer_snapshot import snapshot_offsets
-from ottla.broker.storage.retention import remove_doomed
-from ottla.protocol.compression import Codec
-from ottla.protocol.errors import CorruptBatchError
-from ottla.protocol.records import TimestampType
 from tests.broker.storage.compacting import (
     DELETE_RETENTION_MS,
     LIMITS,
@@ -30,19 +20,28 @@ from tests.broker.storage.compacting import (
     records_of,
 )
 
+from ottla.broker.config import BrokerConfig
+from ottla.broker.storage.compaction import CleanerLimits, Outcome, compact
+from ottla.broker.storage.errors import StorageError
+from ottla.broker.storage.offset_lookup import offset_for_timestamp
+from ottla.broker.storage.producer_snapshot import snapshot_offsets
+from ottla.broker.storage.retention import remove_doomed
+from ottla.protocol.compression import Codec
+from ottla.protocol.errors import CorruptBatchError
+from ottla.protocol.records import TimestampType
+
 pairs = st.tuples(
     st.sampled_from([b"a", b"b", b"c", b"d", b"e" * 60]),
     st.none() | st.binary(max_size=4) | st.just(b"v" * 80),
 )
 appends = st.lists(st.tuples(st.sampled_from(Codec), st.lists(pairs, min_size=1, max_size=6)), max_size=8)
+Round = tuple[list[tuple[Codec, list[Pair]]], bool, int]
 rounds = st.lists(st.tuples(appends, st.booleans(), st.sampled_from([0, 400, 2500])), min_size=1, max_size=4)
 
 
 @settings(max_examples=40, deadline=None)
 @given(rounds)
-def test_compaction_keeps_the_last_value_of_each_key(
-    rounds: list[tuple[list[tuple[Codec, list[Pair]]], bool, int]],
-) -> None:
+def test_compaction_keeps_the_last_value_of_each_key(rounds: list[Round]) -> None:
     """Over several rounds and restarts; a tombstone stays for delete.retention.ms after it was compacted."""
     with TemporaryDirectory() as directory:
         bench = Bench(Path(directory))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.broker.storage.compacting import DELETE_RETENTION_MS, LIMITS, NOW, Bench, batches_of
 
 from ottla.broker.storage.aborted_transactions import AbortedTransaction
 from ottla.broker.storage.compaction import Outcome
@@ -13,7 +14,6 @@ from ottla.protocol.control_records import ControlType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record_batch_builder import RecordBatchBuilder
 from ottla.protocol.records import RecordBatch
-from tests.broker.storage.compacting import DELETE_RETENTION_MS, LIMITS, NOW, Bench, batches_of
 
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 
@@ -134,10 +134,7 @@ def test_undecided_data_is_not_touched(tmp_path: Path) -> None:
     report = bench.compact()
 
     assert report.cleaned_up_to <= open_since
-    assert [batch.base_offset for batch in batches_of(bench.log)] == [
-        report.cleaned_up_to - 1,
-        *range(report.cleaned_up_to, 9),
-    ]
+    assert [batch.base_offset for batch in batches_of(bench.log)] == list(range(report.cleaned_up_to - 1, 9))
     bench.end_transaction(ABORT, 1)
     another_round(bench)
     assert bench.pairs() == [(b"a", b"v" * 50), (b"tick", b"10")]
