@@ -1,0 +1,100 @@
+"""Takes the connections of one listener and deals them out to its network coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from itertools import cycle
+
+import structlog
+
+from ottla.broker.network.limits import ConnectionCounts
+from ottla.broker.network.processor import NetworkProcessor
+
+log = structlog.get_logger(__name__)
+
+# Connections taken each time the loop says that there are some.
+_ACCEPTED_MAX = 64
+# Without descriptors, accepting fails at once and again: wait until some are free.
+_PAUSE_SECONDS = 0.5
+_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+Adopt = Callable[[socket.socket, NetworkProcessor], None]
+
+
+class Acceptor:
+    """The listening socket of one listener. Belongs to the loop's thread."""
+
+    def __init__(
+        self,
+        name: str,
+        listening: socket.socket,
+        processors: list[NetworkProcessor],
+        counts: ConnectionCounts,
+        adopt: Adopt,
+    ) -> None:
+        self.name = name
+        self.socket = listening
+        self._processors = cycle(processors)
+        self._counts = counts
+        self._adopt = adopt
+        self._loop = asyncio.get_running_loop()
+        self._is_open = False
+
+    def start(self) -> None:
+        """Begin to take connections."""
+        self._is_open = True
+        self._loop.add_reader(self.socket.fileno(), self._accept)
+
+    def stop(self) -> None:
+        """Take no more, and give the port back."""
+        if self._is_open:
+            self._is_open = False
+            self._loop.remove_reader(self.socket.fileno())
+        self.socket.close()
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTED_MAX):
+            try:
+                client, address = self.socket.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._pause(error)
+                    return
+                raise
+            self._take(client, str(address[0]))
+
+    def _take(self, client: socket.socket, address: str) -> None:
+        refusal = self._counts.refusal(address)
+        if refusal is not None:
+            self._counts.rejected += 1
+            log.warning("connection_refused", listener=self.name, peer=address, reason=refusal)
+            client.close()
+            return
+        client.setblocking(False)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        try:
+            self._adopt(client, next(self._processors))
+        except OSError:
+            client.close()  # it went away while it was being taken
+            return
+        self._counts.opened(self.name, address)
+
+    def _pause(self, error: OSError) -> None:
+        log.error(
+            "accepting_paused",
+            listener=self.name,
+            error=str(error),
+            hint="raise the limit of open files (ulimit -n), or lower max.connections",
+        )
+        self._loop.remove_reader(self.socket.fileno())
+        self._loop.call_later(_PAUSE_SECONDS, self._resume)
+
+    def _resume(self) -> None:
+        if self._is_open:
+            self._loop.add_reader(self.socket.fileno(), self._accept)

@@ -1,0 +1,219 @@
+"""One client connection: who reads, who handles, who sends.
+
+    loop      reads frames, and goes on sending where the socket was full
+    worker    handles the requests of the connection in turn, one worker at a time, and sends what is ready
+    anybody   fills the slot of a response that had to wait, and sends it if it is its turn
+
+So requests take effect and are answered in the order in which they came, though several may be in flight. A client
+that does not read its answers is not served further: its requests wait, its socket is not read, and after the write
+deadline it is cut off.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ottla.broker.network.frame_buffers import FrameBuffers
+from ottla.broker.network.frame_reader import Frame, FrameReader
+from ottla.broker.network.outbox import Outbox, Slot
+from ottla.broker.network.request_queue import RequestQueue
+from ottla.protocol.frame import size_prefix
+
+# Requests of one connection that may wait or be in flight; beyond that its socket is not read.
+_PIPELINED_MAX = 128
+# Requests that a worker handles before it lets other connections have their turn.
+_TURN_REQUESTS_MAX = 16
+
+
+class Processor(Protocol):
+    """The network coroutine that a connection belongs to; everything in it happens on the loop."""
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run a function on the loop soon; from any thread."""
+        ...
+
+    def set_reading(self, connection: Connection, wanted: bool) -> None:
+        """Watch the socket for something to read, or stop that."""
+        ...
+
+    def set_writing(self, connection: Connection, wanted: bool) -> None:
+        """Watch the socket for room to write, or stop that."""
+        ...
+
+    def discard(self, connection: Connection, reason: str) -> None:
+        """Close the connection; calling it again does nothing."""
+        ...
+
+
+# What a worker does with a frame: decode, handle, and have the slot filled, now or later.
+Dispatch = Callable[["Connection", Frame, Slot, float], None]
+
+
+class Connection:
+    """The socket of one client and what is under way on it."""
+
+    def __init__(
+        self,
+        client: socket.socket,
+        listener: str,
+        processor: Processor,
+        reader: FrameReader,
+        queue: RequestQueue[Connection],
+        buffers: FrameBuffers,
+    ) -> None:
+        # Shared.
+        self.processor = processor
+        self._queue = queue
+        self._buffers = buffers
+        # Per connection, set once.
+        self.socket = client
+        self.fd = client.fileno()
+        self.listener = listener
+        self.peer = str(client.getpeername()[0])
+        self.opened = time.monotonic()
+        # The loop's.
+        self.reader = reader
+        self.is_reading = True
+        self.is_writing = False
+        self.last_read = self.opened
+        self.frame_begun = self.opened
+        # Under the lock.
+        self._lock = threading.Lock()
+        self._frames: deque[tuple[Frame, float]] = deque()
+        self._outbox = Outbox()
+        self._is_scheduled = False
+        self.is_closed = False
+        # To be closed: what was pipelined behind the request that failed must not take effect.
+        self.is_failed = False
+        self.requests = 0
+        self.blocked_since: float | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"Connection({self.peer} on {self.listener}, requests={self.requests}, waiting={len(self._frames)}, "
+            f"in flight={self._outbox.slots_waiting}, blocked={self._outbox.is_blocked})"
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request waits or is in flight."""
+        return bool(self._frames) or self._outbox.slots_waiting > 0
+
+    @property
+    def bytes_sendfile(self) -> int:
+        """Bytes that went from the page cache to the socket without being copied here."""
+        return self._outbox.bytes_sendfile
+
+    @property
+    def bytes_copied(self) -> int:
+        """Bytes that were copied to the socket."""
+        return self._outbox.bytes_copied
+
+    # On the loop
+
+    def receive(self) -> bool:
+        """Take what the socket has; return whether the connection goes on. Raises FrameError, OSError."""
+        if self._queue.is_full or len(self._frames) + self._outbox.slots_waiting >= _PIPELINED_MAX:
+            self.processor.set_reading(self, False)
+            return True
+        was_within = self.reader.is_within_frame
+        received = self.reader.read(self.socket)
+        if received is None:
+            return False
+        frames, _ = received
+        self.last_read = now = time.monotonic()
+        if frames or not was_within:
+            self.frame_begun = now
+        if frames:
+            self._arrived(frames, now)
+        return True
+
+    def _arrived(self, frames: list[Frame], now: float) -> None:
+        self._queue.arrived(len(frames), sum(len(frame.body) for frame in frames))
+        with self._lock:
+            self._frames.extend((frame, now) for frame in frames)
+            schedule = not self._is_scheduled and not self._outbox.is_blocked
+            self._is_scheduled = self._is_scheduled or schedule
+        if schedule:
+            self._queue.put(self)
+
+    def drain(self) -> None:
+        """Go on sending; called when the socket has room. Raises OSError."""
+        with self._lock:
+            if self.is_closed or not self._outbox.send(self.socket):
+                self.blocked_since = time.monotonic()
+                return
+            self.blocked_since = None
+            schedule = bool(self._frames) and not self._is_scheduled
+            self._is_scheduled = self._is_scheduled or schedule
+        self.processor.set_writing(self, False)
+        if schedule:
+            self._queue.put(self)
+
+    def close(self) -> None:
+        """Drop the socket and what waited; called by the processor, once."""
+        with self._lock:
+            self.is_closed = True
+            waiting = list(self._frames)
+            self._frames.clear()
+            self.socket.close()
+        for frame, _ in waiting:
+            self._queue.taken(len(frame.body))
+            self.release(frame)
+
+    # On a worker
+
+    def work(self, dispatch: Dispatch) -> None:
+        """Handle waiting requests in turn, for a while."""
+        for _ in range(_TURN_REQUESTS_MAX):
+            with self._lock:
+                if not self._frames or self._outbox.is_blocked or self.is_closed or self.is_failed:
+                    self._is_scheduled = False
+                    break
+                frame, arrived = self._frames.popleft()
+                slot = self._outbox.open_slot()
+                self.requests += 1
+            self._queue.taken(len(frame.body))
+            dispatch(self, frame, slot, arrived)
+        else:
+            self._queue.put(self)
+        if not self.is_reading:
+            self.processor.call(self._resume_reading)
+
+    def release(self, frame: Frame) -> None:
+        """Give the memory of a handled request back."""
+        if frame.buffer is not None:
+            self._buffers.give_back(frame.buffer)
+
+    def _resume_reading(self) -> None:
+        if not self.is_closed and not self._queue.is_full:
+            self.processor.set_reading(self, True)
+
+    # From any thread
+
+    def respond(self, slot: Slot, parts: Sequence[Any] | None) -> None:
+        """Fill a slot, and send what is ready. None: the request has no response."""
+        if parts is not None:
+            parts = [size_prefix(sum(map(len, parts))), *parts]
+        try:
+            with self._lock:
+                if self.is_closed:
+                    return
+                was_blocked = self._outbox.is_blocked
+                if not self._outbox.fill(slot, parts or ()) or was_blocked or self._outbox.send(self.socket):
+                    return
+                self.blocked_since = time.monotonic()
+        except OSError as error:
+            self.fail(f"cannot send: {error}")
+            return
+        self.processor.call(lambda: self.processor.set_writing(self, True))
+
+    def fail(self, reason: str) -> None:
+        """Have the connection closed."""
+        self.is_failed = True
+        self.processor.call(lambda: self.processor.discard(self, reason))

@@ -1,0 +1,119 @@
+"""Reads frames from a non-blocking socket, each into its own memory.
+
+Small frames come many at a time through a shared scratch buffer. A large one that has not arrived yet gets a buffer
+of its own, and the rest is received straight into it. A size is checked before anything is allocated; beyond a
+megabyte the buffer grows with what arrives, so that a peer's word alone costs no more than that.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import NamedTuple
+
+from ottla.broker.network.frame_buffers import POOLED_BYTES_MIN, FrameBuffers
+from ottla.protocol.errors import FrameError
+from ottla.protocol.frame import SIZE_BYTES, frame_size
+
+SCRATCH_BYTES = 64 * 1024
+_TRUSTED_BYTES = 1024 * 1024
+
+
+class Frame(NamedTuple):
+    """The body of a frame; `buffer` is to be given back when it is done with, if it is not None."""
+
+    body: memoryview | bytes
+    buffer: bytearray | None
+
+
+class FrameReader:
+    """The frames of one connection. Used on the loop only, which also owns the scratch buffer."""
+
+    __slots__ = ("_buffer", "_buffers", "_filled", "_held", "_max_size", "_scratch", "_size", "_target")
+
+    def __init__(self, scratch: memoryview, buffers: FrameBuffers, max_size: int) -> None:
+        self._scratch = scratch
+        self._buffers = buffers
+        self._max_size = max_size
+        # The begin of a frame whose size is not complete, or that is small and not complete.
+        self._held = b""
+        # The frame that is being received into memory of its own: as much of it as the buffer holds by now.
+        self._target: memoryview | None = None
+        self._buffer: bytearray | None = None
+        self._size = 0
+        self._filled = 0
+
+    @property
+    def is_within_frame(self) -> bool:
+        """Whether a frame has begun to arrive and is not complete."""
+        return bool(self._held) or self._target is not None
+
+    @property
+    def first_bytes(self) -> bytes:
+        """The begin of what is being received, to tell what a stranger speaks."""
+        return self._held[:16]
+
+    def read(self, source: socket.socket) -> tuple[list[Frame], int] | None:
+        """Receive once; return the frames that are complete now and how many bytes came, or None at the end.
+
+        Raises FrameError for a size that no honest peer would send, and OSError as the socket does.
+        """
+        if self._target is not None:
+            return self._read_target(self._target, source)
+        received = source.recv_into(self._scratch)
+        if received == 0:
+            return None
+        if self._held:
+            data: memoryview | bytes = self._held + self._scratch[:received]
+            self._held = b""
+        else:
+            data = self._scratch[:received]
+        return self._split(data), received
+
+    def _split(self, data: memoryview | bytes) -> list[Frame]:
+        frames: list[Frame] = []
+        position, end = 0, len(data)
+        while end - position >= SIZE_BYTES:
+            try:
+                size = frame_size(data[position : position + SIZE_BYTES], self._max_size)
+            except FrameError:
+                self._held = bytes(data[position : position + 16])
+                raise
+            body = position + SIZE_BYTES
+            if body + size > end:
+                if size >= POOLED_BYTES_MIN:
+                    self._begin(size, data[body:end])
+                    return frames
+                break
+            frames.append(Frame(bytes(data[body : body + size]), None))
+            position = body + size
+        self._held = bytes(data[position:end])
+        return frames
+
+    def _begin(self, size: int, first: memoryview | bytes) -> None:
+        self._size = size
+        self._buffer = self._buffers.take(min(size, _TRUSTED_BYTES))
+        self._target = memoryview(self._buffer)[:size]
+        self._filled = len(first)
+        self._target[: self._filled] = first
+
+    def _read_target(self, target: memoryview, source: socket.socket) -> tuple[list[Frame], int] | None:
+        received = source.recv_into(target[self._filled :])
+        if received == 0:
+            return None
+        self._filled += received
+        if self._filled == self._size:
+            frame = Frame(target, self._buffer)
+            self._target = self._buffer = None
+            return [frame], received
+        if self._filled == len(target):
+            self._grow(target)
+        return [], received
+
+    def _grow(self, full: memoryview) -> None:
+        assert self._buffer is not None
+        larger = self._buffers.take(min(self._size, 2 * len(self._buffer)))
+        larger[: self._filled] = full
+        full.release()
+        self._buffers.give_back(self._buffer)
+        self._buffer = larger
+        self._target = memoryview(larger)[: self._size]

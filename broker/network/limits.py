@@ -1,0 +1,95 @@
+"""How many connections there may be, and how long each may take for what it does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.config import BrokerConfig
+    from ottla.broker.network.connection import Connection
+
+_FOREVER_SECONDS = 10 * 365 * 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkLimits:
+    """The deadlines of connections."""
+
+    idle_seconds: float
+    # From its first byte to its last.
+    frame_seconds: float = 30.0
+    # Without the client taking a single byte of its answers.
+    write_seconds: float = 30.0
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> NetworkLimits:
+        """Work out the deadlines of a broker."""
+        idle_ms = config.connections_max_idle_ms
+        return cls(
+            idle_seconds=idle_ms / 1000 if idle_ms >= 0 else _FOREVER_SECONDS,
+            frame_seconds=config.ottla_connection_frame_timeout_ms / 1000,
+            write_seconds=config.ottla_connection_write_timeout_ms / 1000,
+        )
+
+    def overdue(self, connection: Connection, now: float) -> str | None:
+        """Return which deadline a connection has passed, in words; None where it has not."""
+        blocked_since = connection.blocked_since
+        if blocked_since is not None:
+            return "the client does not read its answers" if now - blocked_since > self.write_seconds else None
+        if connection.is_busy:
+            return None
+        if (
+            connection.reader.is_within_frame
+            and connection.is_reading
+            and now - connection.frame_begun > self.frame_seconds
+        ):
+            return "a request did not arrive completely"
+        if now - connection.last_read > self.idle_seconds:
+            return "idle"
+        return None
+
+
+class ConnectionCounts:
+    """How many connections are open: in all, per listener and per address. Belongs to the loop's thread."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.by_listener: Counter[str] = Counter()
+        self._by_address: Counter[str] = Counter()
+        self.accepted = 0
+        self.rejected = 0
+        self.frames_refused = 0
+        # Of the connections that are closed.
+        self.bytes_sendfile = self.bytes_copied = 0
+
+    @property
+    def total(self) -> int:
+        """All open connections."""
+        return sum(self.by_listener.values())
+
+    def refusal(self, address: str) -> str | None:
+        """Return why another connection from an address is not taken; None where it is."""
+        config = self.config
+        if self.total >= config.max_connections:
+            return f"max.connections = {config.max_connections} are open"
+        limit = config.max_connections_per_ip_overrides.get(address, config.max_connections_per_ip)
+        if self._by_address[address] >= limit:
+            return f"max.connections.per.ip = {limit} are open from {address}"
+        return None
+
+    def opened(self, listener: str, address: str) -> None:
+        """Count a connection."""
+        self.accepted += 1
+        self.by_listener[listener] += 1
+        self._by_address[address] += 1
+
+    def closed(self, connection: Connection) -> None:
+        """Count a connection out."""
+        self.bytes_sendfile += connection.bytes_sendfile
+        self.bytes_copied += connection.bytes_copied
+        self.by_listener[connection.listener] -= 1
+        self._by_address[connection.peer] -= 1
+        if not self._by_address[connection.peer]:
+            del self._by_address[connection.peer]

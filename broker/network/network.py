@@ -1,0 +1,124 @@
+"""The network side of a broker: listeners, network coroutines, request queue and IO workers, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Sequence
+from functools import partial
+
+from ottla.broker.config import BrokerConfig, Listener
+from ottla.broker.network.acceptor import Acceptor
+from ottla.broker.network.connection import Connection, Dispatch
+from ottla.broker.network.frame_buffers import FrameBuffers
+from ottla.broker.network.frame_reader import SCRATCH_BYTES, FrameReader
+from ottla.broker.network.limits import ConnectionCounts, NetworkLimits
+from ottla.broker.network.processor import NetworkProcessor
+from ottla.broker.network.request_queue import RequestQueue
+from ottla.broker.network.workers import Workers
+
+_FREE_BUFFERS_BYTES_MAX = 64 * 1024 * 1024
+_DEADLINES_CHECKED_SECONDS = 1.0
+
+
+class Network:
+    """Everything between the sockets and the handlers. Made, started and stopped on the loop."""
+
+    def __init__(self, config: BrokerConfig, dispatch: Dispatch) -> None:
+        self._config = config
+        self._limits = NetworkLimits.of(config)
+        self._loop = asyncio.get_running_loop()
+        self._buffers = FrameBuffers(_FREE_BUFFERS_BYTES_MAX)
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._tasks: list[asyncio.Task[None]] = []
+        self._acceptors: list[Acceptor] = []
+        self.counts = ConnectionCounts(config)
+        self.processors: list[NetworkProcessor] = []
+        self.queue: RequestQueue[Connection] = RequestQueue(
+            config.queued_max_requests, config.queued_max_request_bytes, self._on_room
+        )
+        self.workers = Workers(self.queue, dispatch, config.num_io_threads)
+
+    def bind(self, listeners: Sequence[Listener]) -> list[int]:
+        """Open the ports, without serving anybody yet; return them. Raises OSError where one is taken."""
+        for listener in listeners:
+            family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+            listening = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listening.bind((listener.host, listener.port))
+                listening.listen(self._config.socket_listen_backlog_size)
+                listening.setblocking(False)
+            except OSError as error:
+                listening.close()
+                raise OSError(
+                    error.errno, f"cannot listen on {listener.host or '*'}:{listener.port}: {error.strerror}"
+                ) from error
+            processors = [
+                NetworkProcessor(f"{listener.name}-{index}", self._limits, self.counts)
+                for index in range(self._config.num_network_threads)
+            ]
+            self.processors += processors
+            adopt = partial(self._adopt, listener.name)
+            self._acceptors.append(Acceptor(listener.name, listening, processors, self.counts, adopt))
+        return [acceptor.socket.getsockname()[1] for acceptor in self._acceptors]
+
+    def start(self) -> None:
+        """Serve."""
+        self.workers.start()
+        self._tasks = [self._loop.create_task(processor.run()) for processor in self.processors]
+        self._tasks.append(self._loop.create_task(self._watch_deadlines()))
+        for acceptor in self._acceptors:
+            acceptor.start()
+
+    async def stop(self, timeout_seconds: float) -> None:
+        """Take no more connections, answer what has arrived, then close everything."""
+        for acceptor in self._acceptors:
+            acceptor.stop()
+        for processor in self.processors:
+            for connection in processor:
+                processor.set_reading(connection, False)
+        await self._loop.run_in_executor(None, self.workers.stop, timeout_seconds)
+        for task in self._tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        for processor in self.processors:
+            processor.close_all()
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Take the options that may change while the broker runs: limits of connections, number of workers."""
+        self._config = self.counts.config = config
+        self.workers.resize(config.num_io_threads)
+
+    def connections(self) -> list[Connection]:
+        """Every open connection."""
+        return [connection for processor in self.processors for connection in processor]
+
+    @property
+    def bytes_sendfile(self) -> int:
+        """Bytes that went to clients without being copied here, over all connections."""
+        return self.counts.bytes_sendfile + sum(connection.bytes_sendfile for connection in self.connections())
+
+    @property
+    def bytes_copied(self) -> int:
+        """Bytes that were copied to clients, over all connections."""
+        return self.counts.bytes_copied + sum(connection.bytes_copied for connection in self.connections())
+
+    def _adopt(self, listener: str, client: socket.socket, processor: NetworkProcessor) -> None:
+        reader = FrameReader(self._scratch, self._buffers, self._config.socket_request_max_bytes)
+        processor.adopt(Connection(client, listener, processor, reader, self.queue, self._buffers))
+
+    def _on_room(self) -> None:
+        self._loop.call_soon_threadsafe(self._resume)
+
+    def _resume(self) -> None:
+        for processor in self.processors:
+            processor.resume()
+
+    async def _watch_deadlines(self) -> None:
+        while True:
+            await asyncio.sleep(_DEADLINES_CHECKED_SECONDS)
+            for processor in self.processors:
+                processor.close_overdue()

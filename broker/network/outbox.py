@@ -1,0 +1,110 @@
+"""What a connection has to send: responses in the order of their requests, whoever finishes them and when.
+
+Each request takes a slot when its handling begins. A slot is filled with the parts of its response, from any thread;
+it leaves when all slots before it have left. Parts are bytes, or file slices that go from the page cache to the socket
+with `os.sendfile`. Nothing here waits: what the socket does not take now is kept, and the loop goes on with it.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.broker.storage.file_slice import FileSlice
+
+_JOINED_BYTES_MAX = 64 * 1024
+_MORE = getattr(socket, "MSG_MORE", 0)
+
+
+class Slot:
+    """The place of one response."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        # None while the response is not there; empty for a request without response.
+        self.parts: Sequence[Any] | None = None
+
+
+class Outbox:
+    """Slots and unsent parts of one connection. Not thread-safe: the connection's lock protects it."""
+
+    __slots__ = ("_parts", "_slots", "bytes_copied", "bytes_sendfile", "sent")
+
+    def __init__(self) -> None:
+        self._slots: deque[Slot] = deque()
+        # Parts on their way; `sent` bytes of the first one are gone.
+        self._parts: deque[Any] = deque()
+        self.sent = 0
+        self.bytes_sendfile = 0
+        self.bytes_copied = 0
+
+    @property
+    def slots_waiting(self) -> int:
+        """How many responses are not complete or not at their turn."""
+        return len(self._slots)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the socket did not take all that is ready."""
+        return bool(self._parts)
+
+    def open_slot(self) -> Slot:
+        """Take a place for the response of the request that is handled now."""
+        slot = Slot()
+        self._slots.append(slot)
+        return slot
+
+    def fill(self, slot: Slot, parts: Sequence[Any]) -> bool:
+        """Put a response in its slot; return whether something is ready to be sent now."""
+        slot.parts = parts
+        slots = self._slots
+        while slots and slots[0].parts is not None:
+            self._parts.extend(_joined(slots.popleft().parts or ()))
+        return bool(self._parts)
+
+    def send(self, sink: socket.socket) -> bool:
+        """Send what the socket takes; return whether everything is gone. Raises OSError as the socket does."""
+        parts = self._parts
+        while parts:
+            part = parts[0]
+            try:
+                if isinstance(part, FileSlice):
+                    count = part.send(sink.fileno(), self.sent)
+                    self.bytes_sendfile += count
+                    if count == 0:
+                        raise ConnectionError(f"{part} ended early")
+                else:
+                    flags = _MORE if len(parts) > 1 else 0
+                    count = sink.send(part[self.sent :] if self.sent else part, flags)
+                    self.bytes_copied += count
+            except BlockingIOError:
+                return False
+            self.sent += count
+            if self.sent == len(part):
+                parts.popleft()
+                self.sent = 0
+        return True
+
+
+def _joined(parts: Sequence[Any]) -> list[Any]:
+    """Join neighbouring small byte strings: one system call costs more than copying them."""
+    joined: list[Any] = []
+    run: list[Any] = []
+    size = 0
+    for part in parts:
+        if isinstance(part, FileSlice) or len(part) > _JOINED_BYTES_MAX or size + len(part) > _JOINED_BYTES_MAX:
+            if run:
+                joined.append(b"".join(run))
+                run, size = [], 0
+            if isinstance(part, FileSlice) or len(part) > _JOINED_BYTES_MAX:
+                if len(part):
+                    joined.append(part)
+                continue
+        run.append(part)
+        size += len(part)
+    if run:
+        joined.append(b"".join(run))
+    return joined

@@ -1,0 +1,158 @@
+"""A network coroutine: reads the sockets of its share of the connections.
+
+Each listener has `num.network.threads` of them, all on one loop; the acceptor deals new connections out in turn. A
+coroutine has a selector of its own, which the loop watches as one descriptor; when it stirs, the coroutine takes from
+each socket that has something in one go, so that a busy connection gets no more than its turn. (Sockets given to uvloop
+one by one would be lost when their client resets the connection: it stops watching them and tells nobody.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from collections.abc import Callable, Iterator
+
+import structlog
+
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.limits import ConnectionCounts, NetworkLimits
+from ottla.protocol.errors import FrameError
+from ottla.protocol.frame import describe_first_bytes
+
+log = structlog.get_logger(__name__)
+
+
+class NetworkProcessor:
+    """One network coroutine and its connections. Everything but `call` belongs to the loop's thread."""
+
+    def __init__(self, name: str, limits: NetworkLimits, counts: ConnectionCounts) -> None:
+        self.name = name
+        self._limits = limits
+        self._counts = counts
+        self._loop = asyncio.get_running_loop()
+        self._connections: dict[int, Connection] = {}
+        self._selector = selectors.DefaultSelector()
+        # Set while the coroutine has nothing to do.
+        self._waiter: asyncio.Future[None] | None = None
+        self._loop.add_reader(self._selector, self._note)
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(tuple(self._connections.values()))
+
+    def adopt(self, connection: Connection) -> None:
+        """Take care of a new connection."""
+        self._selector.register(connection.fd, selectors.EVENT_READ, connection)
+        self._connections[connection.fd] = connection
+
+    async def run(self) -> None:
+        """Read and write what can be, until cancelled."""
+        while True:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+            for key, events in self._selector.select(0):
+                if events & selectors.EVENT_WRITE and key.data.is_writing:
+                    self._write(key.data)
+                if events & selectors.EVENT_READ:
+                    self._read(key.data)
+
+    def close_overdue(self) -> None:
+        """Close the connections that pass one of the deadlines."""
+        now = time.monotonic()
+        for connection in self:
+            reason = self._limits.overdue(connection, now)
+            if reason is not None:
+                self.discard(connection, reason)
+
+    def close_all(self) -> None:
+        """Close every connection, as the broker stops."""
+        for connection in self:
+            self.discard(connection, "the broker stops")
+        self._loop.remove_reader(self._selector)
+        self._selector.close()
+
+    # What connections ask for
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run a function on the loop soon; from any thread. Once the loop has stopped there is nobody to run it."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function)
+
+    def set_reading(self, connection: Connection, wanted: bool) -> None:
+        """Watch the socket for something to read, or stop that."""
+        if not connection.is_closed and connection.is_reading != wanted:
+            connection.is_reading = wanted
+            self._watch(connection)
+
+    def set_writing(self, connection: Connection, wanted: bool) -> None:
+        """Watch the socket for room to write, or stop that."""
+        if not connection.is_closed and connection.is_writing != wanted:
+            connection.is_writing = wanted
+            self._watch(connection)
+
+    def _watch(self, connection: Connection) -> None:
+        wanted = selectors.EVENT_READ * connection.is_reading | selectors.EVENT_WRITE * connection.is_writing
+        is_watched = connection.fd in self._selector.get_map()
+        if wanted and is_watched:
+            self._selector.modify(connection.fd, wanted, connection)
+        elif wanted:
+            self._selector.register(connection.fd, wanted, connection)
+        elif is_watched:
+            self._selector.unregister(connection.fd)
+
+    def discard(self, connection: Connection, reason: str) -> None:
+        """Close the connection; calling it again does nothing."""
+        if connection.is_closed:
+            return
+        if connection.fd in self._selector.get_map():
+            self._selector.unregister(connection.fd)
+        self._connections.pop(connection.fd, None)
+        connection.close()
+        self._counts.closed(connection)
+        log.debug("connection_closed", peer=connection.peer, listener=connection.listener, reason=reason)
+
+    def resume(self) -> None:
+        """Read again from the connections that stopped because the request queue was full."""
+        for connection in self:
+            if not connection.is_reading:
+                self.set_reading(connection, True)
+
+    # What the loop tells
+
+    def _note(self) -> None:
+        if self._waiter is not None:
+            self._waiter.set_result(None)
+            self._waiter = None
+
+    def _read(self, connection: Connection) -> None:
+        try:
+            if connection.is_closed or connection.receive():
+                return
+            self.discard(connection, "the client closed it")
+        except BlockingIOError:
+            return
+        except FrameError as error:
+            self._refuse(connection, error)
+        except OSError as error:
+            self.discard(connection, f"cannot read: {error}")
+
+    def _refuse(self, connection: Connection, error: FrameError) -> None:
+        self._counts.frames_refused += 1
+        log.warning(
+            "frame_refused",
+            peer=connection.peer,
+            listener=connection.listener,
+            error=str(error),
+            hint=describe_first_bytes(connection.reader.first_bytes),
+        )
+        self.discard(connection, str(error))
+
+    def _write(self, connection: Connection) -> None:
+        try:
+            if not connection.is_closed:
+                connection.drain()
+        except OSError as error:
+            self.discard(connection, f"cannot send: {error}")

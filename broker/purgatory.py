@@ -1,0 +1,150 @@
+"""Where operations wait that cannot be answered yet: a fetch for bytes, a produce for its replicas.
+
+An operation is watched under keys. Whoever changes what a key stands for calls `check(key)`, which asks the operations
+under it whether they are complete now; a deadline completes the rest. Completion happens exactly once, whoever comes
+first. While it waits, an operation costs the memory of its entries and nothing else: there is no polling, and one
+thread looks after all deadlines.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable
+from itertools import count
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+
+class DelayedOperation:
+    """Something that will be complete later; subclasses say when, and what happens then."""
+
+    __slots__ = ("_is_complete", "_lock", "keys")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_complete = False
+        self.keys: tuple[Hashable, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has been completed."""
+        return self._is_complete
+
+    def is_satisfied(self) -> bool:
+        """Whether what it waits for has happened. Called from any thread, often; it must be cheap."""
+        raise NotImplementedError
+
+    def on_complete(self, *, expired: bool) -> None:
+        """Do what was to be done; called exactly once, from any thread."""
+        raise NotImplementedError
+
+    def complete(self, *, expired: bool = False) -> bool:
+        """Complete it unless that has happened; return whether it was this call."""
+        with self._lock:
+            if self._is_complete:
+                return False
+            self._is_complete = True
+        self.on_complete(expired=expired)
+        return True
+
+
+class Purgatory:
+    """Operations by key and by deadline. Thread-safe; its lock is never held while an operation is asked anything."""
+
+    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.name = name
+        self._clock = clock
+        self._lock = threading.Condition(threading.Lock())
+        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self._deadlines: list[tuple[float, int, DelayedOperation]] = []
+        self._order = count()
+        self._waiting = 0
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name=f"purgatory-{name}", daemon=True)
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def start(self) -> None:
+        """Begin to look after deadlines."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Complete everything that waits as if its time were over, and stop."""
+        with self._lock:
+            self._is_stopped = True
+            self._lock.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.expire(float("inf"))
+
+    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_seconds: float) -> None:
+        """Let an operation wait, unless it is satisfied by now; it may be complete when this returns."""
+        operation.keys = tuple(keys)
+        deadline = self._clock() + timeout_seconds
+        with self._lock:
+            self._waiting += 1
+            for key in operation.keys:
+                self._watchers.setdefault(key, {})[operation] = None
+            is_first = not self._deadlines or deadline < self._deadlines[0][0]
+            heapq.heappush(self._deadlines, (deadline, next(self._order), operation))
+            if is_first:
+                self._lock.notify()
+        # What it waits for may have happened before it was watched: nobody would tell it then.
+        if operation.is_satisfied():
+            self._finish(operation, expired=False)
+
+    def check(self, key: Hashable) -> int:
+        """Complete the operations under a key that are satisfied now; return how many that were."""
+        if key not in self._watchers:
+            return 0
+        with self._lock:
+            candidates = list(self._watchers.get(key, ()))
+        return sum(self._finish(operation, expired=False) for operation in candidates if operation.is_satisfied())
+
+    def expire(self, now: float) -> int:
+        """Complete the operations whose deadline has passed; return how many that were."""
+        with self._lock:
+            due = []
+            while self._deadlines and (self._deadlines[0][0] <= now or self._deadlines[0][2].is_complete):
+                due.append(heapq.heappop(self._deadlines)[2])
+        return sum(self._finish(operation, expired=True) for operation in due if not operation.is_complete)
+
+    def _finish(self, operation: DelayedOperation, *, expired: bool) -> bool:
+        try:
+            finished = operation.complete(expired=expired)
+        except Exception:  # one operation must not stop the others, nor the thread that looks after them
+            log.exception("delayed_operation_failed", purgatory=self.name)
+            finished = True
+        if finished:
+            self._forget(operation)
+        return finished
+
+    def _forget(self, operation: DelayedOperation) -> None:
+        with self._lock:
+            self._waiting -= 1
+            for key in operation.keys:
+                watchers = self._watchers.get(key)
+                if watchers is not None:
+                    watchers.pop(operation, None)
+                    if not watchers:
+                        del self._watchers[key]
+            # Completed operations leave the heap when they come to its top; many at once are swept out.
+            if len(self._deadlines) > 2 * self._waiting + 1024:
+                self._deadlines = [entry for entry in self._deadlines if not entry[2].is_complete]
+                heapq.heapify(self._deadlines)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if self._is_stopped:
+                    return
+                wait = self._deadlines[0][0] - self._clock() if self._deadlines else None
+                if wait is None or wait > 0:
+                    self._lock.wait(wait)
+                    continue
+            self.expire(self._clock())

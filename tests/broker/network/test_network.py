@@ -1,0 +1,233 @@
+"""Sockets, order, back pressure and deadlines, with real connections on loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.broker.network.serving import DEADLINE_SECONDS, echo, receive_exactly, receive_frame, send_frame, serving
+
+from ottla.broker.config import Listener, SecurityProtocol
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.limits import NetworkLimits
+from ottla.broker.storage.file_slice import FileSlice, OpenFile
+
+
+def test_a_frame_is_answered() -> None:
+    """The simplest exchange."""
+    with serving(echo) as served, served.connect() as client:
+        send_frame(client, b"hello")
+
+        assert receive_frame(client) == b"hello"
+
+
+def test_a_frame_may_arrive_byte_by_byte() -> None:
+    """The kernel cuts a stream as it likes."""
+    with serving(echo) as served, served.connect() as client:
+        for byte in (5).to_bytes(4) + b"hello":
+            client.sendall(bytes([byte]))
+
+        assert receive_frame(client) == b"hello"
+
+
+@pytest.mark.parametrize("size", [0, 1, 32 * 1024, 64 * 1024, 1024 * 1024, 5 * 1024 * 1024 + 7])
+def test_frames_of_any_size_are_answered(size: int) -> None:
+    """Through the scratch buffer, or received straight into a buffer of their own that grows."""
+    body = os.urandom(size)
+    with serving(echo) as served, served.connect() as client:
+        for _ in range(3):
+            sender = threading.Thread(target=send_frame, args=(client, body))
+            sender.start()
+            assert receive_frame(client) == body
+            sender.join(DEADLINE_SECONDS)
+
+
+def test_a_thousand_pipelined_requests_are_answered_in_order() -> None:
+    """Several are in flight, one worker at a time takes them in turn."""
+    with serving(echo) as served, served.connect() as client:
+        sender = threading.Thread(
+            target=lambda: client.sendall(b"".join((4).to_bytes(4) + number.to_bytes(4) for number in range(1000)))
+        )
+        sender.start()
+        answers = [receive_frame(client) for _ in range(1000)]
+        sender.join(DEADLINE_SECONDS)
+
+    assert answers == [number.to_bytes(4) for number in range(1000)]
+
+
+def test_an_answer_that_is_ready_early_waits_for_those_before_it() -> None:
+    """A long poll does not let a later request overtake it."""
+    held: list[tuple[Connection, Any]] = []
+    second_handled = threading.Event()
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        if frame.body == b"slow":
+            held.append((connection, slot))
+        else:
+            connection.respond(slot, [frame.body])
+            second_handled.set()
+
+    with serving(dispatch) as served, served.connect() as client:
+        send_frame(client, b"slow")
+        send_frame(client, b"quick")
+        assert second_handled.wait(DEADLINE_SECONDS)
+        connection, slot = held[0]
+        connection.respond(slot, [b"at last"])
+
+        assert receive_frame(client) == b"at last"
+        assert receive_frame(client) == b"quick"
+
+
+def test_a_request_without_response_is_passed_over() -> None:
+    """acks=0: the next answer belongs to the next request."""
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        connection.respond(slot, None if frame.body == b"silent" else [frame.body])
+
+    with serving(dispatch) as served, served.connect() as client:
+        send_frame(client, b"silent")
+        send_frame(client, b"loud")
+
+        assert receive_frame(client) == b"loud"
+
+
+def test_file_slices_are_sent_between_bytes(tmp_path: Path) -> None:
+    """Zero copy, also when the socket blocks in the middle, with the bytes around in place."""
+    content = os.urandom(8 * 1024 * 1024)
+    path = tmp_path / "segment.log"
+    path.write_bytes(content)
+    file = OpenFile(path)
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        connection.respond(
+            slot, [b"begin", FileSlice(file, 100, 4_000_000), b"middle", FileSlice(file, 0, 3_000_000), b"end"]
+        )
+
+    expected = b"begin" + content[100:4_000_100] + b"middle" + content[:3_000_000] + b"end"
+    with serving(dispatch) as served, served.connect() as client:
+        send_frame(client, b"")
+        send_frame(client, b"")
+
+        assert receive_frame(client) == expected
+        assert receive_frame(client) == expected
+        (connection,) = served.network.connections()
+        assert connection.bytes_sendfile == 14_000_000
+
+
+@pytest.mark.parametrize(
+    "head", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", (104857601).to_bytes(4), b"GET / HTTP/1.1\r\n"]
+)
+def test_a_size_that_no_honest_client_sends_closes_its_connection_only(head: bytes) -> None:
+    """Others are served on."""
+    with serving(echo) as served, served.connect() as good, served.connect() as bad:
+        bad.sendall(head)
+        assert bad.recv(1) == b""
+        send_frame(good, b"still here")
+
+        assert receive_frame(good) == b"still here"
+        assert served.network.counts.frames_refused == 1
+
+
+def test_a_client_that_does_not_read_is_parked_and_others_are_served() -> None:
+    """Its answers stay where they are, its requests wait."""
+    answer = bytes(1024 * 1024)
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        connection.respond(slot, [answer] if frame.body == b"much" else [frame.body])
+
+    with serving(dispatch) as served, served.connect() as slow, served.connect() as quick:
+        for _ in range(50):
+            send_frame(slow, b"much")
+        for number in range(100):
+            send_frame(quick, number.to_bytes(2))
+            assert receive_frame(quick) == number.to_bytes(2)
+        parked = next(c for c in served.network.connections() if c.blocked_since is not None)
+        assert parked.blocked_since is not None
+        overdue = NetworkLimits(idle_seconds=1000).overdue(parked, parked.blocked_since + 31)
+
+        assert overdue == "the client does not read its answers"
+        assert parked.requests < 50
+        assert sum(len(receive_exactly(slow, len(answer) + 4)) for _ in range(50)) == 50 * (len(answer) + 4)
+
+
+def test_a_full_queue_stops_the_reading_until_there_is_room() -> None:
+    """The bound holds while the workers are busy, and nothing is lost."""
+    release = threading.Event()
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        assert release.wait(DEADLINE_SECONDS)
+        echo(connection, frame, slot, arrived)
+
+    with serving(dispatch, queued_max_requests="4", num_io_threads="1") as served:
+        clients = [served.connect() for _ in range(10)]
+        for client in clients:
+            for number in range(8):
+                send_frame(client, number.to_bytes(2))
+        served.on_loop(lambda: None)
+        assert len(served.network.queue) <= 4 + len(clients) * 8
+        release.set()
+        for client in clients:
+            assert [receive_frame(client) for _ in range(8)] == [number.to_bytes(2) for number in range(8)]
+            client.close()
+
+
+def test_connections_are_limited_per_address() -> None:
+    """The one too many is closed at once; when another goes, a new one is taken."""
+    with serving(echo, max_connections_per_ip="2") as served:
+        first, second = served.connect(), served.connect()
+        send_frame(first, b"1")
+        send_frame(second, b"2")
+        assert (receive_frame(first), receive_frame(second)) == (b"1", b"2")
+        with served.connect() as third:
+            assert third.recv(1) == b""
+        first.close()
+        while served.on_loop(lambda: served.network.counts.total) > 1:
+            pass
+        with served.connect() as fourth:
+            send_frame(fourth, b"4")
+            assert receive_frame(fourth) == b"4"
+        second.close()
+
+
+def test_an_error_in_a_handler_closes_its_connection_only() -> None:
+    """The worker lives on."""
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        if frame.body == b"bad":
+            raise RuntimeError("a bug")
+        echo(connection, frame, slot, arrived)
+
+    with serving(dispatch, num_io_threads="1") as served, served.connect() as good, served.connect() as bad:
+        send_frame(bad, b"bad")
+        assert bad.recv(1) == b""
+        send_frame(good, b"good")
+
+        assert receive_frame(good) == b"good"
+
+
+def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
+    """Frames that waited are counted out, descriptors come back."""
+    with serving(echo) as served:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(50):
+            client = served.connect()
+            client.sendall((100).to_bytes(4) + b"half")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+            client.close()
+        while served.on_loop(lambda: served.network.counts.total):
+            pass
+
+        assert len(os.listdir("/proc/self/fd")) <= before
+        assert len(served.network.queue) == 0
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    """The message says which one."""
+    with serving(echo) as served:
+        taken = Listener("PLAINTEXT", SecurityProtocol.PLAINTEXT, "127.0.0.1", served.port)
+        with pytest.raises(OSError, match=f"127.0.0.1:{served.port}"):
+            served.on_loop(lambda: served.network.bind([taken]))

@@ -1,0 +1,182 @@
+"""Operations that wait: completed exactly once, by whoever comes first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.broker.purgatory import DelayedOperation, Purgatory
+
+DEADLINE_SECONDS = 60
+
+
+class Operation(DelayedOperation):
+    """Satisfied when the test says so."""
+
+    __slots__ = ("completions", "done", "satisfied")
+
+    def __init__(self, satisfied: bool = False) -> None:
+        super().__init__()
+        self.satisfied = satisfied
+        self.completions: list[bool] = []
+        self.done = threading.Event()
+
+    def is_satisfied(self) -> bool:
+        return self.satisfied
+
+    def on_complete(self, *, expired: bool) -> None:
+        self.completions.append(expired)
+        self.done.set()
+
+
+class FakeClock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Return a clock that stands still."""
+    return FakeClock()
+
+
+@pytest.fixture
+def purgatory(clock: FakeClock) -> Purgatory:
+    """Return a purgatory whose deadlines the test expires itself."""
+    return Purgatory("test", clock)
+
+
+@pytest.fixture
+def running() -> Iterator[Purgatory]:
+    """Return a purgatory with its thread, on the real clock."""
+    purgatory = Purgatory("test")
+    purgatory.start()
+    yield purgatory
+    purgatory.stop()
+
+
+def test_what_is_satisfied_already_does_not_wait(purgatory: Purgatory) -> None:
+    """Nobody would tell it later."""
+    operation = Operation(satisfied=True)
+
+    purgatory.watch(operation, ["a"], 10)
+
+    assert operation.completions == [False]
+    assert len(purgatory) == 0
+
+
+def test_a_check_completes_what_is_satisfied_under_its_key(purgatory: Purgatory) -> None:
+    """Other keys and other operations are left alone."""
+    ready, waiting, elsewhere = Operation(), Operation(), Operation()
+    purgatory.watch(ready, ["a", "b"], 10)
+    purgatory.watch(waiting, ["a"], 10)
+    purgatory.watch(elsewhere, ["c"], 10)
+    ready.satisfied = elsewhere.satisfied = True
+
+    assert purgatory.check("a") == 1
+    assert purgatory.check("b") == 0
+    assert (ready.completions, waiting.completions, elsewhere.completions) == ([False], [], [])
+    assert len(purgatory) == 2
+
+
+def test_the_deadline_completes_the_rest(purgatory: Purgatory, clock: FakeClock) -> None:
+    """Not before its time."""
+    early, late = Operation(), Operation()
+    purgatory.watch(late, ["a"], 20)
+    purgatory.watch(early, ["a"], 10)
+    clock.now += 9.9
+    assert purgatory.expire(clock.now) == 0
+    clock.now += 0.2
+
+    assert purgatory.expire(clock.now) == 1
+    assert (early.completions, late.completions) == ([True], [])
+
+
+def test_completion_happens_once(purgatory: Purgatory, clock: FakeClock) -> None:
+    """Whether it is the check or the deadline that comes first."""
+    operation = Operation()
+    purgatory.watch(operation, ["a"], 10)
+    operation.satisfied = True
+    purgatory.check("a")
+    clock.now += 100
+
+    assert purgatory.expire(clock.now) == 0
+    assert purgatory.check("a") == 0
+    assert operation.completions == [False]
+
+
+def test_a_failing_operation_does_not_keep_the_others_waiting(purgatory: Purgatory) -> None:
+    """It is forgotten as if it were complete."""
+
+    class Failing(Operation):
+        __slots__ = ()
+
+        def on_complete(self, *, expired: bool) -> None:
+            raise RuntimeError("a bug")
+
+    failing, good = Failing(), Operation()
+    purgatory.watch(failing, ["a"], 10)
+    purgatory.watch(good, ["a"], 10)
+    failing.satisfied = good.satisfied = True
+
+    purgatory.check("a")
+
+    assert good.completions == [False]
+    assert len(purgatory) == 0
+
+
+def test_ten_thousand_that_wait_leave_nothing_behind(purgatory: Purgatory) -> None:
+    """Keys and deadlines of completed operations are dropped."""
+    operations = [Operation() for _ in range(10_000)]
+    for number, operation in enumerate(operations):
+        purgatory.watch(operation, [number, "all"], 60)
+    for operation in operations:
+        operation.satisfied = True
+
+    assert purgatory.check("all") == 10_000
+    assert len(purgatory) == 0
+    assert not purgatory._watchers
+    assert len(purgatory._deadlines) <= 1025
+
+
+def test_the_thread_expires_what_is_due(running: Purgatory) -> None:
+    """An earlier deadline that comes later is not slept through."""
+    late, early = Operation(), Operation()
+    running.watch(late, ["a"], 3600)
+    running.watch(early, ["a"], 0.01)
+
+    assert early.done.wait(DEADLINE_SECONDS)
+    assert (early.completions, late.completions) == ([True], [])
+
+
+def test_stopping_completes_everything() -> None:
+    """Nobody is left without an answer."""
+    purgatory = Purgatory("test")
+    purgatory.start()
+    operation = Operation()
+    purgatory.watch(operation, ["a"], 3600)
+
+    purgatory.stop()
+
+    assert operation.completions == [True]
+
+
+def test_a_race_of_checks_completes_once(running: Purgatory) -> None:
+    """Many threads tell the same news."""
+    for _ in range(50):
+        operation = Operation()
+        running.watch(operation, ["a"], 3600)
+        operation.satisfied = True
+        threads = [threading.Thread(target=running.check, args=("a",)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(DEADLINE_SECONDS)
+        assert operation.completions == [False]
