@@ -1,0 +1,236 @@
+"""`Cluster`: what handlers need of ZooKeeper and the controller, in one object.
+
+Calls block on ZooKeeper and belong on worker threads. They raise KafkaError; what ZooKeeper itself refuses is
+translated here, so that a client is told to try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from ottla.broker.cluster import znodes
+from ottla.broker.cluster.configs import ConfigChange, Configs, changed_config
+from ottla.broker.cluster.membership import Membership
+from ottla.broker.cluster.metadata import MetadataCache
+from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperError, ZooKeeperUnavailableError
+from ottla.broker.cluster.producer_ids import ProducerIds
+from ottla.broker.cluster.topics import CreatedTopic, NewTopic, Topics
+from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.config import TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicConfig
+from ottla.broker.config.names import broker_option, is_known
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+# The name that clients give to the options of all brokers.
+ALL_BROKERS = ""
+
+
+class Cluster:
+    """The cluster as its handlers see it."""
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        membership: Membership,
+        metadata: MetadataCache,
+        config: Callable[[], BrokerConfig],
+        *,
+        cluster_id: str,
+        is_controller: Callable[[], bool],
+    ) -> None:
+        """`config` gives the broker's options as they are now; `is_controller` says whether this broker is it."""
+        self.id = cluster_id
+        self._zookeeper = zookeeper
+        self._membership = membership
+        self._metadata = metadata
+        self._config = config
+        self._is_controller = is_controller
+        self._topics = Topics(zookeeper, metadata, config)
+        self._configs = Configs(zookeeper)
+        self._producer_ids = ProducerIds(zookeeper, membership.broker_id)
+
+    # Who is who
+
+    @property
+    def broker_id(self) -> int:
+        """The number of this broker."""
+        return self._membership.broker_id
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration; -1 while it is not a member."""
+        return self._membership.broker_epoch
+
+    @property
+    def controller_id(self) -> int:
+        """The controller as the metadata names it; -1 if none is known."""
+        return self.broker_id if self._is_controller() else self._metadata.snapshot.controller_id
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller now."""
+        return self._is_controller()
+
+    def report_log_dir_failure(self) -> None:
+        """Tell the controller that a log directory failed; it asks for the partitions that are lost."""
+        content = znodes.LogDirEventNode(broker=self.broker_id).encode()
+        with _translated_errors():
+            self._zookeeper.create_sequential(f"{znodes.LOG_DIR_EVENTS}/{znodes.LOG_DIR_EVENT_PREFIX}", content)
+
+    # Topics
+
+    def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
+        """Create a topic, on whatever broker; leaders come with the controller's next metadata."""
+        with _translated_errors():
+            return self._topics.create(topic, validate_only=validate_only)
+
+    def delete_topic(self, name: str) -> None:
+        """Have a topic deleted; it is gone when it has left the metadata."""
+        with _translated_errors():
+            self._topics.delete(name)
+
+    def delete_topic_by_id(self, topic_id: bytes) -> str:
+        """Have a topic deleted; return its name."""
+        topic = self._metadata.snapshot.topic_by_id(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        self.delete_topic(topic.name)
+        return topic.name
+
+    def create_partitions(
+        self,
+        topic: str,
+        count: int,
+        assignment: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> Mapping[int, Sequence[int]]:
+        """Enlarge a topic to `count` partitions; return the replicas of the new ones."""
+        with _translated_errors():
+            return self._topics.add_partitions(topic, count, assignment, validate_only=validate_only)
+
+    # Options
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """Return the options of a topic; what is set for it is read now."""
+        with _translated_errors():
+            return TopicConfig(self._config(), self._configs.read(znodes.TOPIC_CONFIGS, topic))
+
+    def overrides_of(self, topic: str) -> Mapping[str, str]:
+        """Return what is set for a topic; it is read now."""
+        with _translated_errors():
+            return self._configs.read(znodes.TOPIC_CONFIGS, topic)
+
+    def topic_overrides(self) -> Mapping[str, Mapping[str, str]]:
+        """Return what is set for each topic that has something set."""
+        with _translated_errors():
+            return self._configs.read_all(znodes.TOPIC_CONFIGS)
+
+    def dynamic_config(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return what is set for this broker, and for all, as `BrokerConfig.with_dynamic` takes it."""
+        with _translated_errors():
+            return (
+                self._configs.read(znodes.BROKER_CONFIGS, str(self.broker_id)),
+                self._configs.read(znodes.BROKER_CONFIGS, znodes.DEFAULT_ENTITY),
+            )
+
+    def replace_topic_config(self, topic: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> None:
+        """Set the options of a topic to exactly these."""
+        self._change_topic(topic, lambda _current: overrides, validate_only)
+
+    def change_topic_config(self, topic: str, changes: Iterable[ConfigChange], *, validate_only: bool = False) -> None:
+        """Change some options of a topic."""
+        steps = tuple(changes)
+
+        def change(current: Mapping[str, str]) -> Mapping[str, str]:
+            effective = TopicConfig(self._config(), current)
+            return changed_config(current, steps, TOPIC_OPTIONS.get, lambda option: effective.resolve(option).value)
+
+        self._change_topic(topic, change, validate_only)
+
+    def replace_broker_config(self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> None:
+        """Set the dynamic options of a broker, by its id as text, or of all brokers to exactly these."""
+        self._change_broker(name, lambda _current: overrides, validate_only)
+
+    def change_broker_config(self, name: str, changes: Iterable[ConfigChange], *, validate_only: bool = False) -> None:
+        """Change some dynamic options of a broker, by its id as text, or of all brokers."""
+        steps = tuple(changes)
+
+        def change(current: Mapping[str, str]) -> Mapping[str, str]:
+            return changed_config(current, steps, broker_option, lambda option: self._config().resolve(option).value)
+
+        self._change_broker(name, change, validate_only)
+
+    # Producers
+
+    def next_producer_id(self) -> int:
+        """Return a producer id that was never given before in this cluster."""
+        with _translated_errors():
+            return self._producer_ids.next_id()
+
+    def _change_topic(
+        self, topic: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], validate_only: bool
+    ) -> None:
+        if self._metadata.snapshot.topic(topic) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)
+
+        def checked(current: Mapping[str, str]) -> Mapping[str, str]:
+            overrides = change(current)
+            self._topics.checked_config(overrides)
+            return overrides
+
+        self._change(znodes.TOPIC_CONFIGS, topic, checked, validate_only)
+
+    def _change_broker(
+        self, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], validate_only: bool
+    ) -> None:
+        if name not in (ALL_BROKERS, str(self.broker_id)):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"this is broker {self.broker_id}; the options of broker {name} are changed there",
+            )
+
+        def checked(current: Mapping[str, str]) -> Mapping[str, str]:
+            overrides = change(current)
+            self._check_broker_overrides(overrides, for_all=name == ALL_BROKERS)
+            return overrides
+
+        self._change(znodes.BROKER_CONFIGS, name or znodes.DEFAULT_ENTITY, checked, validate_only)
+
+    def _change(
+        self,
+        entity_type: str,
+        name: str,
+        change: Callable[[Mapping[str, str]], Mapping[str, str]],
+        validate_only: bool,
+    ) -> None:
+        with _translated_errors():
+            if validate_only:
+                change(self._configs.read(entity_type, name))
+            else:
+                self._configs.change(entity_type, name, change)
+
+    def _check_broker_overrides(self, overrides: Mapping[str, str], *, for_all: bool) -> None:
+        unknown = [name for name in overrides if not is_known(name)]
+        if unknown:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"not a broker option: {', '.join(sorted(unknown))}")
+        per_broker, cluster_wide = self.dynamic_config()
+        try:
+            if for_all:
+                self._config().with_dynamic(per_broker, overrides)
+            else:
+                self._config().with_dynamic(overrides, cluster_wide)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+@contextmanager
+def _translated_errors() -> Iterator[None]:
+    try:
+        yield
+    except (SessionExpiredError, ZooKeeperUnavailableError) as error:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    except ZooKeeperError as error:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error

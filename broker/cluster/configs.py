@@ -1,0 +1,216 @@
+"""Options that are set while brokers run: read, changed, and heard of.
+
+Who changes the options of an entity writes /config/<type>/<name> and then adds a note below /config/changes. Every
+broker watches the notes, and re-reads what they name; a note holds no values, so reading one twice does no harm.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import structlog
+
+from ottla.broker.cluster import znodes
+from ottla.broker.cluster.operations import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.config import ConfigType, Option
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+log = structlog.get_logger(__name__)
+
+OnConfigChange = Callable[[str, str], None]
+
+_NOTE: Final = re.compile(re.escape(znodes.CONFIG_CHANGE_PREFIX) + r"([0-9]{1,10})")
+_NOTE_AGE_MS_MAX: Final = 15 * 60 * 1000
+_ATTEMPTS_MAX: Final = 10
+
+
+class ConfigOperation(IntEnum):
+    """What to do with one option, as IncrementalAlterConfigs numbers it."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """A change of one option; only DELETE needs no value."""
+
+    name: str
+    operation: ConfigOperation
+    value: str | None
+
+
+def changed_config(
+    current: Mapping[str, str],
+    changes: Iterable[ConfigChange],
+    option: Callable[[str], Option[object] | None],
+    effective: Callable[[str], str | None],
+) -> dict[str, str]:
+    """Return the overrides after some changes.
+
+    `option` finds the row of a name, and `effective` the value that APPEND and SUBTRACT start from where none is set.
+    """
+    config = dict(current)
+    seen: set[str] = set()
+    for change in changes:
+        if change.name in seen:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} is changed twice in one request")
+        seen.add(change.name)
+        if change.operation is ConfigOperation.DELETE:
+            config.pop(change.name, None)
+        elif change.value is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} has no value")
+        elif change.operation is ConfigOperation.SET:
+            config[change.name] = change.value
+        else:
+            row = option(change.name)
+            if row is None or row.kind.type is not ConfigType.LIST:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name} is not a list that items come to or go from")
+            items = _items(config.get(change.name, effective(change.name) or ""))
+            named = _items(change.value)
+            if change.operation is ConfigOperation.APPEND:
+                items += [item for item in named if item not in items]
+            else:
+                items = [item for item in items if item not in named]
+            config[change.name] = ",".join(items)
+    return config
+
+
+class Configs:
+    """What is set for the entities of the cluster. Any worker thread may use it."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+
+    def read(self, entity_type: str, name: str) -> Mapping[str, str]:
+        """Return what is set for an entity; nothing is the same as no node."""
+        path = znodes.config_path(entity_type, name)
+        node = self._zookeeper.read_or_none(path)
+        return {} if node is None or not node.data else znodes.ConfigNode.decode(node.data, path).config
+
+    def read_all(self, entity_type: str) -> dict[str, Mapping[str, str]]:
+        """Return what is set for all entities of a type."""
+        names = self._zookeeper.children(f"/config/{entity_type}")
+        paths = [znodes.config_path(entity_type, name) for name in names]
+        return {
+            name: znodes.ConfigNode.decode(node.data, path).config
+            for name, path, node in zip(names, paths, self._zookeeper.read_many(paths), strict=True)
+            if node is not None and node.data
+        }
+
+    def change(self, entity_type: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
+        """Replace what is set for an entity by what `change` makes of it, and tell all brokers.
+
+        `change` may be called again if somebody else changes the same entity; it raises KafkaError to refuse.
+        """
+        path = znodes.config_path(entity_type, name)
+        for _ in range(_ATTEMPTS_MAX):
+            node = self._zookeeper.read_or_none(path)
+            current = {} if node is None or not node.data else znodes.ConfigNode.decode(node.data, path).config
+            content = znodes.ConfigNode(config=dict(change(current))).encode()
+            try:
+                if node is None:
+                    self._zookeeper.create(path, content)
+                else:
+                    self._zookeeper.write(path, content, node.stat.version)
+                break
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                continue
+        else:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the config of {name} is changed by others all the time")
+        note = znodes.ConfigChangeNode(entity_path=f"{entity_type}/{name}").encode()
+        self._zookeeper.create_sequential(f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}", note)
+
+
+class ConfigChanges:
+    """Tells this broker what was changed, on a thread of its own, in the order of the changes."""
+
+    def __init__(self, zookeeper: ZooKeeper, on_config_change: OnConfigChange, *, clock: Callable[[], int]) -> None:
+        """`on_config_change` is called with type and name of an entity, which it reads anew."""
+        self._zookeeper = zookeeper
+        self._on_config_change = on_config_change
+        self._clock = clock
+        self._last = -1
+        # True to look at the notes, None to stop.
+        self._wakes: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="config-changes", daemon=True)
+
+    def start(self) -> None:
+        """Tell of the notes that are there, and of all that come."""
+        self._thread.start()
+        self._wake()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._wakes.put(None)
+        if self._thread.is_alive():
+            self._thread.join(timeout=60)
+
+    def session_expired(self) -> None:
+        """Do nothing: the watch is gone, and calls fail until there is a new session."""
+
+    def session_renewed(self) -> None:
+        """Look at the notes that came meanwhile, and watch again."""
+        self._wake()
+
+    def _wake(self) -> None:
+        self._wakes.put(True)
+
+    def _run(self) -> None:
+        while self._wakes.get() is not None:
+            try:
+                self._take_notes()
+            except SessionExpiredError:
+                log.debug("config_changes_wait_for_session")
+            except ZooKeeperError as error:
+                log.error("config_changes_not_read", reason=str(error))
+
+    def _take_notes(self) -> None:
+        names = self._zookeeper.children(znodes.CONFIG_CHANGES, watch=self._wake)
+        numbers = {int(match[1]): name for name in names if (match := _NOTE.fullmatch(name))}
+        paths = {number: f"{znodes.CONFIG_CHANGES}/{numbers[number]}" for number in sorted(numbers)}
+        for (number, path), node in zip(paths.items(), self._zookeeper.read_many(list(paths.values())), strict=True):
+            if node is None:
+                continue
+            if number > self._last:
+                self._tell(node.data, path)
+                self._last = number
+            if self._clock() - node.stat.created_ms > _NOTE_AGE_MS_MAX:
+                self._forget(path)
+
+    def _tell(self, data: bytes, path: str) -> None:
+        try:
+            entity_type, name = znodes.ConfigChangeNode.decode(data, path).entity()
+            log.info("config_changed", type=entity_type, name=name)
+            self._on_config_change(entity_type, name)
+        except SessionExpiredError:
+            # Not heard: the same note is told again in the next session.
+            raise
+        except Exception:
+            # One entity that cannot be read must not keep the others from being heard of.
+            log.exception("config_change_failed", note=path)
+
+    def _forget(self, path: str) -> None:
+        try:
+            self._zookeeper.delete(path)
+        except NoNodeError:
+            log.debug("config_change_already_forgotten", note=path)
+
+
+def _items(text: str) -> list[str]:
+    return [item for part in text.split(",") if (item := part.strip())]

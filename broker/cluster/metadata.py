@@ -1,0 +1,216 @@
+"""What this broker knows about the cluster: live brokers, topics, leaders.
+
+The controller tells it in UpdateMetadata requests. Each makes a new snapshot, which replaces the one before as a whole;
+readers take the snapshot once and need no lock. What a request does not mention is shared between the two.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+)
+from ottla.protocol.primitives import UUID_ZERO
+
+NO_LEADER: Final = -1
+# In place of a leader: the topic is being deleted, forget the partition.
+LEADER_DURING_DELETE: Final = -2
+_PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
+# Kinds of requests: this one replaces all topics.
+_FULL: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEndpoint:
+    """Where one listener of a broker is reached; the security protocol by its number on the wire."""
+
+    host: str
+    port: int
+    security_protocol: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBroker:
+    """A broker that is registered."""
+
+    id: int
+    rack: str | None
+    endpoints: Mapping[str, BrokerEndpoint]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """Leader and replicas of a partition; the leader is -1 where there is none."""
+
+    index: int
+    leader: int
+    leader_epoch: int
+    isr: Sequence[int]
+    replicas: Sequence[int]
+    offline_replicas: Sequence[int]
+    # Version of the partition's state node.
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """A topic with its partitions by index; the id is all zeros in a cluster that has none."""
+
+    name: str
+    id: bytes
+    partitions: Mapping[int, PartitionMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSnapshot:
+    """The cluster at one moment. Never changed."""
+
+    controller_id: int = -1
+    controller_epoch: int = -1
+    brokers: Mapping[int, LiveBroker] = field(default_factory=dict)
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    topic_names: Mapping[bytes, str] = field(default_factory=dict)
+
+    def topic(self, name: str) -> TopicMetadata | None:
+        """Find a topic by its name."""
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicMetadata | None:
+        """Find a topic by its id."""
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, topic: str, index: int) -> PartitionMetadata | None:
+        """Find a partition."""
+        found = self.topics.get(topic)
+        return None if found is None else found.partitions.get(index)
+
+    def endpoint(self, broker_id: int, listener: str) -> BrokerEndpoint | None:
+        """Where a broker is reached on a listener; None if it is not alive or lacks the listener."""
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.endpoints.get(listener)
+
+    def brokers_with(self, listener: str) -> Iterator[tuple[LiveBroker, BrokerEndpoint]]:
+        """The live brokers that have a listener, with its endpoints."""
+        for broker in self.brokers.values():
+            endpoint = broker.endpoints.get(listener)
+            if endpoint is not None:
+                yield broker, endpoint
+
+
+class MetadataCache:
+    """Holds the newest snapshot. Any thread reads; updates come one at a time."""
+
+    def __init__(self) -> None:
+        self._snapshot = MetadataSnapshot()
+        self._updating = threading.Lock()
+
+    def __repr__(self) -> str:
+        snapshot = self._snapshot
+        return f"<MetadataCache brokers={len(snapshot.brokers)} topics={len(snapshot.topics)}>"
+
+    @property
+    def snapshot(self) -> MetadataSnapshot:
+        """The newest snapshot."""
+        return self._snapshot
+
+    def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
+        """Take in what the controller says; return the partitions that were deleted.
+
+        Whether the controller is the newest one is for the caller to check.
+        """
+        with self._updating:
+            before = self._snapshot
+            topics = {} if request.type == _FULL else dict(before.topics)
+            deleted = _apply(topics, request)
+            if request.type == _FULL:
+                deleted += [
+                    TopicPartition(topic.name, index)
+                    for topic in before.topics.values()
+                    for index in topic.partitions
+                    if topic.name not in topics
+                ]
+            names = before.topic_names
+            if deleted or _touches_ids(request, before):
+                names = {topic.id: topic.name for topic in topics.values() if topic.id != UUID_ZERO}
+            self._snapshot = MetadataSnapshot(
+                controller_id=request.controller_id,
+                controller_epoch=request.controller_epoch,
+                brokers={broker.id: _live_broker(broker) for broker in request.live_brokers},
+                topics=topics,
+                topic_names=names,
+            )
+        return deleted
+
+
+def _apply(topics: dict[str, TopicMetadata], request: UpdateMetadataRequest) -> list[TopicPartition]:
+    """Put the partitions of a request in their places; only topics that it names are copied."""
+    deleted: list[TopicPartition] = []
+    for name, topic_id, states in _by_topic(request):
+        known = topics.get(name)
+        # Another id means another topic of the same name, of which nothing is known yet.
+        is_same = known is not None and topic_id in (UUID_ZERO, known.id)
+        partitions = dict(known.partitions) if known is not None and is_same else {}
+        for state in states:
+            if state.leader == LEADER_DURING_DELETE:
+                if partitions.pop(state.partition_index, None) is not None:
+                    deleted.append(TopicPartition(name, state.partition_index))
+            else:
+                partitions[state.partition_index] = _partition(state)
+        if partitions:
+            own_id = known.id if known is not None and is_same else topic_id
+            topics[name] = TopicMetadata(name, own_id, partitions)
+        else:
+            topics.pop(name, None)
+    return deleted
+
+
+def _by_topic(
+    request: UpdateMetadataRequest,
+) -> Iterable[tuple[str, bytes, Sequence[UpdateMetadataPartitionState]]]:
+    """Give the partitions topic by topic; before version 5 they come in a flat list."""
+    for topic in request.topic_states:
+        yield topic.topic_name, topic.topic_id, topic.partition_states
+    ungrouped: dict[str, list[UpdateMetadataPartitionState]] = {}
+    for state in request.ungrouped_partition_states:
+        ungrouped.setdefault(state.topic_name, []).append(state)
+    for name, states in ungrouped.items():
+        yield name, UUID_ZERO, states
+
+
+def _touches_ids(request: UpdateMetadataRequest, before: MetadataSnapshot) -> bool:
+    return request.type == _FULL or any(
+        before.topic_names.get(topic.topic_id) != topic.topic_name for topic in request.topic_states
+    )
+
+
+def _partition(state: UpdateMetadataPartitionState) -> PartitionMetadata:
+    return PartitionMetadata(
+        index=state.partition_index,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        replicas=state.replicas,
+        offline_replicas=state.offline_replicas,
+        partition_epoch=state.zk_version,
+    )
+
+
+def _live_broker(broker: UpdateMetadataBroker) -> LiveBroker:
+    # Before version 3 a listener had no name but its protocol's; before version 1 there was only one.
+    endpoints = {
+        endpoint.listener or _PROTOCOLS.get(endpoint.security_protocol, ""): BrokerEndpoint(
+            endpoint.host, endpoint.port, endpoint.security_protocol
+        )
+        for endpoint in broker.endpoints
+    }
+    if not endpoints and broker.v0_host:
+        endpoints[_PROTOCOLS[0]] = BrokerEndpoint(broker.v0_host, broker.v0_port, 0)
+    return LiveBroker(broker.id, broker.rack or None, endpoints)

@@ -1,0 +1,70 @@
+"""Producer ids, given away in blocks: a broker takes a thousand at a time and counts them off by itself."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Final
+
+from ottla.broker.cluster.operations import BadVersionError, Node
+from ottla.broker.cluster.znodes import PRODUCER_ID_BLOCK, ProducerIdBlockNode
+from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+BLOCK_SIZE: Final = 1000
+
+_INT64_MAX: Final = 2**63 - 1
+# Each conflict means that another broker got a block.
+_ATTEMPTS_MAX: Final = 100
+
+
+class ProducerIds:
+    """Gives each id once in the whole cluster, for ever. Any thread may ask."""
+
+    def __init__(self, zookeeper: ZooKeeper, broker_id: int) -> None:
+        self._zookeeper = zookeeper
+        self._broker_id = broker_id
+        self._lock = threading.Lock()
+        # What is left of the blocks taken so far. More than one only if several threads found none at once.
+        self._left: deque[range] = deque()
+
+    def next_id(self) -> int:
+        """Return an id that nobody has had before."""
+        while True:
+            with self._lock:
+                if self._left:
+                    block = self._left.popleft()
+                    if len(block) > 1:
+                        self._left.appendleft(block[1:])
+                    return block[0]
+            # Not under the lock: a block that one thread too many takes costs nothing but its numbers.
+            block = self._take_block()
+            with self._lock:
+                self._left.append(block)
+
+    def _take_block(self) -> range:
+        for _ in range(_ATTEMPTS_MAX):
+            node = self._zookeeper.read(PRODUCER_ID_BLOCK)
+            block = self._block_after(node)
+            content = ProducerIdBlockNode(
+                broker=self._broker_id, block_start=str(block.start), block_end=str(block.stop - 1)
+            )
+            try:
+                self._zookeeper.write(PRODUCER_ID_BLOCK, content.encode(), node.stat.version)
+                return block
+            except BadVersionError:
+                continue
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "other brokers take all blocks of producer ids")
+
+    @staticmethod
+    def _block_after(node: Node) -> range:
+        if not node.data:
+            return range(BLOCK_SIZE)
+        last = ProducerIdBlockNode.decode(node.data, PRODUCER_ID_BLOCK)
+        try:
+            start = int(last.block_end) + 1
+        except ValueError as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{PRODUCER_ID_BLOCK} holds {last}") from error
+        if start + BLOCK_SIZE > _INT64_MAX:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used up")
+        return range(start, start + BLOCK_SIZE)

@@ -1,0 +1,258 @@
+"""Creating, enlarging and deleting topics: what is wanted goes to ZooKeeper, where the controller sees it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from ottla.broker.cluster import znodes
+from ottla.broker.cluster.metadata import MetadataCache
+from ottla.broker.cluster.operations import BadVersionError, Create, MultiError, NodeExistsError, Operation, SetData
+from ottla.broker.cluster.placement import placement, start_of_added
+from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.config import BrokerConfig, ConfigError, TopicConfig
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.primitives import uuid_from_text, uuid_to_text
+
+NAME_LENGTH_MAX: Final = 249
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+# In a request: as many as the broker has by default.
+DEFAULT_COUNT: Final = -1
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_ATTEMPTS_MAX: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic as it is wanted: either with counts or with the replicas of each partition."""
+
+    name: str
+    partition_count: int = DEFAULT_COUNT
+    replication_factor: int = DEFAULT_COUNT
+    assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic as it was made, or would be if it were not only checked; then the id is all zeros."""
+
+    name: str
+    id: bytes
+    assignment: Mapping[int, Sequence[int]]
+    config: TopicConfig
+
+    @property
+    def replication_factor(self) -> int:
+        """How many replicas each partition has."""
+        return len(self.assignment[0])
+
+
+def check_topic_name(name: str) -> None:
+    """Raise INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
+    problem = ""
+    if not name:
+        problem = "a topic name cannot be empty"
+    elif name in (".", ".."):
+        problem = f'a topic cannot be named "{name}"'
+    elif len(name) > NAME_LENGTH_MAX:
+        problem = f"a topic name has at most {NAME_LENGTH_MAX} characters, this one {len(name)}"
+    elif not _NAME.fullmatch(name):
+        problem = f"{name!r} has characters besides letters, digits, dot, underscore and hyphen"
+    if problem:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+class Topics:
+    """The topics of the cluster, as ZooKeeper has them."""
+
+    def __init__(self, zookeeper: ZooKeeper, metadata: MetadataCache, config: Callable[[], BrokerConfig]) -> None:
+        self._zookeeper = zookeeper
+        self._metadata = metadata
+        self._config = config
+
+    def create(self, topic: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
+        """Create a topic, or raise KafkaError and leave nothing behind; the controller then chooses leaders."""
+        check_topic_name(topic.name)
+        self._refuse_existing(topic.name)
+        assignment = self._assignment(topic)
+        config = self.checked_config(topic.configs)
+        topic_id = bytes(16) if validate_only else znodes.new_uuid()
+        if not validate_only:
+            self._write_new(topic, topic_id, assignment)
+        return CreatedTopic(topic.name, topic_id, assignment, config)
+
+    def delete(self, name: str) -> None:
+        """Mark a topic for deletion; the controller does it."""
+        if not self._config().delete_topic_enable:
+            raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
+        check_topic_name(name)
+        if self._zookeeper.exists(znodes.topic_path(name)) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+        try:
+            self._zookeeper.create(znodes.delete_topic_path(name))
+        except NodeExistsError:
+            # Somebody wants the same.
+            return
+
+    def add_partitions(
+        self,
+        name: str,
+        count: int,
+        assignment: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> Mapping[int, Sequence[int]]:
+        """Enlarge a topic to `count` partitions; return the replicas of the new ones."""
+        check_topic_name(name)
+        for _ in range(_ATTEMPTS_MAX):
+            node = self._zookeeper.read_or_none(znodes.topic_path(name))
+            if node is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+            content = znodes.TopicNode.decode(node.data, znodes.topic_path(name))
+            added = self._added(name, content, count, assignment)
+            if validate_only:
+                return added
+            partitions = content.partitions | {index: list(replicas) for index, replicas in added.items()}
+            try:
+                self._zookeeper.write(
+                    znodes.topic_path(name), replace(content, partitions=partitions).encode(), node.stat.version
+                )
+                return added
+            except BadVersionError:
+                continue
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"topic {name} is changed by others all the time")
+
+    def checked_config(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """Return the options of a topic with these overrides; INVALID_CONFIG if one is unknown or wrong."""
+        try:
+            return TopicConfig.validated(self._config(), overrides)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    def _refuse_existing(self, name: str) -> None:
+        if self._zookeeper.exists(znodes.topic_path(name)) is not None:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, name)
+        if "." in name or "_" in name:
+            # Metric names have an underscore for both, so such topics could not be told apart there.
+            same = name.replace(".", "_")
+            others = (each for each in self._zookeeper.children(znodes.TOPICS) if each.replace(".", "_") == same)
+            for other in others:
+                raise KafkaError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} differs from topic {other} only in dots and underscores"
+                )
+
+    def _assignment(self, topic: NewTopic) -> Mapping[int, Sequence[int]]:
+        counts = (topic.partition_count, topic.replication_factor)
+        if topic.assignment:
+            if counts != (DEFAULT_COUNT, DEFAULT_COUNT):
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "an assignment was given, and counts too; give one of the two"
+                )
+            return _checked_assignment(topic.assignment, self._racks())
+        config = self._config()
+        partitions, replicas = counts
+        return placement(
+            self._racks(),
+            config.num_partitions if partitions == DEFAULT_COUNT else partitions,
+            config.default_replication_factor if replicas == DEFAULT_COUNT else replicas,
+        )
+
+    def _racks(self) -> dict[int, str | None]:
+        return {broker.id: broker.rack for broker in self._metadata.snapshot.brokers.values()}
+
+    def _write_new(self, topic: NewTopic, topic_id: bytes, assignment: Mapping[int, Sequence[int]]) -> None:
+        """Write config and assignment in one step: no broker ever sees the topic without its config."""
+        path, config_path = znodes.topic_path(topic.name), znodes.config_path(znodes.TOPIC_CONFIGS, topic.name)
+        content = znodes.TopicNode(
+            topic_id=uuid_to_text(topic_id), partitions={index: list(each) for index, each in assignment.items()}
+        ).encode()
+        config = znodes.ConfigNode(config=dict(topic.configs)).encode()
+        # A config may be left over, or have been set before the topic was made.
+        config_operation: Operation = Create(config_path, config)
+        for _ in range(_ATTEMPTS_MAX):
+            try:
+                self._zookeeper.multi([config_operation, Create(path, content)])
+                return
+            except MultiError as error:
+                if not isinstance(error.reason, NodeExistsError):
+                    if isinstance(config_operation, Create):
+                        raise
+                    config_operation = Create(config_path, config)
+                    continue
+                node = self._zookeeper.read_or_none(path)
+                if node is not None and node.data == content:
+                    # The answer to the first try was lost.
+                    return
+                if node is not None:
+                    raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, topic.name) from error
+                config_operation = SetData(config_path, config)
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"topic {topic.name} is made and deleted by others all the time")
+
+    def _added(
+        self, name: str, content: znodes.TopicNode, count: int, assignment: Sequence[Sequence[int]] | None
+    ) -> Mapping[int, Sequence[int]]:
+        present = len(content.partitions)
+        if content.adding_replicas or content.removing_replicas:
+            raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, name)
+        if self._zookeeper.exists(znodes.delete_topic_path(name)) is not None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is being deleted")
+        if count <= present:
+            detail = f"{name} has {present} partitions and would have {count}; their number can only grow"
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, detail)
+        first = content.partitions.get(0)
+        if not first:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name} has no partition 0")
+        racks = self._racks()
+        if assignment is None:
+            start = start_of_added(sorted(racks), first[0])
+            return placement(racks, count - present, len(first), first_partition=present, start=start)
+        if len(assignment) != count - present:
+            detail = f"{count - present} partitions are added, and {len(assignment)} have replicas given"
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail)
+        added = {present + index: replicas for index, replicas in enumerate(assignment)}
+        return _checked_assignment(added, racks, first_partition=present, replication_factor=len(first))
+
+
+def topic_id_of(content: znodes.TopicNode) -> bytes | None:
+    """Return the id of a topic; None for one that was made before topics had ids."""
+    if content.topic_id is UNSET or not isinstance(content.topic_id, str):
+        return None
+    try:
+        return uuid_from_text(content.topic_id)
+    except ValueError as error:
+        raise znodes.MalformedNodeError(f"a topic has the id {content.topic_id!r}: {error}") from error
+
+
+def _checked_assignment(
+    assignment: Mapping[int, Sequence[int]],
+    brokers: Mapping[int, object],
+    *,
+    first_partition: int = 0,
+    replication_factor: int | None = None,
+) -> Mapping[int, Sequence[int]]:
+    """Raise INVALID_REPLICA_ASSIGNMENT unless partitions are in sequence with equally many, different, live brokers."""
+
+    def refuse(detail: str) -> None:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail)
+
+    expected = range(first_partition, first_partition + len(assignment))
+    if sorted(assignment) != list(expected):
+        refuse(f"partitions must be {expected.start} to {expected.stop - 1} without gaps")
+    factor = len(assignment[first_partition]) if replication_factor is None else replication_factor
+    for index, replicas in assignment.items():
+        if not replicas:
+            refuse(f"partition {index} has no replicas")
+        if len(set(replicas)) < len(replicas):
+            refuse(f"partition {index} names a broker twice: {list(replicas)}")
+        if len(replicas) != factor:
+            refuse(f"partition {index} has {len(replicas)} replicas, and others have {factor}")
+        if unknown := set(replicas) - set(brokers):
+            refuse(f"partition {index} names brokers that are not alive: {sorted(unknown)}")
+    return assignment

@@ -1,0 +1,260 @@
+"""The nodes of a cluster in ZooKeeper: their paths, and their contents as typed values.
+
+    /cluster/id                                     ClusterIdNode
+    /controller                       (ephemeral)   ControllerNode
+    /controller_epoch                               a number as text
+    /feature                                        FeatureNode
+    /brokers/ids/<id>                 (ephemeral)   BrokerNode; the node's czxid is the broker epoch
+    /brokers/seqid                                  no data; its version counts the generated broker ids
+    /brokers/topics/<topic>                         TopicNode
+    /brokers/topics/<topic>/partitions/<p>/state    PartitionStateNode; the node's version is the partition epoch
+    /config/<type>/<name>                           ConfigNode
+    /config/changes/config_change_<n>               ConfigChangeNode
+    /admin/delete_topics/<topic>                    no data
+    /latest_producer_id_block                       ProducerIdBlockNode
+    /log_dir_event_notification/log_dir_event_<n>   LogDirEventNode
+
+Apache Kafka's brokers and tools read and write the same nodes, so the keys, their order and the quotes around some of
+the numbers are Kafka's. Unknown keys are ignored, and older versions are read.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, ClassVar, Final, Self
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ottla.broker.cluster.operations import ZooKeeperError
+from ottla.broker.config import Endpoint
+
+CLUSTER_ID: Final = "/cluster/id"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+FEATURE: Final = "/feature"
+BROKER_IDS: Final = "/brokers/ids"
+BROKER_SEQUENCE: Final = "/brokers/seqid"
+TOPICS: Final = "/brokers/topics"
+CONFIG_CHANGES: Final = "/config/changes"
+CONFIG_CHANGE_PREFIX: Final = "config_change_"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+ISR_CHANGES: Final = "/isr_change_notification"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
+
+TOPIC_CONFIGS: Final = "topics"
+BROKER_CONFIGS: Final = "brokers"
+# The name under which /config holds what is meant for all entities of a type.
+DEFAULT_ENTITY: Final = "<default>"
+
+# Every broker makes sure at its start that these are there.
+PERSISTENT_PATHS: Final = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENTS,
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
+
+NO_LEADER: Final = -1
+
+
+def broker_path(broker_id: int) -> str:
+    """Where a broker is registered."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """Where the assignment of a topic stands."""
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    """The parent of the partitions of a topic."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    """The parent of the state of a partition."""
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    """Where leader and ISR of a partition stand."""
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def config_path(entity_type: str, name: str) -> str:
+    """Where what is set for an entity stands."""
+    return f"/config/{entity_type}/{name}"
+
+
+def delete_topic_path(topic: str) -> str:
+    """The mark of a topic that is to be deleted."""
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+class MalformedNodeError(ZooKeeperError):
+    """The content of a node is not what belongs there."""
+
+
+class Content(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node holds."""
+
+    def encode(self) -> bytes:
+        """Write the node's data."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes, path: str) -> Self:
+        """Read the data of the node at `path`."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise MalformedNodeError(f"{path} holds {data[:200]!r}, which is no {cls.__name__}: {error}") from error
+
+
+class ClusterIdNode(Content, frozen=True, kw_only=True):
+    """The name of the cluster, given by its first broker."""
+
+    version: str = "1"
+    id: str
+
+
+class ControllerNode(Content, frozen=True, kw_only=True):
+    """Who is the controller."""
+
+    version: int = 2
+    broker_id: int = msgspec.field(name="brokerid")
+    timestamp: str
+    kraft_controller_epoch: int = msgspec.field(name="kraftControllerEpoch", default=-1)
+
+
+class FeatureNode(Content, frozen=True, kw_only=True):
+    """Finalized features; status 1 is "enabled"."""
+
+    version: int = 2
+    status: int = 1
+    features: dict[str, Any] = {}
+
+
+class BrokerNode(Content, frozen=True, kw_only=True):
+    """How to reach a broker. Versions 2, 3, 4 and 5 brought endpoints, rack, protocols and features."""
+
+    PLAINTEXT: ClassVar[str] = "PLAINTEXT"
+
+    version: int = 5
+    # The first endpoint without TLS and SASL, for readers that know nothing else.
+    host: str | None
+    port: int
+    endpoints: list[str] = []
+    jmx_port: int = -1
+    timestamp: str = "-1"
+    rack: str | UnsetType | None = UNSET
+    listener_security_protocol_map: dict[str, str] = {}
+    features: dict[str, Any] = {}
+
+    def parsed_endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the endpoints as typed values; version 1 has host and port alone."""
+        texts = self.endpoints or [f"{self.PLAINTEXT}://{self.host}:{self.port}"]
+        try:
+            return tuple(map(Endpoint.parse, texts))
+        except ValueError as error:
+            raise MalformedNodeError(f"a broker is registered with endpoints {texts}: {error}") from error
+
+    def protocol(self, listener: str) -> str:
+        """Return the security protocol of a listener; before version 4, listeners were named by it."""
+        return self.listener_security_protocol_map.get(listener, listener)
+
+
+class TopicNode(Content, frozen=True, kw_only=True):
+    """The replicas of a topic's partitions; versions 1 and 2 have no id, version 1 no reassignments."""
+
+    version: int = 3
+    topic_id: str | UnsetType = UNSET
+    partitions: dict[int, list[int]]
+    # Only of partitions that are being reassigned.
+    adding_replicas: dict[int, list[int]] = {}
+    removing_replicas: dict[int, list[int]] = {}
+
+
+class PartitionStateNode(Content, frozen=True, kw_only=True):
+    """Leader and ISR of a partition; the recovery state stands there only after an unclean election."""
+
+    version: int = 1
+    leader: int
+    leader_epoch: int
+    controller_epoch: int
+    isr: list[int]
+    leader_recovery_state: int | UnsetType = UNSET
+
+
+class ConfigNode(Content, frozen=True, kw_only=True):
+    """What is set for a topic, broker, client, user or address."""
+
+    version: int = 1
+    config: dict[str, str] = {}
+
+
+class ConfigChangeNode(Content, frozen=True, kw_only=True):
+    """Says whose config has changed; version 1 names type and name one by one."""
+
+    version: int = 2
+    entity_path: str | UnsetType = UNSET
+    entity_type: str | UnsetType = UNSET
+    entity_name: str | UnsetType = UNSET
+
+    def entity(self) -> tuple[str, str]:
+        """Return the type and the name; below a user, the name goes on with `/clients/<client>`."""
+        if isinstance(self.entity_path, str):
+            entity_type, _, name = self.entity_path.partition("/")
+        else:
+            entity_type, name = str(self.entity_type or ""), str(self.entity_name or "")
+        if not entity_type or not name:
+            raise MalformedNodeError(f"a config change names no entity: {self}")
+        return entity_type, name
+
+
+class ProducerIdBlockNode(Content, frozen=True, kw_only=True):
+    """The last block of producer ids that was given away, both ends included."""
+
+    version: int = 1
+    broker: int
+    block_start: str
+    block_end: str
+
+
+class LogDirEventNode(Content, frozen=True, kw_only=True):
+    """Says that a broker has lost a log directory, which is event 1, the only one."""
+
+    version: int = 1
+    broker: int
+    event: int = 1
+
+
+def new_uuid() -> bytes:
+    """Make an id for a topic or a cluster; one whose text begins with `-` would look like a command-line option."""
+    while True:
+        made = uuid.uuid4().bytes
+        # The first six bits are the first character, and `-` stands for 62.
+        if made[0] >> 2 != 62:
+            return made
+
+
+def decode_number(data: bytes, path: str) -> int:
+    """Read a node that holds a number as text."""
+    try:
+        return int(data.decode("ascii"))
+    except ValueError as error:
+        raise MalformedNodeError(f"{path} holds {data[:200]!r}, which is no number") from error

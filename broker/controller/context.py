@@ -1,0 +1,128 @@
+"""What the controller knows. Only the controller's thread touches it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.broker.cluster.znodes import BrokerNode, TopicNode
+from ottla.broker.controller.partition_states import LeaderAndIsr, PartitionState, ReplicaState
+from ottla.protocol.identifiers import TopicPartition
+
+
+class Replica(NamedTuple):
+    """A replica of a partition on a broker."""
+
+    topic: str
+    partition: int
+    broker: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class ReplicaAssignment(NamedTuple):
+    """The brokers of a partition; those to add and to remove are among them while it is being reassigned."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+class RegisteredBroker(NamedTuple):
+    """A live broker: how it is reached, and the epoch of its registration."""
+
+    id: int
+    epoch: int
+    node: BrokerNode
+
+
+def assignments_of(node: TopicNode) -> dict[int, ReplicaAssignment]:
+    """Return the replicas of each partition out of a topic's node."""
+    return {
+        index: ReplicaAssignment(
+            tuple(replicas),
+            tuple(node.adding_replicas.get(index, ())),
+            tuple(node.removing_replicas.get(index, ())),
+        )
+        for index, replicas in sorted(node.partitions.items())
+    }
+
+
+@dataclass(slots=True)
+class ControllerContext:
+    """The cluster in the eyes of the controller, in one term."""
+
+    controller_id: int
+    epoch: int
+    # Live brokers by id.
+    brokers: dict[int, RegisteredBroker] = field(default_factory=dict)
+    # Replicas that live brokers have on log directories that failed.
+    offline_replicas: set[Replica] = field(default_factory=set)
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
+    assignments: dict[str, dict[int, ReplicaAssignment]] = field(default_factory=dict)
+    # As the state nodes have them; a partition without a node has none.
+    leadership: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    partition_states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    replica_states: dict[Replica, ReplicaState] = field(default_factory=dict)
+    # Topics to delete; and those of them that cannot be deleted now, such as ones with a replica on a dead broker.
+    deleting: set[str] = field(default_factory=set)
+    ineligible: set[str] = field(default_factory=set)
+
+    def partition_state(self, partition: TopicPartition) -> PartitionState:
+        """Return the state of a partition."""
+        return self.partition_states.get(partition, PartitionState.NON_EXISTENT)
+
+    def replica_state(self, replica: Replica) -> ReplicaState:
+        """Return the state of a replica."""
+        return self.replica_states.get(replica, ReplicaState.NON_EXISTENT)
+
+    def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
+        """Return the brokers of a partition; none if it is not known."""
+        return self.assignments.get(partition.topic, {}).get(partition.partition, ReplicaAssignment(()))
+
+    def live(self, brokers: Iterable[int]) -> list[int]:
+        """Return those of some brokers that are live, in the same order."""
+        return [broker for broker in brokers if broker in self.brokers]
+
+    def is_online(self, replica: Replica) -> bool:
+        """Say whether a replica's broker lives, and the disk that it is on."""
+        return replica.broker in self.brokers and replica not in self.offline_replicas
+
+    def online_replicas(self, partition: TopicPartition) -> list[int]:
+        """Return the brokers whose replicas of a partition could lead it, in the order of the assignment."""
+        return [replica.broker for replica in self.replicas([partition]) if self.is_online(replica)]
+
+    def partitions(self, topics: Iterable[str] | None = None) -> list[TopicPartition]:
+        """Return the partitions of some topics, or of all."""
+        chosen = self.assignments if topics is None else topics
+        return [TopicPartition(topic, index) for topic in chosen for index in self.assignments.get(topic, ())]
+
+    def replicas(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
+        """Return the replicas of some partitions."""
+        return [
+            Replica(partition.topic, partition.partition, broker)
+            for partition in partitions
+            for broker in self.assignment(partition).replicas
+        ]
+
+    def replicas_on(self, brokers: Sequence[int]) -> Iterator[Replica]:
+        """Return the replicas on some brokers."""
+        chosen = set(brokers)
+        return (replica for replica in self.replicas(self.partitions()) if replica.broker in chosen)
+
+    def forget(self, topic: str) -> None:
+        """Drop all that is known about a topic."""
+        for partition in self.partitions([topic]):
+            self.leadership.pop(partition, None)
+            self.partition_states.pop(partition, None)
+            for replica in self.replicas([partition]):
+                self.replica_states.pop(replica, None)
+                self.offline_replicas.discard(replica)
+        self.assignments.pop(topic, None)
+        self.topic_ids.pop(topic, None)
+        self.deleting.discard(topic)
+        self.ineligible.discard(topic)

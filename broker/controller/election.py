@@ -1,0 +1,115 @@
+"""Who is the controller, and how one that no longer is cannot do harm.
+
+Becoming controller is one multi: create the ephemeral node /controller, and raise /controller_epoch from the value and
+version that were read. So each controller has an epoch of its own, and knows the version of the epoch node. Each of its
+later writes is a multi too, which checks that version: when a newer controller is in office, nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from ottla.broker.cluster import znodes
+from ottla.broker.cluster.operations import (
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    MultiError,
+    NodeExistsError,
+    NodeStat,
+    NoNodeError,
+    Operation,
+    SetData,
+)
+from ottla.broker.cluster.tree import Tree, Watch
+
+log = structlog.get_logger(__name__)
+
+
+class ControllerMovedError(Exception):
+    """A newer controller is in office; this one must resign at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """A won election: the epoch of the term, and the version of the epoch node that its writes check."""
+
+    epoch: int
+    epoch_version: int
+
+
+def elect(zookeeper: Tree, broker_id: int, now_ms: int, watch: Watch) -> Elected | None:
+    """Try to become controller; None if another one is. `watch` is called when the office may be free again."""
+    epoch_node = zookeeper.read_or_none(znodes.CONTROLLER_EPOCH)
+    if epoch_node is None:
+        try:
+            zookeeper.create(znodes.CONTROLLER_EPOCH, b"0")
+        except NodeExistsError:
+            log.debug("controller_epoch_made_by_another")
+        epoch_node = zookeeper.read(znodes.CONTROLLER_EPOCH)
+    epoch = znodes.decode_number(epoch_node.data, znodes.CONTROLLER_EPOCH)
+    if zookeeper.exists(znodes.CONTROLLER, watch) is not None:
+        return None
+    content = znodes.ControllerNode(broker_id=broker_id, timestamp=str(now_ms)).encode()
+    raise_epoch = SetData(znodes.CONTROLLER_EPOCH, str(epoch + 1).encode(), epoch_node.stat.version)
+    try:
+        stat = zookeeper.multi([Create(znodes.CONTROLLER, content, ephemeral=True), raise_epoch])[1]
+    except MultiError as error:
+        if not isinstance(error.reason, NodeExistsError | BadVersionError):
+            raise
+        return _already_elected(zookeeper, epoch + 1)
+    assert stat is not None
+    return Elected(epoch + 1, stat.version)
+
+
+def _already_elected(zookeeper: Tree, epoch: int) -> Elected | None:
+    """Find out whether the election was won by a first try whose answer was lost."""
+    controller = zookeeper.exists(znodes.CONTROLLER)
+    node = zookeeper.read(znodes.CONTROLLER_EPOCH)
+    is_mine = controller is not None and controller.ephemeral_owner == zookeeper.session_id
+    if is_mine and znodes.decode_number(node.data, znodes.CONTROLLER_EPOCH) == epoch:
+        return Elected(epoch, node.stat.version)
+    return None
+
+
+class Fence:
+    """The writes of one term; ControllerMovedError from any of them when the term is over."""
+
+    def __init__(self, zookeeper: Tree, elected: Elected) -> None:
+        self._zookeeper = zookeeper
+        self._check = Check(znodes.CONTROLLER_EPOCH, elected.epoch_version)
+        self.epoch = elected.epoch
+
+    def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[list[NodeStat | None] | MultiError]:
+        """Do many multis, each of which succeeds or fails by itself."""
+        outcomes: list[list[NodeStat | None] | MultiError] = []
+        for outcome in self._zookeeper.multi_many([[self._check, *operations] for operations in multis]):
+            if isinstance(outcome, MultiError):
+                if outcome.index == 0:
+                    raise ControllerMovedError(f"epoch {self.epoch} is over") from outcome
+                outcomes.append(MultiError(outcome.index - 1, outcome.operation, outcome.reason))
+            else:
+                outcomes.append(outcome[1:])
+        return outcomes
+
+    def write(self, operation: Operation) -> None:
+        """Do one operation; raise its ZooKeeperError where it fails."""
+        outcome = self.multi_many([[operation]])[0]
+        if isinstance(outcome, MultiError):
+            raise outcome.reason
+
+    def ensure(self, paths: Sequence[str]) -> None:
+        """Create nodes without data where they are missing; their parents exist."""
+        for outcome in self.multi_many([[Create(path)] for path in paths]):
+            if isinstance(outcome, MultiError) and not isinstance(outcome.reason, NodeExistsError):
+                raise outcome.reason
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete nodes, in order; those that are gone already do not matter."""
+        for outcome in self.multi_many([[Delete(path)] for path in paths]):
+            if isinstance(outcome, MultiError) and not isinstance(outcome.reason, NoNodeError):
+                raise outcome.reason

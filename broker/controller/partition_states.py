@@ -1,0 +1,141 @@
+"""The rules of the controller, as tables and plain functions: which states follow which, and who leads.
+
+partition  NonExistent -> New -> Online <-> Offline -> NonExistent
+replica    NonExistent -> New -> Online <-> Offline -> DeletionStarted -> DeletionSuccessful -> NonExistent
+                                           Offline, DeletionStarted -> DeletionIneligible -> Offline, Online
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+NO_LEADER: Final = -1
+# In place of a leader, and of a leader epoch: the topic is being deleted.
+LEADER_DURING_DELETE: Final = -2
+EPOCH_DURING_DELETE: Final = -2
+NO_EPOCH: Final = -1
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+
+
+class PartitionState(Enum):
+    """What the controller does with a partition."""
+
+    NEW = "new"
+    ONLINE = "online"
+    OFFLINE = "offline"
+    NON_EXISTENT = "non-existent"
+
+
+class ReplicaState(Enum):
+    """What the controller does with a replica."""
+
+    NEW = "new"
+    ONLINE = "online"
+    OFFLINE = "offline"
+    DELETION_STARTED = "deletion started"
+    DELETION_SUCCESSFUL = "deletion successful"
+    DELETION_INELIGIBLE = "deletion ineligible"
+    NON_EXISTENT = "non-existent"
+
+
+# The states from which each state may be entered.
+PARTITION_PREVIOUS: Final[Mapping[PartitionState, frozenset[PartitionState]]] = {
+    PartitionState.NEW: frozenset({PartitionState.NON_EXISTENT}),
+    PartitionState.ONLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
+    PartitionState.OFFLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
+    PartitionState.NON_EXISTENT: frozenset({PartitionState.OFFLINE}),
+}
+_PRESENT: Final = frozenset(
+    {ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE}
+)
+REPLICA_PREVIOUS: Final[Mapping[ReplicaState, frozenset[ReplicaState]]] = {
+    ReplicaState.NEW: frozenset({ReplicaState.NON_EXISTENT}),
+    ReplicaState.ONLINE: _PRESENT,
+    ReplicaState.OFFLINE: _PRESENT,
+    ReplicaState.DELETION_STARTED: frozenset({ReplicaState.OFFLINE}),
+    ReplicaState.DELETION_SUCCESSFUL: frozenset({ReplicaState.DELETION_STARTED}),
+    ReplicaState.DELETION_INELIGIBLE: frozenset({ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED}),
+    ReplicaState.NON_EXISTENT: frozenset({ReplicaState.DELETION_SUCCESSFUL}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """Who leads a partition, and who is in sync, as its state node has it."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    # Epoch of the controller that wrote it.
+    controller_epoch: int
+    # Version of the state node.
+    partition_epoch: int
+    leader_recovery_state: int = RECOVERED
+
+    def led_by(self, leader: int, isr: Sequence[int], leader_recovery_state: int | None = None) -> LeaderAndIsr:
+        """Return the state of the next leader epoch."""
+        recovery = self.leader_recovery_state if leader_recovery_state is None else leader_recovery_state
+        return replace(
+            self,
+            leader=leader,
+            leader_epoch=self.leader_epoch + 1,
+            isr=tuple(isr),
+            leader_recovery_state=recovery,
+        )
+
+
+def initial_state(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> LeaderAndIsr | None:
+    """Return the first state of a partition: all live replicas are in sync, for there is nothing yet to lack."""
+    isr = tuple(replica for replica in replicas if replica in live)
+    return LeaderAndIsr(isr[0], 0, isr, controller_epoch, 0) if isr else None
+
+
+def offline_election(
+    replicas: Sequence[int], state: LeaderAndIsr, live: Collection[int], *, unclean: bool
+) -> LeaderAndIsr | None:
+    """Choose a leader for a partition that lost its own: the first live replica in sync.
+
+    Where `unclean` allows it and none in sync lives, the first live replica; records that it lacks are lost, so the ISR
+    is that replica alone and the partition counts as recovering.
+    """
+    for replica in replicas:
+        if replica in live and replica in state.isr:
+            return state.led_by(replica, [each for each in state.isr if each in live])
+    if unclean:
+        for replica in replicas:
+            if replica in live:
+                return state.led_by(replica, [replica], RECOVERING)
+    return None
+
+
+def preferred_election(replicas: Sequence[int], state: LeaderAndIsr, live: Collection[int]) -> LeaderAndIsr | None:
+    """Give leadership to the first of the assignment, if it lives and is in sync."""
+    preferred = replicas[0]
+    return state.led_by(preferred, state.isr) if preferred in live and preferred in state.isr else None
+
+
+def controlled_shutdown_election(
+    replicas: Sequence[int], state: LeaderAndIsr, live: Collection[int], shutting_down: Collection[int]
+) -> LeaderAndIsr | None:
+    """Take leadership from brokers that are about to stop; they count as live, and leave the ISR."""
+    isr = [replica for replica in state.isr if replica not in shutting_down]
+    for replica in replicas:
+        if replica in live and replica in isr:
+            return state.led_by(replica, isr)
+    return None
+
+
+def without_replica(state: LeaderAndIsr, replica: int) -> LeaderAndIsr:
+    """Take a replica that went offline out of leadership and ISR.
+
+    The last member stays in the ISR: it alone is known to have every committed record.
+    """
+    if replica not in state.isr:
+        return state
+    isr = state.isr if len(state.isr) == 1 else tuple(each for each in state.isr if each != replica)
+    return state.led_by(NO_LEADER if state.leader == replica else state.leader, isr)

@@ -1,0 +1,163 @@
+"""The state nodes of partitions: read, created and changed by a controller in office, many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import structlog
+from msgspec import UNSET
+
+from ottla.broker.cluster import znodes
+from ottla.broker.cluster.operations import BadVersionError, Create, MultiError, NodeExistsError, NodeStat, SetData
+from ottla.broker.cluster.tree import Tree
+from ottla.broker.controller.election import Fence
+from ottla.broker.controller.partition_states import RECOVERED, LeaderAndIsr
+from ottla.protocol.identifiers import TopicPartition
+
+log = structlog.get_logger(__name__)
+
+# Given what a state node holds, returns what it shall hold, the same if that is nothing new, None to leave it out.
+Change = Callable[[TopicPartition, LeaderAndIsr], LeaderAndIsr | None]
+
+# Besides the controller of this term, only a human changes a state node.
+_ATTEMPTS_MAX: Final = 10
+
+
+class StateStore:
+    """Reads and writes state nodes in one term."""
+
+    def __init__(self, zookeeper: Tree, fence: Fence) -> None:
+        self._zookeeper = zookeeper
+        self._fence = fence
+
+    def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr]:
+        """Return the states of those partitions that have one."""
+        paths = [znodes.state_path(*partition) for partition in partitions]
+        states: dict[TopicPartition, LeaderAndIsr] = {}
+        for partition, path, node in zip(partitions, paths, self._zookeeper.read_many(paths), strict=True):
+            if node is None:
+                continue
+            try:
+                content = znodes.PartitionStateNode.decode(node.data, path)
+            except znodes.MalformedNodeError as error:
+                log.error("partition_state_malformed", partition=str(partition), reason=str(error))
+                continue
+            states[partition] = _state(content, node.stat)
+        return states
+
+    def create(self, wanted: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
+        """Create the state nodes of new partitions; return those that are there now as they were wanted."""
+        self._fence.ensure(sorted({znodes.partitions_path(partition.topic) for partition in wanted}))
+        multis = [
+            [Create(znodes.partition_path(*partition)), Create(znodes.state_path(*partition), self._content(state))]
+            for partition, state in wanted.items()
+        ]
+        created: dict[TopicPartition, LeaderAndIsr] = {}
+        doubtful: list[TopicPartition] = []
+        for (partition, state), outcome in zip(wanted.items(), self._fence.multi_many(multis), strict=True):
+            if isinstance(outcome, MultiError):
+                if not isinstance(outcome.reason, NodeExistsError):
+                    raise outcome.reason
+                doubtful.append(partition)
+            else:
+                created[partition] = state
+        return created | self._settle(wanted, doubtful)
+
+    def update(self, partitions: Iterable[TopicPartition], change: Change) -> dict[TopicPartition, LeaderAndIsr]:
+        """Change state nodes as `change` says; return the states that it gave, with the versions they have now."""
+        results: dict[TopicPartition, LeaderAndIsr] = {}
+        remaining = list(partitions)
+        for _ in range(_ATTEMPTS_MAX):
+            writes: dict[TopicPartition, LeaderAndIsr] = {}
+            for partition, state in self.read(remaining).items():
+                if state.controller_epoch > self._fence.epoch:
+                    log.error("partition_state_of_newer_controller", partition=str(partition), state=state)
+                    continue
+                changed = change(partition, state)
+                if changed == state:
+                    results[partition] = state
+                elif changed is not None:
+                    writes[partition] = replace(changed, controller_epoch=self._fence.epoch)
+            remaining = self._write(writes, results)
+            if not remaining:
+                return results
+        log.error("partition_states_keep_changing", partitions=[str(partition) for partition in remaining])
+        return results
+
+    def _write(
+        self, writes: Mapping[TopicPartition, LeaderAndIsr], results: dict[TopicPartition, LeaderAndIsr]
+    ) -> list[TopicPartition]:
+        """Write states at the versions they were read; return the partitions that others have changed meanwhile."""
+        multis = [
+            [SetData(znodes.state_path(*partition), self._content(state), state.partition_epoch)]
+            for partition, state in writes.items()
+        ]
+        conflicts: list[TopicPartition] = []
+        for (partition, state), outcome in zip(writes.items(), self._fence.multi_many(multis), strict=True):
+            if not isinstance(outcome, MultiError):
+                results[partition] = replace(state, partition_epoch=state.partition_epoch + 1)
+            elif isinstance(outcome.reason, BadVersionError):
+                conflicts.append(partition)
+            else:
+                log.error("partition_state_not_written", partition=str(partition), reason=str(outcome.reason))
+        return self._still_wanted(writes, conflicts, results)
+
+    def _still_wanted(
+        self,
+        writes: Mapping[TopicPartition, LeaderAndIsr],
+        conflicts: Sequence[TopicPartition],
+        results: dict[TopicPartition, LeaderAndIsr],
+    ) -> list[TopicPartition]:
+        """Tell real conflicts from writes that were done although their answers were lost."""
+        left: list[TopicPartition] = []
+        current = self.read(conflicts) if conflicts else {}
+        for partition in conflicts:
+            wanted = writes[partition]
+            done = replace(wanted, partition_epoch=wanted.partition_epoch + 1)
+            if current.get(partition) == done:
+                results[partition] = done
+            else:
+                left.append(partition)
+        return left
+
+    def _settle(
+        self, wanted: Mapping[TopicPartition, LeaderAndIsr], doubtful: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, LeaderAndIsr]:
+        """Look at partitions whose nodes were there: our own first try, an empty parent, or another state."""
+        settled: dict[TopicPartition, LeaderAndIsr] = {}
+        found = self.read(doubtful) if doubtful else {}
+        for partition in doubtful:
+            if partition not in found:
+                try:
+                    self._fence.write(Create(znodes.state_path(*partition), self._content(wanted[partition])))
+                    settled[partition] = wanted[partition]
+                except NodeExistsError:
+                    log.error("partition_state_not_readable", partition=str(partition))
+            elif found[partition] == wanted[partition]:
+                settled[partition] = wanted[partition]
+            else:
+                log.error("partition_state_exists", partition=str(partition), state=found[partition])
+        return settled
+
+    def _content(self, state: LeaderAndIsr) -> bytes:
+        return znodes.PartitionStateNode(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            controller_epoch=self._fence.epoch,
+            isr=list(state.isr),
+            leader_recovery_state=UNSET if state.leader_recovery_state == RECOVERED else state.leader_recovery_state,
+        ).encode()
+
+
+def _state(content: znodes.PartitionStateNode, stat: NodeStat) -> LeaderAndIsr:
+    recovery = content.leader_recovery_state
+    return LeaderAndIsr(
+        leader=content.leader,
+        leader_epoch=content.leader_epoch,
+        isr=tuple(content.isr),
+        controller_epoch=content.controller_epoch,
+        partition_epoch=stat.version,
+        leader_recovery_state=recovery if isinstance(recovery, int) else RECOVERED,
+    )

@@ -1,0 +1,123 @@
+"""Deleting topics.
+
+    1. All brokers are told to forget the topic; its partitions go Offline, then NonExistent.
+    2. Its replicas go Offline and DeletionStarted: each broker is told to stop and delete them.
+    3. A broker's answer makes its replica DeletionSuccessful, or DeletionIneligible where it failed.
+    4. When all are successful, the topic's nodes are deleted.
+
+While a replica is on a dead broker or disk, or failed, the topic is ineligible: it waits until that broker comes back.
+Every step can be taken again by another controller, since the mark below /admin/delete_topics goes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import structlog
+
+from ottla.broker.cluster import znodes
+from ottla.broker.cluster.operations import NoNodeError
+from ottla.broker.cluster.tree import Tree
+from ottla.broker.controller.context import ControllerContext, Replica
+from ottla.broker.controller.election import Fence
+from ottla.broker.controller.outbox import Outbox
+from ottla.broker.controller.partition_states import PartitionState, ReplicaState
+from ottla.broker.controller.transitions import Transitions
+
+log = structlog.get_logger(__name__)
+
+
+class TopicDeletion:
+    """The topics that are being deleted, in one term."""
+
+    def __init__(
+        self, context: ControllerContext, zookeeper: Tree, fence: Fence, outbox: Outbox, transitions: Transitions
+    ) -> None:
+        self._context = context
+        self._zookeeper = zookeeper
+        self._fence = fence
+        self._outbox = outbox
+        self._transitions = transitions
+        # Topics of which the brokers have been told.
+        self._announced: set[str] = set()
+
+    def enqueue(self, topics: Iterable[str]) -> None:
+        """Delete topics from now on."""
+        self._context.deleting |= set(topics)
+        self.resume()
+
+    def replicas_deleted(self, replicas: Iterable[Replica]) -> None:
+        """Learn that brokers have deleted their replicas."""
+        self._transitions.move_replicas(self._under_deletion(replicas), ReplicaState.DELETION_SUCCESSFUL)
+        self.resume()
+
+    def replicas_failed(self, replicas: Iterable[Replica]) -> None:
+        """Learn that replicas could not be deleted, or that their broker is gone."""
+        failed = self._under_deletion(replicas)
+        self._transitions.move_replicas(failed, ReplicaState.DELETION_INELIGIBLE)
+        self._context.ineligible |= {replica.topic for replica in failed}
+
+    def brokers_joined(self, brokers: Iterable[int]) -> None:
+        """Try again what waited for these brokers."""
+        replicas = self._context.replicas_on(list(brokers))
+        self._context.ineligible -= {replica.topic for replica in replicas}
+        self.resume()
+
+    def resume(self) -> None:
+        """Take each topic one step further, where that is possible."""
+        for topic in sorted(self._context.deleting):
+            replicas = self._context.replicas(self._context.partitions([topic]))
+            states = {self._context.replica_state(replica) for replica in replicas}
+            if states <= {ReplicaState.DELETION_SUCCESSFUL}:
+                self._complete(topic, replicas)
+            elif ReplicaState.DELETION_STARTED not in states and topic not in self._context.ineligible:
+                self._start(topic, replicas)
+
+    def _start(self, topic: str, replicas: list[Replica]) -> None:
+        partitions = self._context.partitions([topic])
+        if topic not in self._announced:
+            self._announced.add(topic)
+            existing = [
+                partition
+                for partition in partitions
+                if self._context.partition_state(partition) is not PartitionState.NON_EXISTENT
+            ]
+            self._transitions.move_partitions(existing, PartitionState.OFFLINE)
+            self._transitions.move_partitions(existing, PartitionState.NON_EXISTENT)
+            self._outbox.add_metadata(partitions)
+        done = ReplicaState.DELETION_SUCCESSFUL
+        left = [replica for replica in replicas if self._context.replica_state(replica) is not done]
+        self._transitions.move_replicas(left, ReplicaState.OFFLINE)
+        online = [replica for replica in left if self._context.is_online(replica)]
+        dead = [replica for replica in left if not self._context.is_online(replica)]
+        self._transitions.move_replicas(online, ReplicaState.DELETION_STARTED)
+        self._transitions.move_replicas(dead, ReplicaState.DELETION_INELIGIBLE)
+        if dead:
+            self._context.ineligible.add(topic)
+            log.info("topic_deletion_waits", topic=topic, brokers=sorted({replica.broker for replica in dead}))
+
+    def _complete(self, topic: str, replicas: list[Replica]) -> None:
+        self._transitions.move_replicas(replicas, ReplicaState.NON_EXISTENT)
+        self._fence.delete(
+            [
+                *self._paths_below(znodes.topic_path(topic)),
+                znodes.config_path(znodes.TOPIC_CONFIGS, topic),
+                znodes.delete_topic_path(topic),
+            ]
+        )
+        self._context.forget(topic)
+        self._announced.discard(topic)
+        log.info("topic_deleted", topic=topic)
+
+    def _paths_below(self, path: str) -> list[str]:
+        """Return a node and all below it, children before their parents."""
+        try:
+            children = self._zookeeper.children(path)
+        except NoNodeError:
+            return []
+        paths = [below for child in children for below in self._paths_below(f"{path}/{child}")]
+        return [*paths, path]
+
+    def _under_deletion(self, replicas: Iterable[Replica]) -> list[Replica]:
+        started = ReplicaState.DELETION_STARTED
+        return [replica for replica in replicas if self._context.replica_state(replica) is started]

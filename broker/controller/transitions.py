@@ -1,0 +1,174 @@
+"""Moves partitions and replicas from state to state: writes state nodes, remembers the result, and puts in the outbox
+what the brokers must be told. Which moves are valid stands in `partition_states`; others are logged and skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import structlog
+
+from ottla.broker.controller.context import ControllerContext, Replica
+from ottla.broker.controller.outbox import Outbox
+from ottla.broker.controller.partition_states import (
+    NO_LEADER,
+    PARTITION_PREVIOUS,
+    REPLICA_PREVIOUS,
+    LeaderAndIsr,
+    PartitionState,
+    ReplicaState,
+    initial_state,
+    offline_election,
+    without_replica,
+)
+from ottla.broker.controller.state_store import StateStore
+from ottla.protocol.identifiers import TopicPartition
+
+log = structlog.get_logger(__name__)
+
+# Chooses the next leader of a partition; None if there is no candidate.
+Election = Callable[[TopicPartition, LeaderAndIsr], LeaderAndIsr | None]
+
+
+class Transitions:
+    """The state machines of partitions and replicas, in one term."""
+
+    def __init__(self, context: ControllerContext, store: StateStore, outbox: Outbox) -> None:
+        self._context = context
+        self._store = store
+        self._outbox = outbox
+
+    # Partitions
+
+    def move_partitions(self, partitions: Iterable[TopicPartition], target: PartitionState) -> None:
+        """Move partitions to a state; for ONLINE, those that have a leader already go through an offline election."""
+        valid = [partition for partition in partitions if self._may_enter(partition, target)]
+        if target is PartitionState.ONLINE:
+            states = self._context.partition_states
+            self._initialize([each for each in valid if states[each] is PartitionState.NEW])
+            self.elect([each for each in valid if states[each] is PartitionState.OFFLINE], self._offline_election)
+            return
+        for partition in valid:
+            if target is PartitionState.NON_EXISTENT:
+                self._context.partition_states.pop(partition, None)
+            else:
+                self._context.partition_states[partition] = target
+
+    def bring_online(self) -> None:
+        """Try to get leaders for all partitions that have none."""
+        waiting = (PartitionState.NEW, PartitionState.OFFLINE)
+        partitions = [
+            partition
+            for partition, state in self._context.partition_states.items()
+            if state in waiting and partition.topic not in self._context.deleting
+        ]
+        self.move_partitions(partitions, PartitionState.ONLINE)
+
+    def elect(self, partitions: Sequence[TopicPartition], election: Election) -> set[TopicPartition]:
+        """Elect leaders; return the partitions that got one."""
+        if not partitions:
+            return set()
+        elected = self._store.update(partitions, election)
+        for partition, state in elected.items():
+            self._take_state(partition, state)
+            self._context.partition_states[partition] = PartitionState.ONLINE
+            recipients = self._context.live(self._context.assignment(partition).replicas)
+            self._outbox.add_leader_and_isr(recipients, partition, state)
+        without_leader = [str(partition) for partition in partitions if partition not in elected]
+        if without_leader:
+            log.warning("partitions_without_leader", partitions=without_leader[:20], count=len(without_leader))
+        return set(elected)
+
+    def _initialize(self, partitions: Sequence[TopicPartition]) -> None:
+        wanted = {}
+        for partition in partitions:
+            replicas = self._context.assignment(partition).replicas
+            state = initial_state(replicas, self._context.online_replicas(partition), self._context.epoch)
+            if state is None:
+                log.warning("partition_has_no_live_replica", partition=str(partition), replicas=replicas)
+            else:
+                wanted[partition] = state
+        if not wanted:
+            return
+        for partition, state in self._store.create(wanted).items():
+            self._take_state(partition, state)
+            self._context.partition_states[partition] = PartitionState.ONLINE
+            self._outbox.add_leader_and_isr(state.isr, partition, state, is_new=True)
+
+    def _offline_election(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
+        replicas = self._context.assignment(partition).replicas
+        return offline_election(replicas, state, self._context.online_replicas(partition), unclean=False)
+
+    def _may_enter(self, partition: TopicPartition, target: PartitionState) -> bool:
+        present = self._context.partition_state(partition)
+        if present in PARTITION_PREVIOUS[target]:
+            return True
+        log.error("invalid_transition", partition=str(partition), present=present.value, target=target.value)
+        return False
+
+    def _take_state(self, partition: TopicPartition, state: LeaderAndIsr) -> None:
+        self._context.leadership[partition] = state
+
+    # Replicas
+
+    def move_replicas(self, replicas: Iterable[Replica], target: ReplicaState) -> None:
+        """Move replicas to a state, and tell the brokers what follows from it."""
+        valid = [replica for replica in replicas if self._replica_may_enter(replica, target)]
+        match target:
+            case ReplicaState.NEW:
+                self._replicas_new(valid)
+            case ReplicaState.ONLINE:
+                self._replicas_online(valid)
+            case ReplicaState.OFFLINE:
+                self._replicas_offline(valid)
+            case ReplicaState.DELETION_STARTED:
+                for replica in valid:
+                    self._outbox.add_stop_replica(replica.broker, replica.topic_partition, delete=True)
+            case ReplicaState.DELETION_SUCCESSFUL | ReplicaState.DELETION_INELIGIBLE | ReplicaState.NON_EXISTENT:
+                # Only remembered.
+                pass
+        for replica in valid:
+            if target is ReplicaState.NON_EXISTENT:
+                self._context.replica_states.pop(replica, None)
+            else:
+                self._context.replica_states[replica] = target
+
+    def _replicas_new(self, replicas: Sequence[Replica]) -> None:
+        """A replica that joins a partition with a leader begins to follow it."""
+        for replica in replicas:
+            state = self._context.leadership.get(replica.topic_partition)
+            if state is not None and state.leader != replica.broker:
+                self._outbox.add_leader_and_isr([replica.broker], replica.topic_partition, state, is_new=True)
+
+    def _replicas_online(self, replicas: Sequence[Replica]) -> None:
+        """A broker that comes back is told the present state; of a new partition it has been told already."""
+        for replica in replicas:
+            state = self._context.leadership.get(replica.topic_partition)
+            if state is not None and self._context.replica_state(replica) is not ReplicaState.NEW:
+                self._outbox.add_leader_and_isr([replica.broker], replica.topic_partition, state)
+
+    def _replicas_offline(self, replicas: Sequence[Replica]) -> None:
+        """Stop the replicas, and take them out of leadership and ISR, which a topic under deletion needs no more."""
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for replica in replicas:
+            self._outbox.add_stop_replica(replica.broker, replica.topic_partition, delete=False)
+            if replica.topic not in self._context.deleting:
+                by_broker.setdefault(replica.broker, []).append(replica.topic_partition)
+        for broker, partitions in by_broker.items():
+            self._leave_isr(broker, [each for each in partitions if each in self._context.leadership])
+            self._outbox.add_metadata([each for each in partitions if each not in self._context.leadership])
+
+    def _leave_isr(self, broker: int, partitions: Sequence[TopicPartition]) -> None:
+        for partition, state in self._store.update(partitions, lambda _, state: without_replica(state, broker)).items():
+            self._take_state(partition, state)
+            if state.leader == NO_LEADER:
+                self._context.partition_states[partition] = PartitionState.OFFLINE
+            others = [each for each in self._context.assignment(partition).replicas if each != broker]
+            self._outbox.add_leader_and_isr(self._context.live(others), partition, state)
+
+    def _replica_may_enter(self, replica: Replica, target: ReplicaState) -> bool:
+        present = self._context.replica_state(replica)
+        if present in REPLICA_PREVIOUS[target]:
+            return True
+        log.error("invalid_transition", replica=tuple(replica), present=present.value, target=target.value)
+        return False

@@ -1,0 +1,139 @@
+"""Channels: in order, again until it works, and never in the way of the controller."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.broker.controller.fake_brokers import FakeBroker
+from tests.broker.sessions import TIMEOUT_S
+
+from ottla.broker.controller import channel as channel_module
+from ottla.broker.controller.batch import BrokerBatch, ControllerRequest
+from ottla.broker.controller.channel import BrokerChannel, Channels
+from ottla.client.connection import Connection
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionState
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+Answers = queue.SimpleQueue[tuple[int, ControllerRequest, Any]]
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeBroker]:
+    """A broker that answers."""
+    broker = FakeBroker()
+    yield broker
+    broker.close()
+
+
+def connection(fake: FakeBroker) -> Connection:
+    """Make a connection to it."""
+    where = fake.listener
+    return Connection(where.host, where.port, client_id="1", connect_timeout_ms=5000, request_timeout_ms=5000)
+
+
+def overflow(broker_id: int) -> None:
+    """Fail: nothing may be dropped."""
+    pytest.fail(f"what waited for {broker_id} was dropped")
+
+
+def metadata(controller_epoch: int) -> BrokerBatch:
+    """Make a batch that is told by its epoch."""
+    return BrokerBatch(1, controller_epoch, 1, metadata={})
+
+
+def test_requests_arrive_and_answers_come_back(fake: FakeBroker) -> None:
+    """With the request that they answer."""
+    answers: Answers = queue.SimpleQueue()
+    channels = Channels(lambda _: connection(fake), lambda *answer: answers.put(answer), overflow)
+    channels.open(7)
+    channels.send({7: metadata(3), 8: metadata(4)})
+    broker_id, request, response = answers.get(timeout=TIMEOUT_S)
+    assert broker_id == 7
+    assert request.message.controller_epoch == 3
+    assert response == UpdateMetadataResponse(error_code=0)
+    channels.close(7)
+    channels.close(7)
+    channels.send({7: metadata(5)})
+    channels.close_all()
+    assert len(fake.requests) == 1
+
+
+def test_a_broker_without_an_address_is_not_written_to() -> None:
+    """It may get one later."""
+    channels = Channels(lambda _: None, lambda *_: None, overflow)
+    channels.open(7)
+    channels.send({7: metadata(3)})
+    channels.close_all()
+
+
+class Stubborn:
+    """A connection whose answers the test decides."""
+
+    def __init__(self) -> None:
+        self.attempts: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self.outcomes: queue.SimpleQueue[Exception | int] = queue.SimpleQueue()
+
+    def request(self, api: object, version: int, message: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Tell of the attempt, and do what the test says."""
+        self.attempts.put(message.controller_epoch)
+        outcome = self.outcomes.get(timeout=TIMEOUT_S)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return UpdateMetadataResponse(error_code=outcome)
+
+    def close(self) -> None:
+        """End a request under way."""
+        self.outcomes.put(KafkaError(ErrorCode.NETWORK_EXCEPTION))
+
+
+def test_the_head_is_sent_again_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing overtakes it; what waits behind it is merged; an error in the answer is an answer."""
+    monkeypatch.setattr(channel_module, "_RETRY_SECONDS", 0.001)
+    stubborn = Stubborn()
+    answers: Answers = queue.SimpleQueue()
+    channel = BrokerChannel(1, stubborn, lambda *answer: answers.put(answer), overflow)  # type: ignore[arg-type]
+    channel.send(metadata(1))
+    assert stubborn.attempts.get(timeout=TIMEOUT_S) == 1
+    channel.send(metadata(2))
+    channel.send(metadata(3))
+    stubborn.outcomes.put(KafkaError(ErrorCode.NETWORK_EXCEPTION))
+    assert stubborn.attempts.get(timeout=TIMEOUT_S) == 1
+    stubborn.outcomes.put(ErrorCode.STALE_BROKER_EPOCH)
+    assert stubborn.attempts.get(timeout=TIMEOUT_S) == 2
+    stubborn.outcomes.put(0)
+    assert [answers.get(timeout=TIMEOUT_S)[2].error_code for _ in range(2)] == [ErrorCode.STALE_BROKER_EPOCH, 0]
+    channel.close()
+    assert stubborn.attempts.empty()
+
+
+def test_closing_ends_a_request_under_way() -> None:
+    """A broker that is gone is not waited for."""
+    stubborn = Stubborn()
+    channel = BrokerChannel(1, stubborn, lambda *_: pytest.fail("answered"), overflow)  # type: ignore[arg-type]
+    channel.send(metadata(1))
+    stubborn.attempts.get(timeout=TIMEOUT_S)
+    channel.close()
+    channel._thread.join(TIMEOUT_S)
+    assert not channel._thread.is_alive()
+
+
+def test_a_queue_that_grows_without_end_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller is told, and tells the broker everything anew."""
+    monkeypatch.setattr(channel_module, "BATCHES_MAX", 2)
+    stubborn = Stubborn()
+    told = threading.Event()
+    channel = BrokerChannel(5, stubborn, lambda *_: None, lambda broker: told.set() if broker == 5 else None)  # type: ignore[arg-type]
+    channel.send(metadata(1))
+    stubborn.attempts.get(timeout=TIMEOUT_S)
+    for topic_id in (b"1" * 16, b"2" * 16, b"3" * 16):
+        assert not told.is_set()
+        stop = {TopicPartition("a", 0): StopReplicaPartitionState(partition_index=0, delete_partition=True)}
+        channel.send(BrokerBatch(1, 1, 1, stop=stop, topic_ids={"a": topic_id}))
+    assert told.is_set()
+    channel.close()

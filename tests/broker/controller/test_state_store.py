@@ -1,0 +1,111 @@
+"""State nodes, written many at a time by a controller in office."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.broker.sessions import NOW_MS, Connect
+
+from ottla.broker.cluster import znodes
+from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.controller.election import Fence, elect
+from ottla.broker.controller.partition_states import LeaderAndIsr
+from ottla.broker.controller.state_store import StateStore
+from ottla.protocol.identifiers import TopicPartition
+
+PARTITIONS = [TopicPartition("orders", index) for index in range(30)]
+STATE = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1, 2), controller_epoch=1, partition_epoch=0)
+
+
+def store(zookeeper: ZooKeeper) -> StateStore:
+    """Make the store of the first controller."""
+    elected = elect(zookeeper, 1, NOW_MS, lambda: None)
+    assert elected is not None
+    zookeeper.ensure_path("/brokers/topics/orders")
+    return StateStore(zookeeper, Fence(zookeeper, elected))
+
+
+def test_states_are_created_with_their_parents(connect: Connect) -> None:
+    """And read back as they were written."""
+    zookeeper = connect()
+    states = store(zookeeper)
+    wanted = dict.fromkeys(PARTITIONS, STATE)
+    assert states.create(wanted) == wanted
+    assert states.read([*PARTITIONS, TopicPartition("orders", 99)]) == wanted
+    assert zookeeper.read("/brokers/topics/orders/partitions/7").data == b""
+
+
+def test_a_creation_that_was_half_done_is_finished(connect: Connect) -> None:
+    """Our own state counts, an empty parent is filled, and a state of somebody else is left alone."""
+    zookeeper = connect()
+    states = store(zookeeper)
+    ours, empty, foreign = PARTITIONS[:3]
+    states.create({ours: STATE, foreign: replace(STATE, leader=2)})
+    zookeeper.create(znodes.partition_path(*empty))
+    assert states.create({ours: STATE, empty: STATE, foreign: STATE}) == {ours: STATE, empty: STATE}
+    assert states.read([foreign])[foreign].leader == 2
+
+
+def test_updates_raise_the_partition_epoch(connect: Connect) -> None:
+    """What shall not change is not written; what has no node is left out."""
+    states = store(connect())
+    states.create(dict.fromkeys(PARTITIONS[:3], STATE))
+
+    def change(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
+        return {0: state.led_by(2, [2]), 1: state, 2: None}[partition.partition]
+
+    updated = states.update(PARTITIONS[:4], change)
+    expected = replace(STATE, leader=2, leader_epoch=1, isr=(2,), partition_epoch=1)
+    assert updated == {PARTITIONS[0]: expected, PARTITIONS[1]: STATE}
+    assert states.read(PARTITIONS[:1]) == {PARTITIONS[0]: expected}
+
+
+def test_a_conflict_is_read_and_tried_again(connect: Connect) -> None:
+    """The change is made to what is there then."""
+    zookeeper, other = connect(), connect()
+    states = store(zookeeper)
+    partition = PARTITIONS[0]
+    states.create({partition: STATE})
+    path = znodes.state_path(*partition)
+    seen: list[tuple[int, ...]] = []
+
+    def change(_: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
+        seen.append(state.isr)
+        if len(seen) == 1:
+            other.write(path, znodes.PartitionStateNode(leader=1, leader_epoch=0, controller_epoch=1, isr=[1]).encode())
+        return state.led_by(1, state.isr)
+
+    updated = states.update([partition], change)
+    assert seen == [(1, 2), (1,)]
+    assert (updated[partition].isr, updated[partition].partition_epoch) == ((1,), 2)
+
+
+def test_a_write_whose_answer_was_lost_is_recognised(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there is what was wanted, one version on."""
+    zookeeper = connect()
+    states = store(zookeeper)
+    states.create({PARTITIONS[0]: STATE})
+    multi_many = zookeeper.multi_many
+
+    def twice(multis: list[object]) -> object:
+        multi_many(multis)  # type: ignore[arg-type]
+        return multi_many(multis)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(zookeeper, "multi_many", twice)
+    updated = states.update(PARTITIONS[:1], lambda _, state: state.led_by(2, [2]))
+    assert updated[PARTITIONS[0]].leader_epoch == 1
+    assert updated[PARTITIONS[0]].partition_epoch == 1
+
+
+def test_states_that_are_newer_or_make_no_sense_are_left_alone(connect: Connect) -> None:
+    """A newer controller's word counts, and garbage is nobody's."""
+    zookeeper = connect()
+    states = store(zookeeper)
+    newer, garbage = PARTITIONS[:2]
+    states.create({newer: STATE, garbage: STATE})
+    content = znodes.PartitionStateNode(leader=3, leader_epoch=9, controller_epoch=8, isr=[3])
+    zookeeper.write(znodes.state_path(*newer), content.encode())
+    zookeeper.write(znodes.state_path(*garbage), b"garbage")
+    assert states.update([newer, garbage], lambda _, state: state.led_by(1, [1])) == {}
+    assert states.read([newer, garbage])[newer].leader == 3
