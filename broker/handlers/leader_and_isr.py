@@ -1,0 +1,81 @@
+"""LeaderAndIsr (4), versions 0-7. From the controller.
+
+Behavior: this broker becomes leader or follower of the partitions listed, creating logs where there are none. An older
+leader epoch than the one known is answered STALE_CONTROLLER_EPOCH for its partition and changes nothing; the same one
+again is fine. A log directory that fails is KAFKA_STORAGE_ERROR, another topic id INCONSISTENT_TOPIC_ID.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.request import Request
+from ottla.broker.replication.partition import PartitionRole
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+)
+
+_GROUPED_ERRORS_VERSION = 5
+
+
+def leader_and_isr(request: Request) -> LeaderAndIsrResponse:
+    """Take the roles that the controller gives."""
+    body: LeaderAndIsrRequest = request.body
+    topics = body.topic_states or [
+        LeaderAndIsrTopicState(topic_name=state.topic_name, partition_states=[state])
+        for state in body.ungrouped_partition_states
+    ]
+    try:
+        with request.services.controller_gate.passing(body.controller_epoch, body.broker_epoch):
+            errors = [
+                (topic, state, _take_role(request, topic, state))
+                for topic in topics
+                for state in topic.partition_states
+            ]
+    except KafkaError as error:
+        return LeaderAndIsrResponse(error_code=error.code)
+    if request.version < _GROUPED_ERRORS_VERSION:
+        return LeaderAndIsrResponse(
+            error_code=0,
+            partition_errors=[
+                LeaderAndIsrPartitionError(
+                    topic_name=topic.topic_name, partition_index=state.partition_index, error_code=code
+                )
+                for topic, state, code in errors
+            ],
+        )
+    by_topic: dict[bytes, list[LeaderAndIsrPartitionError]] = {}
+    for topic, state, code in errors:
+        answer = LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
+        by_topic.setdefault(topic.topic_id, []).append(answer)
+    return LeaderAndIsrResponse(
+        error_code=0,
+        topics=[
+            LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=found) for topic_id, found in by_topic.items()
+        ],
+    )
+
+
+def _take_role(request: Request, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState) -> ErrorCode:
+    partitions = request.services.partitions
+    key = TopicPartition(topic.topic_name, state.partition_index)
+    known = partitions.find(key)
+    if known is not None and state.leader_epoch < known.role.leader_epoch:
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+    if known is not None and known.topic_id != topic.topic_id:
+        return ErrorCode.INCONSISTENT_TOPIC_ID
+    role = PartitionRole(
+        state.leader, state.leader_epoch, state.partition_epoch, tuple(state.replicas), frozenset(state.isr)
+    )
+    try:
+        partitions.take_role(key, topic.topic_id, role, is_new=state.is_new)
+    except KafkaError as error:
+        return error.code
+    except OSError:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NONE

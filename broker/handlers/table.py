@@ -1,0 +1,59 @@
+"""`HANDLERS`: what this broker serves. Dispatch and ApiVersions read this table; there is no other list.
+
+An API is served in all versions that its messages are declared for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.broker.handlers.alter_configs import alter_configs
+from ottla.broker.handlers.api_versions import api_versions
+from ottla.broker.handlers.create_partitions import create_partitions
+from ottla.broker.handlers.create_topics import create_topics
+from ottla.broker.handlers.delete_records import delete_records
+from ottla.broker.handlers.delete_topics import delete_topics
+from ottla.broker.handlers.describe_cluster import describe_cluster
+from ottla.broker.handlers.describe_configs import describe_configs
+from ottla.broker.handlers.describe_log_dirs import describe_log_dirs
+from ottla.broker.handlers.dispatch import Entry
+from ottla.broker.handlers.fetch import fetch
+from ottla.broker.handlers.incremental_alter_configs import incremental_alter_configs
+from ottla.broker.handlers.init_producer_id import init_producer_id
+from ottla.broker.handlers.leader_and_isr import leader_and_isr
+from ottla.broker.handlers.list_offsets import list_offsets
+from ottla.broker.handlers.metadata import metadata
+from ottla.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from ottla.broker.handlers.produce import produce
+from ottla.broker.handlers.request import Handler
+from ottla.broker.handlers.stop_replica import stop_replica
+from ottla.broker.handlers.update_metadata import update_metadata
+from ottla.protocol.api import Api
+
+_FUNCTIONS: Final[dict[Api, Handler]] = {
+    # Records
+    Api.PRODUCE: produce,
+    Api.FETCH: fetch,
+    Api.LIST_OFFSETS: list_offsets,
+    Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    Api.DELETE_RECORDS: delete_records,
+    Api.INIT_PRODUCER_ID: init_producer_id,
+    # The cluster
+    Api.METADATA: metadata,
+    Api.DESCRIBE_CLUSTER: describe_cluster,
+    Api.DESCRIBE_LOG_DIRS: describe_log_dirs,
+    # Topics and options
+    Api.CREATE_TOPICS: create_topics,
+    Api.DELETE_TOPICS: delete_topics,
+    Api.CREATE_PARTITIONS: create_partitions,
+    Api.DESCRIBE_CONFIGS: describe_configs,
+    Api.ALTER_CONFIGS: alter_configs,
+    Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    # From the controller
+    Api.LEADER_AND_ISR: leader_and_isr,
+    Api.STOP_REPLICA: stop_replica,
+    Api.UPDATE_METADATA: update_metadata,
+}
+
+HANDLERS: Final[dict[Api, Entry]] = {api: Entry(handle, api.versions) for api, handle in _FUNCTIONS.items()}
+HANDLERS[Api.API_VERSIONS] = Entry(api_versions(HANDLERS), Api.API_VERSIONS.versions)

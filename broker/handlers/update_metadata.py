@@ -1,0 +1,27 @@
+"""UpdateMetadata (6), versions 0-8. From the controller.
+
+Behavior: replaces what this broker knows of live brokers and of the topics listed. Fetches and produces that wait for
+a partition which is gone are answered, and those who wait for topics to come or go are told.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.request import Request
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+
+def update_metadata(request: Request) -> UpdateMetadataResponse:
+    """Take in what the controller says."""
+    body: UpdateMetadataRequest = request.body
+    try:
+        with request.services.controller_gate.passing(body.controller_epoch, body.broker_epoch):
+            deleted = request.services.metadata.update(body)
+    except KafkaError as error:
+        return UpdateMetadataResponse(error_code=error.code)
+    for partition in deleted:
+        request.services.partitions.moved(partition)
+    listed = {state.topic_name for state in body.topic_states or body.ungrouped_partition_states}
+    for topic in listed.union(partition.topic for partition in deleted):
+        request.services.delayed_topics.check(topic)
+    return UpdateMetadataResponse(error_code=0)

@@ -1,0 +1,40 @@
+"""What the rooms of a running broker offer to handlers and to each other; made once, by `server.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.cluster import Cluster
+    from ottla.broker.cluster.metadata import MetadataCache
+    from ottla.broker.config import BrokerConfig
+    from ottla.broker.handlers.controller_gate import ControllerGate
+    from ottla.broker.handlers.fetch_sessions import FetchSessions
+    from ottla.broker.purgatory import Purgatory
+    from ottla.broker.replication.partitions import Partitions
+    from ottla.broker.storage.group_commit import GroupCommit
+
+
+@dataclass(slots=True, eq=False)
+class Services:
+    """The one object that handlers reach the broker through."""
+
+    # Swapped whole when a dynamic option changes.
+    config: BrokerConfig
+    # This broker's partitions: appending and reading.
+    partitions: Partitions
+    # Forces records to disk, for topics that want that before they are acknowledged.
+    group_commit: GroupCommit
+    # What the controller told about the cluster: topics, leaders, live brokers.
+    metadata: MetadataCache
+    # ZooKeeper-backed operations: topics, configs, producer ids, the controller.
+    cluster: Cluster
+    # What clients have told about the partitions that they fetch.
+    fetch_sessions: FetchSessions
+    # Whom this broker believes to be controller.
+    controller_gate: ControllerGate
+    # Operations by topic name: they wait until the metadata shows what was done to their topics.
+    delayed_topics: Purgatory
+    clock: Callable[[], int]

@@ -1,0 +1,142 @@
+"""A broker without network and ZooKeeper: real logs, partitions and purgatories, for tests of produce and fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ottla.broker.cluster.metadata import MetadataCache
+from ottla.broker.config import BrokerConfig, TopicConfig
+from ottla.broker.handlers.controller_gate import ControllerGate
+from ottla.broker.handlers.fetch_sessions import FetchSessions
+from ottla.broker.handlers.request import Request
+from ottla.broker.handlers.table import HANDLERS
+from ottla.broker.purgatory import Purgatory
+from ottla.broker.replication.partitions import Partitions
+from ottla.broker.services import Services
+from ottla.broker.storage.directory_files import MetaProperties
+from ottla.broker.storage.group_commit import GroupCommit
+from ottla.broker.storage.startup import close_logs, open_logs
+from ottla.protocol.api import Api
+from ottla.protocol.codec import decode, encode_parts
+from ottla.protocol.message import Message
+from ottla.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from ottla.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from ottla.protocol.record_batch_builder import RecordBatchBuilder
+
+BROKER_ID = 1
+NOW_MS = 1_700_000_000_000
+
+
+def topic_id(topic: str) -> bytes:
+    """The id that a topic has in these tests."""
+    return topic.encode().ljust(16, b"-")[:16]
+
+
+class Broker:
+    """Handles requests as the dispatcher would, through the codec in both directions."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+
+    def ask(self, api: Api, version: int, body: Message, client_id: str = "test") -> Any:
+        """Return the response, decoded; `None` where there is none; a list that will have it where it is delayed."""
+        sent = b"".join(encode_parts(body, version))
+        request = Request(
+            api, version, decode(api.request, version, sent), client_id, "PLAINTEXT", "127.0.0.1", self.services
+        )
+        answer = HANDLERS[api].handle(request)
+        if answer is None or isinstance(answer, Message):
+            return None if answer is None else received(api, version, answer)
+        answers: list[Message] = []
+        answer.then(lambda response: answers.append(received(api, version, response)))
+        return answers
+
+    def lead(self, topic: str, *, epoch: int = 0, leader: int = BROKER_ID, isr: tuple[int, ...] = (BROKER_ID,)) -> None:
+        """Have the controller give partition 0 of a topic to a leader."""
+        partition: dict[str, Any] = {
+            "partition_index": 0,
+            "controller_epoch": 1,
+            "leader": leader,
+            "leader_epoch": epoch,
+        }
+        broker = UpdateMetadataBroker(
+            id=BROKER_ID,
+            endpoints=[
+                UpdateMetadataEndpoint(port=9092, host="here", listener="PLAINTEXT", security_protocol=0),
+            ],
+        )
+        role = LeaderAndIsrPartitionState(**partition, isr=list(isr), partition_epoch=epoch, replicas=[1, 2])
+        told = UpdateMetadataPartitionState(**partition, isr=list(isr), zk_version=epoch, replicas=[1, 2])
+        roles = LeaderAndIsrRequest(
+            controller_id=1,
+            controller_epoch=1,
+            topic_states=[LeaderAndIsrTopicState(topic_name=topic, topic_id=topic_id(topic), partition_states=[role])],
+            live_leaders=[],
+        )
+        metadata = UpdateMetadataRequest(
+            controller_id=1,
+            controller_epoch=1,
+            topic_states=[
+                UpdateMetadataTopicState(topic_name=topic, topic_id=topic_id(topic), partition_states=[told])
+            ],
+            live_brokers=[broker],
+        )
+        assert self.ask(Api.LEADER_AND_ISR, 7, roles).topics[0].partition_errors[0].error_code == 0
+        assert self.ask(Api.UPDATE_METADATA, 8, metadata).error_code == 0
+
+
+def received(api: Api, version: int, response: Message) -> Any:
+    """Send a response through the codec, with the slices in it read as the socket would."""
+    parts = encode_parts(response, version)
+    return decode(api.response, version, b"".join(part.read() if hasattr(part, "read") else part for part in parts))
+
+
+@contextmanager
+def running_broker(directory: Path, topics: Mapping[str, Mapping[str, str]]) -> Iterator[Broker]:
+    """Run a broker over a directory; `topics` has the options of those that have any."""
+    config = BrokerConfig.of({"log.dirs": str(directory)})
+    configs = {topic: TopicConfig(config, options) for topic, options in topics.items()}
+    default = TopicConfig(config, {})
+    logs = open_logs(
+        config, MetaProperties(BROKER_ID, "c" * 22), lambda topic: configs.get(topic, default), lambda: NOW_MS
+    )
+    partitions = Partitions(BROKER_ID, logs, lambda: NOW_MS)
+    group_commit = GroupCommit(logs.dirs)
+    services = Services(
+        config=config,
+        partitions=partitions,
+        group_commit=group_commit,
+        metadata=MetadataCache(),
+        cluster=None,  # type: ignore[arg-type]  # nothing here asks ZooKeeper
+        fetch_sessions=FetchSessions(10),
+        controller_gate=ControllerGate(lambda: 5),
+        delayed_topics=Purgatory("topic"),
+        clock=lambda: NOW_MS,
+    )
+    group_commit.start()
+    try:
+        yield Broker(services)
+    finally:
+        group_commit.stop()
+        close_logs(logs, 5)
+
+
+def batch(*values: bytes, key: bytes | None = b"k", **fields: Any) -> bytes:
+    """Build a batch of records."""
+    builder = RecordBatchBuilder()
+    for value in values:
+        builder.append(NOW_MS, key, value)
+    return bytes(builder.build(**fields))
