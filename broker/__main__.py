@@ -1,0 +1,78 @@
+"""`python -m ottla.broker --config server.properties [--override key=value]...`"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from ottla.broker.config import ConfigError, effective_config, load_broker_config
+
+EXAMPLES = """examples:
+  python -m ottla.broker --config config/server.properties
+  python -m ottla.broker --override zookeeper.connect=127.0.0.1:2181 --override broker.id=1
+  KAFKA_ZOOKEEPER_CONNECT=127.0.0.1:2181 python -m ottla.broker
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a broker until it is told to stop."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ottla.broker",
+        description="Run one broker in the foreground. Options: file, then environment (KAFKA_*), then --override.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", metavar="FILE", help="a server.properties file")
+    parser.add_argument("--override", metavar="KEY=VALUE", action="append", default=[], help="one option; repeatable")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the log lines")
+    parser.add_argument("--log-level", default="INFO", help="least important lines to show (DEBUG, INFO, WARNING)")
+    options = parser.parse_args(arguments)
+    try:
+        config = load_broker_config(options.config and Path(options.config), os.environ, options.override)
+    except (ConfigError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+    from ottla.broker.log_output import configure_logging
+
+    configure_logging(options.log_level, as_json=options.log_format == "json")
+    return _serve(config)
+
+
+def _serve(config: object) -> int:
+    import structlog
+    import uvloop
+
+    from ottla.broker.cluster.membership import RegistrationError
+    from ottla.broker.cluster.operations import ZooKeeperError
+    from ottla.broker.config import BrokerConfig
+    from ottla.broker.server import Server
+    from ottla.broker.storage.errors import StorageError
+
+    assert isinstance(config, BrokerConfig)
+    log = structlog.get_logger("ottla.broker")
+    for warning in config.warnings:
+        log.warning("option_warning", detail=warning)
+    log.info("options", effective=effective_config(config))
+
+    async def run() -> None:
+        server = Server(config)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.stop)
+        await server.run()
+
+    try:
+        uvloop.run(run())
+    except (OSError, RegistrationError, StorageError, ZooKeeperError) as error:
+        log.error("cannot_start", error=str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

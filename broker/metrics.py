@@ -1,0 +1,162 @@
+"""Metrics for Prometheus, under the names that Kafka's JMX exporter gives, so that existing dashboards work.
+
+Nothing is counted here: the rooms count for themselves, and this reads them when somebody asks. Names end in `_total`
+for counters; times are in milliseconds with a label `quantile`, as Kafka's are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, Sample
+from prometheus_client.process_collector import ProcessCollector
+
+from ottla.broker.network.network import Network
+from ottla.broker.observability import ApiTimings, RequestMetrics, Timing
+from ottla.broker.replication.partitions import Partitions
+
+QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+_PHASES: dict[str, Callable[[ApiTimings], Timing]] = {
+    "totaltimems": lambda timings: timings.total,
+    "requestqueuetimems": lambda timings: timings.queue,
+    "localtimems": lambda timings: timings.local,
+    "remotetimems": lambda timings: timings.remote,
+    "responsesendtimems": lambda timings: timings.send,
+}
+
+
+class BrokerCollector:
+    """Reads the rooms of one broker."""
+
+    def __init__(
+        self, network: Network, partitions: Partitions, requests: RequestMetrics, is_controller: Callable[[], bool]
+    ) -> None:
+        self._network = network
+        self._partitions = partitions
+        self._requests = requests
+        self._is_controller = is_controller
+
+    def collect(self) -> Iterator[Metric]:
+        """Return everything as it is now."""
+        yield from self._request_metrics()
+        yield from self._network_metrics()
+        yield from self._topic_metrics()
+        yield from self._log_metrics()
+        active = int(self._is_controller())
+        yield _gauge("kafka_controller_kafkacontroller_activecontrollercount", "Whether this is the controller", active)
+
+    def _request_metrics(self) -> Iterable[Metric]:
+        by_api = dict(self._requests.by_api)
+        count = CounterMetricFamily("kafka_network_requestmetrics_requests", "Requests answered", labels=["request"])
+        for api, timings in by_api.items():
+            count.add_metric([api.label], timings.requests)
+        yield count
+        for name, phase in _PHASES.items():
+            family = GaugeMetricFamily(
+                f"kafka_network_requestmetrics_{name}", "Time of a phase of requests", labels=["request", "quantile"]
+            )
+            for api, timings in by_api.items():
+                for quantile in QUANTILES:
+                    family.add_metric(
+                        [api.label, str(quantile)], phase(timings).quantile(quantile, timings.requests) * 1000
+                    )
+            yield family
+
+    def _network_metrics(self) -> Iterable[Metric]:
+        network = self._network
+        yield _gauge("kafka_network_requestchannel_requestqueuesize", "Requests that wait", len(network.queue))
+        connections = GaugeMetricFamily(
+            "kafka_server_socket_server_metrics_connection_count", "Open connections", labels=["listener"]
+        )
+        for listener, count in network.counts.by_listener.items():
+            connections.add_metric([listener], count)
+        yield connections
+        rejected = CounterMetricFamily("ottla_connections_rejected", "Connections refused by a limit")
+        rejected.add_metric([], network.counts.rejected)
+        yield rejected
+        refused = CounterMetricFamily("ottla_frames_rejected", "Frames with a size that no client sends")
+        refused.add_metric([], network.counts.frames_refused)
+        yield refused
+        sent = CounterMetricFamily("ottla_bytes_sent", "Bytes sent to clients, by the way they took", labels=["way"])
+        sent.add_metric(["sendfile"], network.bytes_sendfile)
+        sent.add_metric(["copy"], network.bytes_copied)
+        yield sent
+        for name, purgatory in (
+            ("Fetch", self._partitions.delayed_fetches),
+            ("Produce", self._partitions.delayed_produces),
+        ):
+            size = GaugeMetricFamily(
+                "kafka_server_delayedoperationpurgatory_purgatorysize",
+                "Operations that wait",
+                labels=["delayedOperation"],
+            )
+            size.add_metric([name], len(purgatory))
+            yield size
+
+    def _topic_metrics(self) -> Iterable[Metric]:
+        partitions = list(self._partitions)
+        leading = [partition for partition in partitions if partition.is_leader]
+        lagging = [partition for partition in leading if len(partition.role.isr) < len(partition.role.replicas)]
+        yield _gauge("kafka_server_replicamanager_partitioncount", "Partitions here", len(partitions))
+        yield _gauge("kafka_server_replicamanager_leadercount", "Partitions led here", len(leading))
+        yield _gauge(
+            "kafka_server_replicamanager_underreplicatedpartitions", "Partitions that lack a replica", len(lagging)
+        )
+        for name, help_text, attribute in (
+            ("messagesin", "Records appended", "records_in"),
+            ("bytesin", "Bytes appended", "bytes_in"),
+            ("bytesout", "Bytes read by consumers", "bytes_out"),
+            ("totalproducerequests", "Appends", "appends"),
+            ("totalfetchrequests", "Reads", "reads"),
+        ):
+            by_topic: Counter[str] = Counter()
+            for partition in partitions:
+                by_topic[partition.partition.topic] += getattr(partition, attribute)
+            yield _by_topic(name, help_text, by_topic)
+        yield _by_topic("failedproducerequests", "Appends refused", self._partitions.failed_appends)
+        yield _by_topic("failedfetchrequests", "Reads refused", self._partitions.failed_reads)
+
+    def _log_metrics(self) -> Iterable[Metric]:
+        families = {
+            name: GaugeMetricFamily(f"kafka_log_log_{name}", help_text, labels=["topic", "partition"])
+            for name, help_text in (
+                ("size", "Bytes of a log"),
+                ("logstartoffset", "First offset of a log"),
+                ("logendoffset", "Next offset of a log"),
+                ("numlogsegments", "Segments of a log"),
+            )
+        }
+        for log in self._partitions.logs:
+            labels = [log.partition.topic, str(log.partition.partition)]
+            families["size"].add_metric(labels, log.size)
+            families["logstartoffset"].add_metric(labels, log.log_start_offset)
+            families["logendoffset"].add_metric(labels, log.log_end_offset)
+            families["numlogsegments"].add_metric(labels, len(log.segments))
+        yield from families.values()
+        offline = sum(not log_dir.is_online for log_dir in self._partitions.logs.dirs)
+        yield _gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that failed", offline)
+
+
+def registry_of(collector: BrokerCollector) -> CollectorRegistry:
+    """Return a registry with the broker's metrics and those of its process."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, help_text)
+    family.add_metric([], value)
+    return family
+
+
+def _by_topic(name: str, help_text: str, values: Mapping[str, int]) -> CounterMetricFamily:
+    """One row for each topic, and one without a label for all, as Kafka gives."""
+    family = CounterMetricFamily(f"kafka_server_brokertopicmetrics_{name}", help_text, labels=["topic"])
+    for topic, value in dict(values).items():
+        family.add_metric([topic], value)
+    family.samples.append(Sample(f"kafka_server_brokertopicmetrics_{name}_total", {}, sum(values.values())))
+    return family

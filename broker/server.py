@@ -1,0 +1,248 @@
+"""A broker from start to stop: the rooms in the order in which they need each other.
+
+    start   ZooKeeper, cluster id, broker id, dynamic options, logs, ports, registration, controller, requests
+    stop    no more connections, what has arrived is answered, controller, logs closed and marked clean, session
+
+Everything that waits for ZooKeeper or the disk happens on another thread than the loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from ottla.broker.cluster.cluster import Cluster
+from ottla.broker.cluster.configs import ConfigChanges
+from ottla.broker.cluster.membership import Membership
+from ottla.broker.cluster.metadata import MetadataCache
+from ottla.broker.cluster.session import SessionRenewal
+from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.config import BrokerConfig, Listener
+from ottla.broker.controller.controller import Controller
+from ottla.broker.handlers.controller_gate import ControllerGate
+from ottla.broker.handlers.dispatch import Dispatcher
+from ottla.broker.handlers.fetch_sessions import FetchSessions
+from ottla.broker.handlers.table import HANDLERS
+from ottla.broker.http import HttpServer
+from ottla.broker.metrics import BrokerCollector, registry_of
+from ottla.broker.network.network import Network
+from ottla.broker.observability import RequestMetrics
+from ottla.broker.purgatory import Purgatory
+from ottla.broker.replication.partitions import Partitions
+from ottla.broker.services import Services
+from ottla.broker.storage.directory_files import MetaProperties, read_meta_properties
+from ottla.broker.storage.group_commit import GroupCommit
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.maintenance import Maintenance
+from ottla.broker.storage.startup import close_logs, open_logs
+from ottla.broker.topic_configs import TopicConfigs
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.identifiers import TopicPartition
+
+log = structlog.get_logger(__name__)
+
+_ANSWERING_SECONDS_MAX = 20.0
+
+
+def now_ms() -> int:
+    """The time that records are stamped with: milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def _calm_garbage_collector() -> None:
+    """Look for cycles seldom, and never again among what was made at the start: requests leave none behind."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+class Server:
+    """One broker process."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self._stopping = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.is_ready = False
+
+    # Life
+
+    async def run(self) -> None:
+        """Serve until `stop` is called."""
+        await self._loop.run_in_executor(None, self._enter_cluster)
+        self._make_services()
+        self.network = Network(self.config, Dispatcher(HANDLERS, self.services, self.metrics))
+        ports = self.network.bind(self.config.bound_listeners)
+        try:
+            # Ports first, so that whoever learns of this broker can connect; requests are handled from here on.
+            self.network.start()
+            await self._loop.run_in_executor(None, self._join, ports)
+            self._start_http()
+            _calm_garbage_collector()
+            self.is_ready = True
+            log.info(f"[KafkaServer id={self.membership.broker_id}] started")
+            await self._stopping.wait()
+        finally:
+            self.is_ready = False
+            await self._leave()
+
+    def stop(self) -> None:
+        """Have the broker stop; from the loop's thread."""
+        self._stopping.set()
+
+    def _fail(self, error: Exception) -> None:
+        log.error("broker_must_stop", error=str(error))
+        self._loop.call_soon_threadsafe(self.stop)
+
+    # Starting
+
+    def _enter_cluster(self) -> None:
+        config = self.config
+        self.zookeeper = ZooKeeper(
+            config.zookeeper,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+            in_flight_max=config.zookeeper_max_in_flight_requests,
+        )
+        self.zookeeper.start()
+        self.membership = Membership(self.zookeeper, config, clock=now_ms)
+        self.membership.prepare()
+        self.cluster_id = self.membership.cluster_id()
+        self.membership.choose_broker_id(self._stored_broker_id())
+        self.metadata = MetadataCache()
+        self.cluster = Cluster(
+            self.zookeeper,
+            self.membership,
+            self.metadata,
+            lambda: self.config,
+            cluster_id=self.cluster_id,
+            # Not before its own metadata knows that: until then it would see no live broker to put a replica on.
+            is_controller=lambda: self.controller.is_active and bool(self.metadata.snapshot.brokers),
+        )
+        self.config = config = config.with_dynamic(*self.cluster.dynamic_config())
+        self.topic_configs = TopicConfigs(config, self.cluster.topic_overrides())
+        owner = MetaProperties(self.membership.broker_id, self.cluster_id)
+        self.logs = open_logs(config, owner, self.topic_configs.of, now_ms)
+
+    def _stored_broker_id(self) -> int | None:
+        for directory in self.config.log_dirs:
+            stored = read_meta_properties(directory)
+            if stored is not None:
+                return stored.broker_id
+        return None
+
+    def _make_services(self) -> None:
+        self.metrics = RequestMetrics()
+        self.partitions = Partitions(self.membership.broker_id, self.logs, now_ms, self._read_topic_options)
+        self.group_commit = GroupCommit(self.logs.dirs)
+        self.maintenance = Maintenance(self.logs, self.group_commit, self._on_log_dir_offline)
+        self.controller = Controller(self.zookeeper, self.membership.broker_id, lambda: self.config, clock=now_ms)
+        self.services = Services(
+            config=self.config,
+            partitions=self.partitions,
+            group_commit=self.group_commit,
+            metadata=self.metadata,
+            cluster=self.cluster,
+            fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots),
+            controller_gate=ControllerGate(lambda: self.membership.broker_epoch),
+            delayed_topics=Purgatory("topic"),
+            clock=now_ms,
+        )
+
+    def _join(self, ports: Sequence[int]) -> None:
+        self.partitions.start()
+        self.services.delayed_topics.start()
+        self.group_commit.start()
+        self.maintenance.start()
+        self.membership.register(self._advertised(ports))
+        self.config_changes = ConfigChanges(self.zookeeper, self._on_config_change, clock=now_ms)
+        self.config_changes.start()
+        self.session = SessionRenewal(
+            self.zookeeper, [self.membership, self.controller, self.config_changes], self._fail
+        )
+        self.session.start()
+        self.controller.start()
+
+    def _start_http(self) -> None:
+        address = self.config.ottla_http_listener
+        if address is None:
+            return
+        collector = BrokerCollector(self.network, self.partitions, self.metrics, lambda: self.controller.is_active)
+        self.http = HttpServer(address.host, address.port, registry_of(collector), self._health)
+        self.http.start()
+
+    def _health(self) -> dict[str, Any]:
+        """Ready: a member of the cluster, serving, with a log directory that works."""
+        is_member = self.membership.broker_epoch >= 0
+        has_disk = any(log_dir.is_online for log_dir in self.logs.dirs)
+        return {
+            "ready": self.is_ready and is_member and has_disk,
+            "broker_id": self.membership.broker_id,
+            "cluster_id": self.cluster_id,
+            "is_member": is_member,
+            "zookeeper": self.zookeeper.state.value,
+            "log_directories_online": sum(log_dir.is_online for log_dir in self.logs.dirs),
+        }
+
+    def _advertised(self, ports: Sequence[int]) -> list[Listener]:
+        """The addresses to tell, with the ports that the system chose where 0 was asked for."""
+        chosen = {listener.name: port for listener, port in zip(self.config.bound_listeners, ports, strict=True)}
+        return [
+            replace(listener, port=listener.port or chosen[listener.name]) for listener in self.config.public_listeners
+        ]
+
+    # Changing
+
+    def _on_log_dir_offline(self, log_dir: LogDir, partitions: Sequence[TopicPartition]) -> None:
+        log.error("log_directory_offline", directory=str(log_dir.path), partitions=len(partitions))
+        for partition in partitions:
+            self.partitions.moved(partition)
+        try:
+            self.cluster.report_log_dir_failure()
+        except KafkaError as error:
+            log.error("log_directory_failure_not_reported", error=str(error))
+
+    def _read_topic_options(self, topic: str) -> None:
+        self.topic_configs.set_overrides(topic, self.cluster.overrides_of(topic))
+
+    def _on_config_change(self, entity_type: str, name: str) -> None:
+        if entity_type == "topics":
+            self._read_topic_options(name)
+            self.logs.refresh_configs(name)
+            log.info("topic_options_changed", topic=name)
+        elif entity_type == "brokers":
+            self.config = self.config.with_dynamic(*self.cluster.dynamic_config())
+            self.services.config = self.config
+            self._loop.call_soon_threadsafe(self.network.reconfigure, self.config)
+            self.topic_configs.set_broker(self.config)
+            self.logs.refresh_configs()
+            log.info("broker_options_changed", entity=name)
+
+    # Stopping
+
+    async def _leave(self) -> None:
+        log.info(f"[KafkaServer id={self.membership.broker_id}] shutting down")
+        await self._loop.run_in_executor(None, self.services.delayed_topics.stop)
+        await self._loop.run_in_executor(None, self.partitions.stop)
+        await self.network.stop(_ANSWERING_SECONDS_MAX)
+        await self._loop.run_in_executor(None, self._close)
+        log.info(f"[KafkaServer id={self.membership.broker_id}] shut down completed")
+
+    def _close(self) -> None:
+        http: HttpServer | None = getattr(self, "http", None)
+        if http is not None:
+            http.stop()
+        for room in ("session", "config_changes", "controller"):
+            started: Any = getattr(self, room, None)
+            if started is not None:
+                started.close()
+        self.maintenance.stop()
+        self.group_commit.stop()
+        close_logs(self.logs, self.membership.broker_epoch)
+        self.zookeeper.close()
