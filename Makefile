@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup check format test bench docs lock clean
+.PHONY: setup run check format test bench docs lock clean
 
 setup: $(STAMP)
 
@@ -14,11 +14,15 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# Three brokers and a ZooKeeper, until Ctrl-C. UP_ARGS="--brokers 1" for other options of `ottla up`.
+run: setup
+	$(BIN)/ottla up $(UP_ARGS)
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --explicit-package-bases tests bench
+	$(BIN)/mypy --explicit-package-bases tests bench scripts
 	$(BIN)/lint-imports
 
 format: setup
@@ -37,7 +41,7 @@ docs: setup
 
 # Needs uv. Writes the versions and hashes that every machine installs.
 lock:
-	uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
+	uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --extra dev --extra zookeeper --generate-hashes \
 	  --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock
 
 clean:

@@ -1,0 +1,6 @@
+"""Run the command line where its script is not installed: `python -m ottla.client.cli`."""
+
+from ottla.client.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The tree of commands. A command is a function in a file of its own; this is the only list of them.
+
+Standard output is for data, standard error for talk. Exit codes: 0 when all is well, 1 when something is not as it
+should be, 2 when the command line is wrong. Modules that take time to import come in where a command first needs them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ottla.client.cli.down import down
+from ottla.client.cli.output import error
+from ottla.client.cli.status import status
+from ottla.client.cli.up import up
+from ottla.client.local_cluster.errors import ClusterError, OptionError
+
+app = typer.Typer(
+    name="ottla",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    # Plain help keeps the examples as they are written, and shows at once.
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+for _command in (up, down, status):
+    app.command()(_command)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"ottla {version('ottla')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Ottla, a message broker that speaks the Kafka protocol."""
+
+
+def main() -> None:
+    """Run the command line; what goes wrong is said in plain words."""
+    try:
+        app(prog_name="ottla")
+    except OptionError as problem:
+        error(str(problem))
+        sys.exit(2)
+    except ClusterError as problem:
+        error(str(problem))
+        sys.exit(1)

@@ -1,0 +1,40 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ottla.client.cli.output import Format
+
+
+def default_directory(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the directory of the cluster that has no other name: below the user's data, the same from everywhere."""
+    if given := environment.get("XDG_DATA_HOME"):
+        return Path(given) / "ottla"
+    shared = "Library/Application Support" if sys.platform == "darwin" else ".local/share"
+    return Path(os.path.expanduser("~"), shared, "ottla")
+
+
+DirectoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir",
+        envvar="OTTLA_DIR",
+        metavar="DIR",
+        help="Directory of the cluster: it has the data, and names the cluster.",
+        show_default=str(default_directory()),
+    ),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]
+
+
+def directory_arguments(directory: Path | None) -> str:
+    """Return what has to follow another command so that it means the same cluster."""
+    return "" if directory is None else f" --dir {shlex.quote(str(directory))}"

@@ -1,0 +1,61 @@
+"""`ottla status`: which processes of a cluster run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from ottla.client.cli.options import DirectoryOption, FormatOption, default_directory
+from ottla.client.cli.output import Format, print_table
+
+if TYPE_CHECKING:
+    from ottla.client.local_cluster.status import ProcessStatus
+
+_HEADINGS = ("ROLE", "ID", "PID", "ADDRESS", "HTTP", "STATE")
+_STYLES = {
+    "running": "green",
+    "starting": "yellow",
+    "stopping": "yellow",
+    "stopped": "dim",
+    "died": "bold red",
+}
+
+
+def status(directory: DirectoryOption = None, output_format: FormatOption = Format.TABLE) -> None:
+    """Show the processes of a cluster; exits with 1 unless all of them run.
+
+    \b
+    Examples:
+      ottla status
+      ottla status --dir /tmp/cluster --format json
+    """
+    import msgspec
+
+    from ottla.client.local_cluster.cluster_dir import ClusterDir
+    from ottla.client.local_cluster.local_cluster import LocalCluster
+    from ottla.client.local_cluster.status import State
+
+    statuses = LocalCluster(ClusterDir(directory or default_directory())).statuses()
+    if output_format is Format.JSON:
+        typer.echo(msgspec.json.format(msgspec.json.encode(statuses), indent=2))
+    else:
+        print_statuses(statuses)
+    if any(each.state is not State.RUNNING for each in statuses):
+        raise typer.Exit(1)
+
+
+def print_statuses(statuses: list[ProcessStatus]) -> None:
+    """Print the table of processes."""
+    rows = [
+        (
+            each.role.value,
+            str(each.id),
+            str(each.pid or "-"),
+            f"{each.host}:{each.port}",
+            f"http://{each.host}:{each.http_port}" if each.http_port else "-",
+            each.state.value,
+        )
+        for each in statuses
+    ]
+    print_table(_HEADINGS, rows, _STYLES)

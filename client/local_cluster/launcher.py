@@ -1,0 +1,89 @@
+"""Start one process of a cluster, and tell when it is ready."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ottla.client.local_cluster import zookeeper
+from ottla.client.local_cluster.cluster_dir import ClusterDir
+from ottla.client.local_cluster.errors import ClusterError, StartFailedError
+from ottla.client.local_cluster.plan import broker_defaults, broker_identity
+from ottla.client.local_cluster.ports import is_accepting
+from ottla.client.local_cluster.process import LogTail, ending, spawn, start_time
+from ottla.client.local_cluster.properties import write_properties
+from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Role
+
+# Without -P, the folder that the user happens to stand in would come before the installed packages.
+BROKER_COMMAND = (sys.executable, "-P", "-m", "ottla.broker")
+LOG_LINES_SHOWN = 12
+
+
+@dataclass(slots=True)
+class Launch:
+    """A process that was started and may not be ready yet."""
+
+    record: ProcessRecord
+    log: LogTail
+    said_started: bool = False
+
+    def is_ready(self) -> bool:
+        """Say whether it serves; raise when it has ended instead."""
+        if not self.record.is_running():
+            raise self.failure(f"ended before it was ready ({ending(self.record.pid or 0)})")
+        if self.record.role is Role.ZOOKEEPER:
+            return zookeeper.is_serving(self.record.host, self.record.port, zookeeper.READY_TIMEOUT_S)
+        self.said_started = self.said_started or self.log.has(b"[KafkaServer id=%d] started" % self.record.id)
+        return self.said_started and is_accepting(self.record.host, self.record.port)
+
+    def failure(self, what: str) -> StartFailedError:
+        """Return the error with the end of the log, where the reason is."""
+        lines = self.log.last_lines(LOG_LINES_SHOWN)
+        said = "".join(f"\n    {line}" for line in lines) if lines else " nothing."
+        return StartFailedError(f"{self.record.name} {what}. It wrote to {self.log.path}:{said}")
+
+
+def launch(
+    directory: ClusterDir, cluster: ClusterRecord, process: ProcessRecord, broker_command: Sequence[str]
+) -> Launch:
+    """Write the config of a process and start it."""
+    folder = directory.folder(process)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        log = LogTail(directory.log(process))
+        if process.role is Role.ZOOKEEPER:
+            zookeeper.prepare(folder, process.host, process.port)
+            command = zookeeper.command(folder)
+        else:
+            command = [*broker_command, *_broker_arguments(directory, cluster, process)]
+    except OSError as error:
+        raise ClusterError(f"{folder} cannot be used: {error.strerror}.") from error
+    # Without a buffer of Python's own, the line that says that a broker has started is there when it is written.
+    pid = spawn(command, log.path, {**os.environ, "PYTHONUNBUFFERED": "1"})
+    record = msgspec.structs.replace(process, pid=pid, start_time=start_time(pid), stopping=False)
+    return Launch(record, log)
+
+
+def _broker_arguments(directory: ClusterDir, cluster: ClusterRecord, broker: ProcessRecord) -> list[str]:
+    """Write a config with which the broker can be started by hand, too, and return the arguments.
+
+    The environment counts more than the file: what must hold, and what the user said, is an override again.
+    """
+    folder = directory.folder(broker)
+    identity = broker_identity(cluster, broker, str(folder / "data"))
+    said = dict(_key_and_value(override) for override in cluster.overrides)
+    config = folder / "server.properties"
+    write_properties(config, {**broker_defaults(len(cluster.brokers)), **said, **identity})
+    arguments = ["--config", str(config)]
+    for key, value in {**said, **identity}.items():
+        arguments += ["--override", f"{key}={value}"]
+    return arguments
+
+
+def _key_and_value(override: str) -> tuple[str, str]:
+    key, _, value = override.partition("=")
+    return key, value

@@ -1,0 +1,217 @@
+"""Start, watch and stop the processes of a local cluster.
+
+Starting and stopping hold the lock of the directory; the record is written after each step, so that whoever reads it at
+any time, also after this process was killed, finds every process that was started.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from ottla.client.local_cluster.cluster_dir import ClusterDir
+from ottla.client.local_cluster.errors import ClusterError, InterruptedStartError
+from ottla.client.local_cluster.launcher import BROKER_COMMAND, Launch, launch
+from ottla.client.local_cluster.plan import Options, plan, zookeeper_servers
+from ottla.client.local_cluster.ports import check_ports_are_free, free_port, is_accepting
+from ottla.client.local_cluster.process import ending, send_signal
+from ottla.client.local_cluster.record import HOST, ClusterRecord, ProcessRecord, Role
+from ottla.client.local_cluster.status import ProcessStatus, status
+
+POLL_S = 0.02
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+# After SIGKILL only the kernel is left to wait for.
+KILL_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 3.0
+
+
+def sleep(seconds: float) -> bool:
+    """Wait without a way to be interrupted."""
+    time.sleep(seconds)
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A process that ran and does not any more; `asked` when somebody stopped it on purpose."""
+
+    process: ProcessRecord
+    how: str
+    asked: bool
+
+
+class LocalCluster:
+    """A cluster in a directory.
+
+    `report` is given a line for each step. `pause` waits for some seconds and says whether the user wants to stop:
+    while starting, that undoes the start; while stopping, it kills what has not stopped yet.
+    """
+
+    def __init__(
+        self,
+        directory: ClusterDir,
+        *,
+        broker_command: Sequence[str] = BROKER_COMMAND,
+        report: Callable[[str], None] = lambda line: None,
+        pause: Callable[[float], bool] = sleep,
+        start_timeout_s: float = START_TIMEOUT_S,
+        stop_timeout_s: float = STOP_TIMEOUT_S,
+    ) -> None:
+        self.directory = directory
+        self._broker_command = broker_command
+        self._report = report
+        self._pause = pause
+        self._start_timeout_s = start_timeout_s
+        self._stop_timeout_s = stop_timeout_s
+        # The last record seen: whoever watches a cluster can stop it even when its directory was removed.
+        self._known: ClusterRecord | None = None
+        # What ran when `departures` was last asked.
+        self._watched: list[ProcessRecord] = []
+
+    def record(self) -> ClusterRecord:
+        """Return what the cluster is made of."""
+        record = self.directory.read() or self._known
+        if record is None:
+            path = self.directory.path
+            raise ClusterError(f"There is no cluster in {path}. Start one with: ottla up --dir {path}")
+        self._known = record
+        return record
+
+    def start(self, options: Options) -> list[ProcessRecord]:
+        """Start what does not run, wait until it is ready, and return it; on failure nothing of it is left running."""
+        if "," in str(self.directory.path):
+            raise ClusterError(f"{self.directory.path} has a comma in its name, which separates directories of a log.")
+        with self.directory.locked(self._start_timeout_s, self._pause):
+            previous = self.directory.read()
+            running = any(process.is_running() for process in (previous.processes if previous else ()))
+            cluster = plan(options, previous, running=running, free_port=lambda taken: free_port(HOST, taken))
+            missing = [process for process in cluster.processes if not process.is_running()]
+            if missing:
+                _check_ports(missing)
+                if not cluster.zookeepers:
+                    _check_reachable(cluster.zookeeper_connect)
+                self._start_missing(cluster, missing)
+            return missing
+
+    def stop(self) -> list[ProcessRecord]:
+        """Stop what runs, brokers before the ZooKeeper that they need, and return it."""
+        self.record()
+        with self.directory.locked(self._start_timeout_s, self._pause):
+            running = [process for process in self.record().processes if process.is_running()]
+            self._stop(running)
+            return running
+
+    def statuses(self) -> list[ProcessStatus]:
+        """Return the state of every process."""
+        return [status(process) for process in self.record().processes]
+
+    def departures(self) -> list[Departure]:
+        """Return what has ended since this was last asked."""
+        ended = [process for process in self._watched if not process.is_running()]
+        # Read after that: whoever stops a process marks it in the record before.
+        processes = self.record().processes
+        unmarked = {process.pid for process in processes if not process.stopping}
+        kept = [process for process in self._watched if process not in ended]
+        known = {process.pid for process in self._watched}
+        self._watched = kept + [each for each in processes if each.pid not in known and each.is_running()]
+        return [Departure(each, ending(each.pid or 0), asked=each.pid not in unmarked) for each in ended]
+
+    def is_running(self) -> bool:
+        """Say whether any process of the cluster runs."""
+        return any(process.is_running() for process in self.record().processes)
+
+    def _start_missing(self, cluster: ClusterRecord, missing: list[ProcessRecord]) -> None:
+        started: list[ProcessRecord] = []
+        try:
+            for role in (Role.ZOOKEEPER, Role.BROKER):
+                launches: list[Launch] = []
+                for process in missing:
+                    if process.role is role:
+                        launches.append(launch(self.directory, cluster, process, self._broker_command))
+                        started.append(launches[-1].record)
+                        cluster = cluster.replacing(started)
+                        self.directory.write(cluster)
+                self._await_ready(launches)
+        except BaseException:
+            self._stop(started)
+            raise
+        self._watched = list(cluster.processes)
+
+    def _await_ready(self, launches: list[Launch]) -> None:
+        started_at = time.monotonic()
+        waiting = launches
+        while waiting:
+            seconds = time.monotonic() - started_at
+            for each in waiting:
+                if each.is_ready():
+                    self._report(f"{each.record.name} is ready after {seconds:.1f} s (pid {each.record.pid})")
+                    waiting = [other for other in waiting if other is not each]
+            if waiting and seconds > self._start_timeout_s:
+                raise waiting[0].failure(f"was not ready in {self._start_timeout_s:.0f} s")
+            if waiting and self._pause(POLL_S):
+                raise InterruptedStartError("Stopped before the cluster was ready.")
+
+    def _stop(self, running: list[ProcessRecord]) -> None:
+        for role in (Role.BROKER, Role.ZOOKEEPER):
+            stage = [process for process in running if process.role is role]
+            if not stage:
+                continue
+            # The mark is for those who watch; on a full disk the processes must stop without it.
+            with suppress(ClusterError):
+                self._update([msgspec.structs.replace(process, stopping=True) for process in stage])
+            self._terminate([process for process in stage if process.is_running()])
+            self._update([msgspec.structs.replace(process, pid=None, start_time=None) for process in stage])
+
+    def _terminate(self, processes: list[ProcessRecord]) -> None:
+        """Ask with SIGTERM; after the deadline, or when the user cannot wait, insist with SIGKILL."""
+        left = self._signal_and_wait(processes, signal.SIGTERM, self._stop_timeout_s, "stopped")
+        if not left:
+            return
+        for process in left:
+            self._report(f"{process.name} (pid {process.pid}) does not stop, so it is killed")
+        left = self._signal_and_wait(left, signal.SIGKILL, KILL_TIMEOUT_S, "killed")
+        if left:
+            raise ClusterError(f"{', '.join(f'{each.name} (pid {each.pid})' for each in left)} cannot be killed.")
+
+    def _signal_and_wait(
+        self, processes: list[ProcessRecord], number: signal.Signals, timeout_s: float, done: str
+    ) -> list[ProcessRecord]:
+        """Return those that still run after the deadline."""
+        for process in processes:
+            send_signal(process.pid or 0, process.start_time, number)
+        deadline = time.monotonic() + timeout_s
+        left = processes
+        while True:
+            ended = [process for process in left if not process.is_running()]
+            left = [process for process in left if process not in ended]
+            for process in ended:
+                self._report(f"{process.name} {done}")
+            if not left or time.monotonic() > deadline:
+                return left
+            if self._pause(POLL_S) and number is signal.SIGTERM:
+                return left
+
+    def _update(self, processes: list[ProcessRecord]) -> None:
+        self.directory.write(self.record().replacing(processes))
+
+
+def _check_ports(processes: list[ProcessRecord]) -> None:
+    wanted: list[tuple[int, str, str]] = []
+    for process in processes:
+        option = "--zookeeper-port" if process.role is Role.ZOOKEEPER else "--base-port"
+        wanted.append((process.port, process.name, option))
+        if process.http_port is not None:
+            wanted.append((process.http_port, f"HTTP of {process.name}", "--http-base-port"))
+    check_ports_are_free(HOST, wanted)
+
+
+def _check_reachable(connect: str) -> None:
+    """Say at once that no ZooKeeper is there; the brokers would say it late, and each of them."""
+    if not any(is_accepting(host, port, CONNECT_TIMEOUT_S) for host, port in zookeeper_servers(connect)):
+        raise ClusterError(f"No ZooKeeper answers at {connect}. Nothing was started.")

@@ -1,0 +1,212 @@
+"""Which processes a cluster shall have and with which options: plain functions from what was asked and what is there.
+
+A cluster keeps its ports and its number of brokers from one `ottla up` to the next, unless told otherwise. While any of
+its processes runs, it can only grow; the broker options (`-X`) are those of the command that found nothing running.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ottla.client.local_cluster.errors import ClusterError, OptionError
+from ottla.client.local_cluster.record import HOST, ClusterRecord, ProcessRecord, Role
+
+BROKERS = 3
+BROKERS_MAX = 100
+BASE_PORT = 9092
+HTTP_BASE_PORT = 9644
+ZOOKEEPER_PORT = 2181
+ZOOKEEPER_ID = 0
+PORT_MAX = 65_535
+# Brokers of a local cluster are to be missed soon after they are gone.
+SESSION_TIMEOUT_MS = 6_000
+
+_OVERRIDE = re.compile(r"[A-Za-z0-9._-]+=.*", re.DOTALL)
+_SERVER = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::(\d{1,5}))?")
+_CHROOT = re.compile(r"(?:/[^/\s,]+)*")
+_SET_BY_US = {
+    "broker.id": "--brokers",
+    "node.id": "--brokers",
+    "listeners": "--base-port",
+    "ottla.http.listener": "--http-base-port",
+    "log.dirs": "--dir",
+    "log.dir": "--dir",
+    "zookeeper.connect": "--zookeeper",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the user asked for; None where nothing was said. A port of 0 is any that is free."""
+
+    brokers: int | None = None
+    base_port: int | None = None
+    http_base_port: int | None = None
+    zookeeper_port: int | None = None
+    zookeeper: str | None = None
+    overrides: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.zookeeper is not None:
+            zookeeper_servers(self.zookeeper)
+        for override in self.overrides:
+            if not _OVERRIDE.fullmatch(override):
+                raise OptionError(f'"{override}" is not key=value.')
+            key = override.partition("=")[0]
+            if key in _SET_BY_US:
+                raise OptionError(f"{key} is not the same for all brokers of a cluster: use {_SET_BY_US[key]}.")
+
+
+def zookeeper_servers(connect: str) -> list[tuple[str, int]]:
+    """Return host and port of the servers in a connect string."""
+    hosts, slash, chroot = connect.partition("/")
+    matches = [_SERVER.fullmatch(server) for server in hosts.split(",")]
+    servers = [(match[1] or match[2], int(match[3] or ZOOKEEPER_PORT)) for match in matches if match is not None]
+    if (
+        len(servers) < len(matches)
+        or not _CHROOT.fullmatch(slash + chroot)
+        or any(port > PORT_MAX for _, port in servers)
+    ):
+        raise OptionError(f'"{connect}" is not HOST:PORT[,HOST:PORT...][/CHROOT].')
+    return servers
+
+
+class _Ports:
+    """Gives every process its ports: those of before unless others were asked for, and none twice."""
+
+    def __init__(self, previous: ClusterRecord | None, free_port: Callable[[set[int]], int]) -> None:
+        self._free_port = free_port
+        self._taken = {port for process in (previous.processes if previous else ()) for port in _ports(process)}
+
+    def take(self, asked: int | None, base: int, index: int, before: int | None) -> int:
+        """Return the port of the process at `index`, which had `before`; a base of 0 is any free port."""
+        if before is not None and not asked:
+            return before
+        port = base + index if base else self._free_port(self._taken)
+        if port > PORT_MAX:
+            raise OptionError(f"Port {port} is above {PORT_MAX}.")
+        self._taken.add(port)
+        return port
+
+
+def plan(
+    options: Options, previous: ClusterRecord | None, *, running: bool, free_port: Callable[[set[int]], int]
+) -> ClusterRecord:
+    """Return the cluster that is to run, with pids where `previous` has them."""
+    count = options.brokers or (len(previous.brokers) if previous else BROKERS)
+    if running and previous is not None:
+        _check_compatible(options, previous, count)
+    ports = _Ports(previous, free_port)
+    before = {(process.role, process.id): process for process in (previous.processes if previous else ())}
+
+    zookeepers: list[ProcessRecord] = []
+    connect = options.zookeeper or _kept_connect(options, previous, running=running)
+    if connect is None:
+        old = before.get((Role.ZOOKEEPER, ZOOKEEPER_ID))
+        port = ports.take(
+            options.zookeeper_port, _first(options.zookeeper_port, ZOOKEEPER_PORT), 0, old.port if old else None
+        )
+        zookeepers = [_process(Role.ZOOKEEPER, ZOOKEEPER_ID, port, None, old)]
+        connect = zookeepers[0].address
+
+    base_port = _first(options.base_port, previous.base_port if previous else None, BASE_PORT)
+    http_base_port = _first(options.http_base_port, previous.http_base_port if previous else None, HTTP_BASE_PORT)
+    brokers = []
+    for index in range(count):
+        old = before.get((Role.BROKER, index + 1))
+        port = ports.take(options.base_port, base_port, index, old.port if old else None)
+        http_port = ports.take(options.http_base_port, http_base_port, index, old.http_port if old else None)
+        brokers.append(_process(Role.BROKER, index + 1, port, http_port, old))
+    _check_distinct([*zookeepers, *brokers])
+    return ClusterRecord(
+        zookeeper_connect=connect,
+        base_port=base_port,
+        http_base_port=http_base_port,
+        overrides=previous.overrides if running and previous else options.overrides,
+        processes=(*zookeepers, *brokers),
+    )
+
+
+def broker_identity(cluster: ClusterRecord, broker: ProcessRecord, log_dir: str) -> dict[str, str]:
+    """Return the options in which the brokers of a cluster differ, and how they find each other."""
+    return {
+        "broker.id": str(broker.id),
+        "listeners": f"PLAINTEXT://{broker.address}",
+        "ottla.http.listener": f"{broker.host}:{broker.http_port}",
+        "log.dirs": log_dir,
+        "zookeeper.connect": cluster.zookeeper_connect,
+    }
+
+
+def broker_defaults(brokers: int) -> Mapping[str, str]:
+    """Return options that suit a cluster of this size on one machine; the environment and `-X` change them."""
+    replicas = str(min(3, brokers))
+    defaults = {
+        "num.partitions": "1",
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": str(min(2, brokers)),
+        "group.initial.rebalance.delay.ms": "0",
+        "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    }
+    if brokers >= 3:
+        defaults["min.insync.replicas"] = "2"
+    return defaults
+
+
+def _process(role: Role, number: int, port: int, http_port: int | None, old: ProcessRecord | None) -> ProcessRecord:
+    log = "zookeeper/zookeeper.log" if role is Role.ZOOKEEPER else f"broker-{number}/broker.log"
+    return ProcessRecord(
+        role=role,
+        id=number,
+        host=HOST,
+        port=port,
+        http_port=http_port,
+        log=log,
+        pid=old.pid if old else None,
+        start_time=old.start_time if old else None,
+    )
+
+
+def _kept_connect(options: Options, previous: ClusterRecord | None, *, running: bool) -> str | None:
+    """Return the ZooKeeper of somebody else that the cluster keeps, unless one of its own is asked for now."""
+    own_asked = options.zookeeper_port is not None and not running
+    return None if previous is None or previous.zookeepers or own_asked else previous.zookeeper_connect
+
+
+def _check_compatible(options: Options, previous: ClusterRecord, count: int) -> None:
+    """Refuse what would leave running processes with other options than those that are started."""
+    asked = (
+        ("--brokers", options.brokers is not None and count < len(previous.brokers)),
+        ("--base-port", options.base_port not in (None, 0, previous.base_port)),
+        ("--http-base-port", options.http_base_port not in (None, 0, previous.http_base_port)),
+        ("--zookeeper-port", options.zookeeper_port not in (None, 0, *(old.port for old in previous.zookeepers))),
+        ("--zookeeper", options.zookeeper not in (None, previous.zookeeper_connect)),
+        ("-X", bool(options.overrides) and options.overrides != previous.overrides),
+    )
+    changed = [option for option, differs in asked if differs]
+    if changed:
+        raise ClusterError(
+            f"This cluster runs with another {' and '.join(changed)}. Stop it first with: ottla down"
+            " (or start a second one in another --dir)."
+        )
+
+
+def _check_distinct(processes: list[ProcessRecord]) -> None:
+    users: dict[int, str] = {}
+    for process in processes:
+        for port in _ports(process):
+            if port in users:
+                raise OptionError(f"Port {port} would be for {users[port]} and for {process.name}: choose others.")
+            users[port] = process.name
+
+
+def _ports(process: ProcessRecord) -> list[int]:
+    return [port for port in (process.port, process.http_port) if port is not None]
+
+
+def _first(*values: int | None) -> int:
+    return next(value for value in values if value is not None)

@@ -1,0 +1,138 @@
+"""Processes by their pids: which still run, how to start one that outlives us, how to read its log.
+
+A pid alone names nothing, for the system uses it again. With the time at which its process started it does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ottla.client.local_cluster.errors import ClusterError
+
+LOG_BYTES_MAX = 16 * 1024 * 1024
+LOG_CHUNK_BYTES = 64 * 1024
+PS_TIMEOUT_S = 10
+
+# The processes that we have started ourselves, by pid: when one of them ends, its exit status waits to be taken.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+def start_time(pid: int) -> str | None:
+    """Return when a process started, in a form only good for comparing; None when it has ended, reaped or not."""
+    return _start_time_linux(pid) if sys.platform == "linux" else _start_time_ps(pid)
+
+
+def is_running(pid: int | None, started: str | None) -> bool:
+    """Say whether that very process still runs."""
+    if pid in _children:
+        _children[pid].poll()
+    return pid is not None and started is not None and start_time(pid) == started
+
+
+def send_signal(pid: int, started: str | None, number: signal.Signals) -> None:
+    """Signal that very process, if it still runs."""
+    if not is_running(pid, started):
+        return
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+    except PermissionError as error:
+        raise ClusterError(f"Process {pid} belongs to another user.") from error
+
+
+def spawn(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> int:
+    """Start a process in a session of its own, which neither Ctrl-C nor the end of the terminal reaches."""
+    try:
+        with log.open("ab") as output:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(environment),
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise ClusterError(f"{command[0]} cannot be started: {error.strerror}.") from error
+    _children[child.pid] = child
+    return child.pid
+
+
+def ending(pid: int) -> str:
+    """Say how a process ended, as far as we can know it."""
+    returncode = _children[pid].poll() if pid in _children else None
+    if returncode is None:
+        return "it is gone"
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        return f"killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"killed by signal {-returncode}"
+
+
+class LogTail:
+    """What a process writes to its log from now on; what earlier runs wrote is passed over.
+
+    A log that has grown large makes room for the new run and is kept beside it as `NAME.1`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        size = path.stat().st_size if path.exists() else 0
+        if size > LOG_BYTES_MAX:
+            path.replace(path.with_name(path.name + ".1"))
+            size = 0
+        self._start = self._position = size
+        self._kept = b""
+
+    def has(self, text: bytes) -> bool:
+        """Say whether the text came since the last question, also when it came in two parts."""
+        with self.path.open("rb") as file:
+            file.seek(self._position)
+            while chunk := file.read(LOG_CHUNK_BYTES):
+                self._position += len(chunk)
+                if text in self._kept + chunk:
+                    return True
+                self._kept = (self._kept + chunk)[-len(text) :]
+        return False
+
+    def last_lines(self, count: int) -> list[str]:
+        """Return the end of what this run has written."""
+        with self.path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(self._start, end - LOG_CHUNK_BYTES))
+            return file.read(LOG_CHUNK_BYTES).decode(errors="replace").splitlines()[-count:]
+
+
+def _start_time_linux(pid: int) -> str | None:
+    """Read ticks since the boot, and which boot. The name in the second field may hold blanks and parentheses."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except (OSError, ValueError):
+        return None
+    # After the name and the state come fields 4 and on: the number of threads is field 20, the start time field 22.
+    # The first thread may have ended while others still hold the ports.
+    ended = state in "ZX" and int(fields[16]) <= 1
+    return None if ended else f"{boot} {fields[18]}"
+
+
+def _start_time_ps(pid: int) -> str | None:
+    answer = subprocess.run(
+        ["ps", "-o", "state=,lstart=", "-p", str(pid)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PS_TIMEOUT_S,
+        env={**os.environ, "LC_ALL": "C", "TZ": "UTC"},
+    )
+    state, _, started = answer.stdout.strip().partition(" ")
+    return None if answer.returncode != 0 or state.startswith("Z") else " ".join(started.split())

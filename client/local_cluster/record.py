@@ -1,0 +1,86 @@
+"""What `cluster.json` says: the cluster's processes with their addresses, and the pids of those that were started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+from ottla.client.local_cluster.process import is_running
+
+HOST = "127.0.0.1"
+
+
+class Role(StrEnum):
+    """What a process is."""
+
+    ZOOKEEPER = "zookeeper"
+    BROKER = "broker"
+
+
+class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One process. Its addresses stay over restarts; the pid counts only together with the start time."""
+
+    role: Role
+    id: int
+    host: str
+    port: int
+    http_port: int | None = None
+    # Relative to the directory of the cluster, so that a stopped cluster can be moved.
+    log: str
+    pid: int | None = None
+    start_time: str | None = None
+    # Set before the process is told to stop: whoever watches it then knows that it did not die.
+    stopping: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return what messages call it: `broker 2`, `ZooKeeper`."""
+        return "ZooKeeper" if self.role is Role.ZOOKEEPER else f"broker {self.id}"
+
+    @property
+    def folder_name(self) -> str:
+        """Return the name of its folder in the directory of the cluster."""
+        return "zookeeper" if self.role is Role.ZOOKEEPER else f"broker-{self.id}"
+
+    def is_running(self) -> bool:
+        """Say whether the process that was started last still runs."""
+        return is_running(self.pid, self.start_time)
+
+    @property
+    def address(self) -> str:
+        """Return what its clients connect to."""
+        return f"{self.host}:{self.port}"
+
+
+class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster. A base port of 0 means that its processes were given ports that were free."""
+
+    zookeeper_connect: str
+    base_port: int
+    http_base_port: int
+    overrides: tuple[str, ...] = ()
+    # In the order in which they start: ZooKeeper first.
+    processes: tuple[ProcessRecord, ...] = ()
+
+    @property
+    def zookeepers(self) -> list[ProcessRecord]:
+        """Return the embedded ZooKeeper, if it has one."""
+        return [process for process in self.processes if process.role is Role.ZOOKEEPER]
+
+    @property
+    def brokers(self) -> list[ProcessRecord]:
+        """Return the brokers in order of their ids."""
+        return [process for process in self.processes if process.role is Role.BROKER]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Return what clients are given to find the cluster."""
+        return ",".join(broker.address for broker in self.brokers)
+
+    def replacing(self, changed: Iterable[ProcessRecord]) -> ClusterRecord:
+        """Return the record with these processes in the place of those with the same role and id."""
+        by_key = {(process.role, process.id): process for process in changed}
+        processes = tuple(by_key.get((process.role, process.id), process) for process in self.processes)
+        return msgspec.structs.replace(self, processes=processes)

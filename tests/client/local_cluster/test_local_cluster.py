@@ -1,0 +1,258 @@
+"""Clusters of fake brokers: started, watched and stopped in this process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+
+import pytest
+from tests.client.clusters import Bench, wait_until
+from tests.zookeeper import ZooKeeperServer
+
+from ottla.client.local_cluster.cluster_dir import LOCK_NAME, ClusterDir
+from ottla.client.local_cluster.errors import ClusterError, InterruptedStartError, PortTakenError, StartFailedError
+from ottla.client.local_cluster.plan import Options
+from ottla.client.local_cluster.record import ProcessRecord, Role
+from ottla.client.local_cluster.status import State
+
+
+def test_a_cluster_starts_and_stops(bench: Bench) -> None:
+    """Every broker listens on its own ports when the start returns, and is gone when the stop does."""
+    cluster = bench.cluster()
+
+    started = cluster.start(bench.options(2))
+
+    assert [process.id for process in started] == [1, 2]
+    statuses = cluster.statuses()
+    assert [status.state for status in statuses] == [State.RUNNING, State.RUNNING]
+    assert len({port for status in statuses for port in (status.port, status.http_port)}) == 4
+    for status in statuses:
+        socket.create_connection((status.host, status.port)).close()
+
+    stopped = cluster.stop()
+
+    assert [process.pid for process in stopped] == [status.pid for status in statuses]
+    assert not any(process.is_running() for process in stopped)
+    assert [status.state for status in cluster.statuses()] == [State.STOPPED, State.STOPPED]
+    assert [status.pid for status in cluster.statuses()] == [None, None]
+
+
+def test_a_cluster_that_runs_is_left_as_it_is(bench: Bench) -> None:
+    """A second start finds nothing to do."""
+    bench.cluster().start(bench.options(2))
+    before = bench.cluster().statuses()
+
+    assert bench.cluster().start(bench.options()) == []
+    assert bench.cluster().statuses() == before
+
+
+def test_only_what_is_missing_is_started_again(bench: Bench) -> None:
+    """A broker that was killed comes back on its ports, with a new pid; the other one is not touched."""
+    cluster = bench.cluster()
+    cluster.start(bench.options(2, "a.b=c"))
+    before = cluster.statuses()
+    _kill(cluster.record().brokers[1])
+    wait_until(lambda: [status.state for status in cluster.statuses()] == [State.RUNNING, State.DIED])
+
+    started = cluster.start(bench.options())
+
+    after = cluster.statuses()
+    assert [process.id for process in started] == [2]
+    assert after[0] == before[0]
+    assert (after[1].port, after[1].http_port) == (before[1].port, before[1].http_port)
+    assert after[1].pid not in (None, before[1].pid)
+    assert cluster.record().overrides == ("a.b=c",)
+
+
+def test_a_cluster_that_runs_can_grow(bench: Bench) -> None:
+    """More brokers than before are added to those that run."""
+    bench.cluster().start(bench.options(1))
+
+    assert [process.id for process in bench.cluster().start(bench.options(3))] == [2, 3]
+
+
+def test_the_death_of_a_process_is_noticed_once(bench: Bench) -> None:
+    """The one that died is named with the way it ended; the others keep running."""
+    cluster = bench.cluster()
+    cluster.start(bench.options(2))
+    assert cluster.departures() == []
+    died = cluster.record().brokers[0]
+    _kill(died)
+    wait_until(lambda: cluster.statuses()[0].state is State.DIED)
+
+    departures = cluster.departures()
+
+    assert [(each.process.id, each.how, each.asked) for each in departures] == [(1, "killed by SIGKILL", False)]
+    assert cluster.departures() == []
+    assert cluster.statuses()[1].state is State.RUNNING
+    assert cluster.is_running()
+
+
+def test_a_stop_by_somebody_else_is_no_death(bench: Bench) -> None:
+    """Whoever watches a cluster can tell that its processes were stopped on purpose."""
+    cluster = bench.cluster()
+    cluster.start(bench.options(1))
+
+    bench.cluster().stop()
+
+    assert [(each.process.id, each.asked) for each in cluster.departures()] == [(1, True)]
+    assert not cluster.is_running()
+
+
+def test_a_broker_that_does_not_stop_is_killed(bench: Bench) -> None:
+    """SIGTERM comes first, SIGKILL after the deadline, and the report says so."""
+    cluster = bench.cluster(stop_timeout_s=0.05)
+    cluster.start(bench.options(1, "fake=stubborn"))
+    process = cluster.record().brokers[0]
+
+    cluster.stop()
+
+    assert not process.is_running()
+    assert bench.reports[-2:] == [
+        f"broker 1 (pid {process.pid}) does not stop, so it is killed",
+        "broker 1 killed",
+    ]
+
+
+def test_a_user_who_cannot_wait_need_not(bench: Bench) -> None:
+    """A signal while a cluster stops kills what is left of it long before the deadline."""
+    bench.cluster().start(bench.options(1, "fake=stubborn"))
+
+    bench.cluster(pause=lambda seconds: True).stop()
+
+    assert bench.reports[-1] == "broker 1 killed"
+
+
+def test_a_broker_that_fails_to_start_takes_back_the_start(bench: Bench) -> None:
+    """The error has the end of the broker's log, and nothing is left running."""
+    cluster = bench.cluster()
+
+    with pytest.raises(StartFailedError, match=r"broker 2 ended before it was ready \(exit code 3\)") as raised:
+        cluster.start(bench.options(2, "fake=fails:2"))
+
+    assert "the fake broker fails, as it was told" in str(raised.value)
+    assert str(bench.path / "broker-2" / "broker.log") in str(raised.value)
+    assert [status.state for status in cluster.statuses()] == [State.STOPPED, State.STOPPED]
+
+
+def test_a_failed_start_leaves_alone_what_ran_before(bench: Bench) -> None:
+    """Only what this start has started is taken back."""
+    cluster = bench.cluster()
+    cluster.start(bench.options(2))
+    _kill(cluster.record().brokers[1])
+    wait_until(lambda: cluster.statuses()[1].state is State.DIED)
+    with (
+        socket.create_server(("127.0.0.1", cluster.record().brokers[1].port)),
+        pytest.raises(PortTakenError, match="for broker 2 is in use"),
+    ):
+        cluster.start(bench.options())
+
+    assert cluster.statuses()[0].state is State.RUNNING
+
+
+def test_listening_is_not_enough_to_be_ready(bench: Bench) -> None:
+    """A broker that never says that it has started is given up after the deadline."""
+    with pytest.raises(StartFailedError, match="broker 1 was not ready in 0 s"):
+        bench.cluster(start_timeout_s=0.2).start(bench.options(1, "fake=silent"))
+
+    assert not bench.cluster().is_running()
+
+
+def test_a_start_can_be_interrupted(bench: Bench) -> None:
+    """A signal before everything is ready stops what was started."""
+    with pytest.raises(InterruptedStartError):
+        bench.cluster(pause=lambda seconds: True).start(bench.options(2, "fake=silent"))
+
+    assert not bench.cluster().is_running()
+
+
+def test_a_start_waits_for_the_one_before_it(bench: Bench) -> None:
+    """Two commands never start the same processes: the second one waits, and is told when that takes too long."""
+    directory = ClusterDir(bench.path)
+    with (
+        directory.locked(0, lambda seconds: False),
+        pytest.raises(ClusterError, match="Another command is still starting or stopping the cluster"),
+    ):
+        bench.cluster(start_timeout_s=0.1).start(bench.options(1))
+
+    assert (bench.path / LOCK_NAME).exists()
+    assert directory.read() is None
+
+
+def test_a_pid_that_was_used_again_is_not_touched(bench: Bench) -> None:
+    """A process with the recorded pid that started at another time is somebody else."""
+    cluster = bench.cluster()
+    cluster.start(bench.options(1))
+    cluster.stop()
+    record = cluster.record()
+    stale = ProcessRecord(
+        role=Role.BROKER, id=1, host="127.0.0.1", port=1, log="", pid=os.getpid(), start_time="an earlier boot 17"
+    )
+    cluster.directory.write(record.replacing([stale]))
+
+    assert cluster.statuses()[0].state is State.DIED
+    assert cluster.stop() == []
+
+
+def test_no_zookeeper_at_the_address_is_said_at_once(bench: Bench) -> None:
+    """The brokers are not even started."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        gone = f"127.0.0.1:{listener.getsockname()[1]}"
+
+    with pytest.raises(ClusterError, match=f"No ZooKeeper answers at {gone}"):
+        bench.cluster().start(Options(brokers=1, base_port=0, http_base_port=0, zookeeper=gone))
+
+    assert ClusterDir(bench.path).read() is None
+
+
+def test_a_damaged_record_is_a_clear_error(bench: Bench) -> None:
+    """A file that is not ours raises no other exception."""
+    bench.path.mkdir()
+    (bench.path / "cluster.json").write_text('{"processes": 7}')
+
+    with pytest.raises(ClusterError, match=r"cluster\.json is damaged"):
+        bench.cluster().statuses()
+    (bench.path / "cluster.json").unlink()
+
+
+@pytest.mark.usefixtures("zookeeper_server")
+def test_the_embedded_zookeeper_comes_first_and_goes_last(bench: Bench) -> None:
+    """Brokers are given the address of the ZooKeeper that was started for them, and stop before it."""
+    cluster = bench.cluster()
+
+    cluster.start(Options(brokers=1, base_port=0, http_base_port=0, zookeeper_port=0))
+
+    statuses = cluster.statuses()
+    assert [(status.role, status.id, status.state) for status in statuses] == [
+        (Role.ZOOKEEPER, 0, State.RUNNING),
+        (Role.BROKER, 1, State.RUNNING),
+    ]
+    assert statuses[0].http_port is None
+    config = (bench.path / "broker-1" / "server.properties").read_text()
+    assert f"zookeeper.connect=127.0.0.1:{statuses[0].port}\n" in config
+    bench.reports.clear()
+
+    cluster.stop()
+
+    assert bench.reports == ["broker 1 stopped", "ZooKeeper stopped"]
+
+
+def test_a_zookeeper_that_was_killed_is_started_again_alone(bench: Bench, zookeeper_server: ZooKeeperServer) -> None:
+    """The broker keeps running meanwhile, and the new one has the port of the old one."""
+    cluster = bench.cluster()
+    cluster.start(Options(brokers=1, base_port=0, http_base_port=0, zookeeper_port=0))
+    before = cluster.statuses()
+    assert before[0].port != zookeeper_server.port
+    _kill(cluster.record().zookeepers[0])
+    wait_until(lambda: cluster.statuses()[0].state is State.DIED)
+
+    started = cluster.start(Options())
+
+    assert [(process.role, process.port) for process in started] == [(Role.ZOOKEEPER, before[0].port)]
+    assert cluster.statuses()[1] == before[1]
+
+
+def _kill(process: ProcessRecord) -> None:
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)

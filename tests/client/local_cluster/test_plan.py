@@ -1,0 +1,141 @@
+"""Which processes a cluster is given."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.client.local_cluster.errors import ClusterError, OptionError
+from ottla.client.local_cluster.plan import Options, broker_defaults, broker_identity, plan, zookeeper_servers
+from ottla.client.local_cluster.record import ClusterRecord
+
+
+def planned(options: Options, previous: ClusterRecord | None = None, *, running: bool = False) -> ClusterRecord:
+    """Plan with free ports that count up from 30000."""
+    return plan(options, previous, running=running, free_port=lambda taken: max({29_999, *taken}) + 1)
+
+
+def ports(cluster: ClusterRecord) -> list[tuple[int, int | None]]:
+    """Return the ports of all processes."""
+    return [(process.port, process.http_port) for process in cluster.processes]
+
+
+def test_without_a_word_there_are_three_brokers_and_a_zookeeper() -> None:
+    """The defaults are the ports that Kafka's users know."""
+    cluster = planned(Options())
+
+    assert ports(cluster) == [(2181, None), (9092, 9644), (9093, 9645), (9094, 9646)]
+    assert cluster.zookeeper_connect == "127.0.0.1:2181"
+    assert cluster.bootstrap_servers == "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
+
+
+def test_a_zookeeper_of_somebody_else_is_no_process_of_the_cluster() -> None:
+    """Its connect string goes to the brokers as it is."""
+    cluster = planned(Options(zookeeper="zk1:2181,zk2/chroot", brokers=1))
+
+    assert cluster.zookeepers == []
+    assert broker_identity(cluster, cluster.brokers[0], "/data")["zookeeper.connect"] == "zk1:2181,zk2/chroot"
+
+
+def test_port_zero_is_any_port_that_is_free() -> None:
+    """No port is given away twice."""
+    cluster = planned(Options(brokers=2, base_port=0, http_base_port=0, zookeeper_port=0))
+
+    assert ports(cluster) == [(30_000, None), (30_001, 30_002), (30_003, 30_004)]
+
+
+def test_a_cluster_keeps_what_it_was_given() -> None:
+    """Ports and number of brokers are those of the first time, unless others are asked for."""
+    first = planned(Options(brokers=2, base_port=19092, zookeeper_port=0))
+
+    assert ports(planned(Options(), first)) == ports(first)
+    assert ports(planned(Options(base_port=0, zookeeper_port=0), first)) == ports(first)
+    assert ports(planned(Options(base_port=9092), first)) == [(30_000, None), (9092, 9644), (9093, 9645)]
+    assert ports(planned(Options(brokers=3), first, running=True)) == [*ports(first), (19094, 9646)]
+
+
+def test_broker_options_are_those_of_the_command_that_began() -> None:
+    """What is missing from a running cluster gets the options of the others; the next beginning has its own."""
+    first = planned(Options(overrides=("a=1",)))
+
+    assert planned(Options(), first, running=True).overrides == ("a=1",)
+    assert planned(Options(), first).overrides == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (Options(brokers=2), "--brokers"),
+        (Options(base_port=19092), "--base-port"),
+        (Options(http_base_port=19092), "--http-base-port"),
+        (Options(zookeeper_port=19092), "--zookeeper-port"),
+        (Options(zookeeper="elsewhere:2181"), "--zookeeper"),
+        (Options(overrides=("a=1",)), "-X"),
+    ],
+)
+def test_a_running_cluster_does_not_change_its_options(options: Options, named: str) -> None:
+    """The message names the option and says what to do."""
+    with pytest.raises(ClusterError, match=rf"another {named}\. Stop it first with: ottla down"):
+        planned(options, planned(Options()), running=True)
+
+
+def test_pids_go_over_into_the_plan() -> None:
+    """A process that runs is found again."""
+    first = planned(Options())
+    running = msgspec.structs.replace(first.brokers[0], pid=42, start_time="then")
+
+    assert planned(Options(), first.replacing([running]), running=True).brokers[0] == running
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(base_port=2179),
+        Options(base_port=9643),
+        Options(base_port=65_535),
+    ],
+)
+def test_ports_that_cannot_be_are_refused(options: Options) -> None:
+    """Two processes on one port, and a port past the last one."""
+    with pytest.raises(OptionError, match=r"^Port "):
+        planned(options)
+
+
+@pytest.mark.parametrize("override", ["", "a", "=b", "a b=c", "listeners=PLAINTEXT://:1", "log.dirs=/x", "broker.id=7"])
+def test_an_override_that_cannot_be_is_refused(override: str) -> None:
+    """No key, or one that must differ between brokers."""
+    with pytest.raises(OptionError):
+        Options(overrides=(override,))
+
+
+@pytest.mark.parametrize(
+    ("connect", "servers"),
+    [
+        ("localhost", [("localhost", 2181)]),
+        ("a:1,b/c/d", [("a", 1), ("b", 2181)]),
+        ("[::1]:2182,[::1]", [("::1", 2182), ("::1", 2181)]),
+    ],
+)
+def test_a_connect_string_names_servers(connect: str, servers: list[tuple[str, int]]) -> None:
+    """With and without port, chroot and brackets."""
+    assert zookeeper_servers(connect) == servers
+
+
+@pytest.mark.parametrize("connect", ["", "/chroot", "a:", "a:65536", "a,,b", "a:1/", "a:1//b", "a:1/ b", "::1"])
+def test_what_is_no_connect_string_is_refused(connect: str) -> None:
+    """A mistake is found before anything is started."""
+    with pytest.raises(OptionError, match="is not HOST:PORT"):
+        Options(zookeeper=connect)
+
+
+@given(brokers=st.integers(1, 100))
+def test_no_topic_wants_more_replicas_than_there_are_brokers(brokers: int) -> None:
+    """The internal topics of a cluster of any size can be made, and one broker of three may be gone."""
+    defaults = broker_defaults(brokers)
+    replicas = min(3, brokers)
+
+    assert {int(value) for key, value in defaults.items() if key.endswith("replication.factor")} == {replicas}
+    assert int(defaults["transaction.state.log.min.isr"]) <= replicas
+    assert int(defaults.get("min.insync.replicas", "1")) == (2 if brokers >= 3 else 1)

@@ -1,0 +1,35 @@
+"""Ports that are free and ports that are not."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from ottla.client.local_cluster.errors import PortTakenError
+from ottla.client.local_cluster.ports import check_ports_are_free, free_port, is_accepting
+
+
+def test_a_free_port_can_be_listened_on() -> None:
+    """And then it accepts, and is not free any more."""
+    port = free_port("127.0.0.1")
+    check_ports_are_free("127.0.0.1", [(port, "nobody", "--base-port")])
+    assert not is_accepting("127.0.0.1", port)
+
+    with socket.create_server(("127.0.0.1", port)):
+        assert is_accepting("127.0.0.1", port)
+
+
+def test_every_port_that_is_taken_is_named() -> None:
+    """The message has the ports, who wanted them, and the options that move them."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("", 0)) as two:
+        taken = [listener.getsockname()[1] for listener in (one, two)]
+        free = free_port("127.0.0.1", taken)
+        wanted = [(taken[0], "ZooKeeper", "--zookeeper-port"), (free, "broker 1", "--base-port")]
+        with pytest.raises(PortTakenError) as raised:
+            check_ports_are_free("127.0.0.1", [*wanted, (taken[1], "broker 2", "--base-port")])
+
+    message = str(raised.value)
+    assert f"Port {taken[0]} for ZooKeeper is in use. Port {taken[1]} for broker 2 is in use." in message
+    assert "choose other ports with --zookeeper-port and --base-port" in message
+    assert "broker 1" not in message
