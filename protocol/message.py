@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import MISSING, dataclass
-from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast, dataclass_transform
 
 from ottla.protocol.primitives import Array, WireType
 
@@ -126,14 +126,11 @@ class Message:  # noqa: PLW1641 - compared by value, never a key
 
 
 def _declared(cls: M, in_versions: Versions, flexible: Versions) -> M:
-    made = dataclass(slots=True, kw_only=True, eq=False, repr=False, match_args=False)(cls)
-    made.wire_fields = tuple(
-        WireField(field.name, *field.metadata["wire"])
-        for field in dataclasses.fields(made)  # type: ignore[arg-type]
-    )
+    made: Any = dataclass(slots=True, kw_only=True, eq=False, repr=False, match_args=False)(cls)
+    made.wire_fields = tuple(WireField(field.name, *field.metadata["wire"]) for field in dataclasses.fields(made))
     made.versions = in_versions
     made.flexible = flexible
-    return made
+    return cast(M, made)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False, field_specifiers=(wire,))
