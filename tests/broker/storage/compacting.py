@@ -51,8 +51,9 @@ def config_of(**overrides: object) -> TopicConfig:
 class Bench:
     """A log, and all that was ever appended to it."""
 
-    def __init__(self, directory: Path, **overrides: object) -> None:
+    def __init__(self, directory: Path, recovery_point: int = 0, /, **overrides: object) -> None:
         self.directory = directory
+        self.recovery_point = recovery_point
         self.clock = Clock()
         self.config = config_of(**overrides)
         self.checkpoint: int | None = None
@@ -60,7 +61,9 @@ class Bench:
         self.log = self._opened()
 
     def _opened(self) -> Log:
-        log = open_log(self.directory, PARTITION, self.config, OpenFiles(100), self.clock)
+        log = open_log(
+            self.directory, PARTITION, self.config, OpenFiles(100), self.clock, recovery_point=self.recovery_point
+        )
         log.advance_high_watermark(log.log_end_offset)
         return log
 

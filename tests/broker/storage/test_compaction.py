@@ -254,6 +254,39 @@ def test_a_damaged_batch_is_refused_and_the_log_left_alone(tmp_path: Path) -> No
     assert not list(tmp_path.glob("*.cleaned"))
 
 
+def test_a_batch_at_the_wrong_offset_is_refused(tmp_path: Path) -> None:
+    """No CRC protects a base offset; that offsets rise does."""
+    bench = Bench(tmp_path)
+    for _ in range(10):
+        bench.append([(b"a", b"v" * 50)])
+    bench.roll()
+    segment = bench.log.segments[1]
+    data = bytearray(segment.path.read_bytes())
+    data[:8] = (segment.base_offset + 1).to_bytes(8)
+    segment.path.write_bytes(data)
+
+    with pytest.raises(CorruptBatchError, match="out of order"):
+        bench.compact()
+
+
+def test_batches_larger_than_the_buffer_are_compacted(tmp_path: Path) -> None:
+    """The buffer grows for one of them, and a file that ends within one is refused."""
+    bench = Bench(tmp_path, segment_bytes=200_000)
+    for number in range(4):
+        bench.append([(b"a", b"%d" % number), (b"b-%d" % number, bytes(20_000))])
+    bench.roll()
+    bench.compact()
+
+    assert [key for key, _ in bench.pairs()] == [b"b-0", b"b-1", b"b-2", b"a", b"b-3"]
+    bench.append([(b"a", bytes(20_000))])
+    bench.roll()
+    segment = bench.log.segments[1]
+    os.truncate(segment.path, 10_000)
+    segment.size = 10_000
+    with pytest.raises(CorruptBatchError, match="no batch at position 0"):
+        bench.compact()
+
+
 def test_memory_for_no_key_at_all_is_an_error_that_names_the_option(tmp_path: Path) -> None:
     """Nothing was touched by then."""
     bench = Bench(tmp_path)

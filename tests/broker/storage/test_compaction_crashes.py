@@ -14,6 +14,7 @@ import pytest
 from tests.broker.storage import killed_compaction
 from tests.broker.storage.compacting import Bench, batches_of, check_nothing_is_lost, config_of, records_of
 
+from ottla.broker.storage import swap
 from ottla.broker.storage.compaction import compact
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType
@@ -59,8 +60,8 @@ def without_aborted(bench: Bench) -> None:
 
 
 def check_recovered(directory: Path, original: Bench, expected: list[bytes]) -> None:
-    """A fresh start finds all that readers must find, goes on, and can complete the compaction."""
-    bench = Bench(directory, segment_bytes=GROUP_BYTES)
+    """A fresh start, which believes what was flushed, finds all that readers must find, and can compact again."""
+    bench = Bench(directory, original.log.active.base_offset, segment_bytes=GROUP_BYTES)
     bench.appended = dict(original.appended)
     before = {record.offset for record in records_of(bench.log)}
     assert bench.log.log_end_offset == original.log.log_end_offset
@@ -165,6 +166,26 @@ def test_a_refused_step_is_survived(
         check_recovered(bench.directory, original, expected)
         step += 1
     assert step > 60
+
+
+def test_names_that_could_not_be_made_durable_are_withdrawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log goes on and may be cut: a later start must not put in place what was made before."""
+    bench = filled(tmp_path / "log")
+    before = bench.pairs()
+
+    def refuse(directory: Path) -> None:
+        assert list(directory.glob("*.log.swap"))
+        raise OSError(5, "refused")
+
+    monkeypatch.setattr(swap, "sync_directory", refuse)
+    with pytest.raises(OSError, match="refused"):
+        bench.compact()
+    monkeypatch.undo()
+
+    assert not list(bench.directory.glob("*.swap")) + list(bench.directory.glob("*.cleaned"))
+    assert bench.pairs() == before
+    bench.compact()
+    check_recovered(bench.directory, bench, expected_after(tmp_path / "undisturbed"))
 
 
 def test_kills_at_random_moments_are_survived(tmp_path: Path) -> None:

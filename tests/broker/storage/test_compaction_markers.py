@@ -62,17 +62,18 @@ def test_a_tombstone_gets_its_horizon_once_and_goes_after_it(
 def test_a_tombstone_above_what_was_mapped_gets_no_horizon_yet(tmp_path: Path) -> None:
     """The older value is still there for readers, so the time in which they must see the tombstone has not begun."""
     bench = Bench(tmp_path, segment_bytes=4000)
-    bench.append([(b"a", b"1"), (b"b", b"2"), (b"c", b"3")])
-    bench.append([(b"a", None)])
+    bench.append([(b"a", b"1")])
+    bench.append([(b"b", b"2"), (b"c", b"3"), (b"a", None)])
+    bench.append([(b"b", None)])
     bench.roll()
     bench.compact(LIMITS._replace(map_bytes=3 * 24))
 
     assert bench.checkpoint == 2
-    assert bench.pairs()[0] == (b"a", b"1")
-    assert not batches_of(bench.log)[1].has_delete_horizon
+    assert bench.pairs() == [(b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"a", None), (b"b", None)]
+    assert not any(batch.has_delete_horizon for batch in batches_of(bench.log))
     bench.compact()
-    assert bench.pairs() == [(b"b", b"2"), (b"c", b"3"), (b"a", None)]
-    assert batches_of(bench.log)[1].has_delete_horizon
+    assert bench.pairs() == [(b"c", b"3"), (b"a", None), (b"b", None)]
+    assert all(batch.has_delete_horizon for batch in batches_of(bench.log))
 
 
 def test_tombstones_stay_where_the_horizon_is_beyond_all_time(tmp_path: Path) -> None:
@@ -120,6 +121,22 @@ def test_a_transaction_over_many_segments_is_known_by_the_marker_behind_them(tmp
 
     assert bench.pairs() == [(b"b", b"5")]
     assert bench.log.aborted_transactions(0, bench.log.log_end_offset) == [(1, 0)]
+
+
+def test_an_aborted_transaction_below_the_dirty_part_takes_no_later_one_with_it(tmp_path: Path) -> None:
+    """Its marker is not read again when keys are mapped from within the segment on."""
+    bench = Bench(tmp_path, segment_bytes=4000)
+    bench.append([(b"a", b"old")])
+    bench.append([(b"x", b"aborted")], producer=1, transactional=True)
+    bench.end_transaction(ABORT, 1)
+    bench.append([(b"b", b"1")])
+    bench.append([(b"a", b"new")], producer=1, sequence=1, transactional=True)
+    bench.end_transaction(COMMIT, 1)
+    bench.roll()
+    bench.checkpoint = 3
+    bench.compact()
+
+    assert bench.pairs() == [(b"b", b"1"), (b"a", b"new")]
 
 
 def test_undecided_data_is_not_touched(tmp_path: Path) -> None:
