@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WATCH_S = 0.5
 
 
-_Brokers = Annotated[int | None, typer.Option(min=1, max=100, metavar="N", help="Number of brokers.", show_default="3")]
+_Brokers = Annotated[int | None, typer.Option(min=1, max=100, metavar="N", help="Number of brokers.", show_default="1")]
 _BasePort = Annotated[
     int | None,
     typer.Option(
@@ -71,8 +71,9 @@ def up(
 
     \b
     Examples:
-      ottla up                                   three brokers on ports 9092 to 9094
-      ottla up --brokers 1 --detach              one broker in the background; stop it with: ottla down
+      ottla up                                   a broker on port 9092
+      ottla up --detach                          the same in the background; stop it with: ottla down
+      ottla up --brokers 3                       three brokers on ports 9092 to 9094
       ottla up --dir /tmp/cluster --base-port 19092 --http-base-port 19644 --zookeeper-port 12181
       ottla up -X log.retention.hours=1 -X auto.create.topics.enable=false
       ottla up --zookeeper zk1:2181,zk2:2181/ottla

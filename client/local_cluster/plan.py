@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ottla.client.local_cluster.errors import ClusterError, OptionError
 from ottla.client.local_cluster.record import HOST, ClusterRecord, ProcessRecord, Role
 
-BROKERS = 3
+BROKERS = 1
 BROKERS_MAX = 100
 BASE_PORT = 9092
 HTTP_BASE_PORT = 9644
@@ -140,21 +140,20 @@ def broker_identity(cluster: ClusterRecord, broker: ProcessRecord, log_dir: str)
     }
 
 
-def broker_defaults(brokers: int) -> Mapping[str, str]:
-    """Return options that suit a cluster of this size on one machine; the environment and `-X` change them."""
-    replicas = str(min(3, brokers))
-    defaults = {
+def broker_defaults() -> Mapping[str, str]:
+    """Return options that suit a cluster on one machine; the environment and `-X` change them.
+
+    One replica each, however many brokers there are: followers do not fetch from their leaders yet.
+    """
+    return {
         "num.partitions": "1",
-        "default.replication.factor": replicas,
-        "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": str(min(2, brokers)),
+        "default.replication.factor": "1",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
         "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     }
-    if brokers >= 3:
-        defaults["min.insync.replicas"] = "2"
-    return defaults
 
 
 def _process(role: Role, number: int, port: int, http_port: int | None, old: ProcessRecord | None) -> ProcessRecord:
