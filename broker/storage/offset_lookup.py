@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ottla.broker.storage.batch_headers import read_batch
 from ottla.broker.storage.errors import CorruptIndexError
 from ottla.broker.storage.file_slice import FileSlice
 from ottla.broker.storage.log import Log
@@ -72,15 +73,18 @@ def _next_place(log: Log, timestamp: int, from_offset: int) -> tuple[int, FileSl
 
 
 def _largest_from(segment: Segment, log_start_offset: int) -> tuple[int, int]:
-    """Return the largest timestamp and the last offset of its batch, among the batches that are not deleted."""
-    largest = segment.largest_timestamp
-    if largest[1] >= log_start_offset or largest[0] == NO_TIMESTAMP:
-        return largest
+    """Return the largest timestamp and the last offset of its batch, among the records that are not deleted."""
+    if segment.base_offset >= log_start_offset:
+        return segment.largest_timestamp
     largest = (NO_TIMESTAMP, -1)
-    if segment.next_offset > log_start_offset:
-        for batch in segment.headers_from(log_start_offset):
-            if batch.last_offset >= log_start_offset and batch.max_timestamp > largest[0]:
-                largest = (batch.max_timestamp, batch.last_offset)
+    for header in segment.headers_from(log_start_offset) if segment.next_offset > log_start_offset else ():
+        timestamp = header.max_timestamp
+        if header.base_offset < log_start_offset <= header.last_offset:
+            batch = read_batch(segment.file.fd, segment.path, header.position, segment.size)
+            kept = (record.timestamp for record in _records(batch) if record.offset >= log_start_offset)
+            timestamp = max(kept, default=NO_TIMESTAMP)
+        if header.last_offset >= log_start_offset and timestamp > largest[0]:
+            largest = (timestamp, header.last_offset)
     return largest
 
 

@@ -55,12 +55,11 @@ class RecoveryScan:
                 self.found.append((epoch, segments[first].base_offset))
         for index, segment in enumerate(segments[first:], first):
             was_whole = segment.recover(partial(self._accepts, segment))
-            if index + 1 == len(segments) or not self._continues(segment, segments[index + 1], was_whole=was_whole):
+            following = segments[index + 1] if index + 1 < len(segments) else None
+            if following is None or not self._continues(segment, following, was_whole, may_have_holes):
                 self._end_with(segment)
                 break
-            if not may_have_holes:
-                _check_nothing_is_missing(segment, segments[index + 1])
-            segment.next_offset = segments[index + 1].base_offset
+            segment.next_offset = following.base_offset
         doubt = self._doubt
         if doubt is not None:
             is_hole = not doubt.is_about_epoch
@@ -78,7 +77,9 @@ class RecoveryScan:
         if position == 0 and base_offset < segment.base_offset:
             raise StorageError(f"{segment.path} begins with offset {base_offset}, which its name excludes")
         has_epoch = epoch != NO_LEADER_EPOCH
-        agrees = self._epochs is None or not has_epoch or self._epochs.epoch_for(base_offset) == epoch
+        # Below the log start the checkpoint knows nothing.
+        known_epoch = self._epochs.epoch_for(base_offset) if self._epochs is not None else NO_LEADER_EPOCH
+        agrees = not has_epoch or known_epoch in (epoch, NO_LEADER_EPOCH)
         doubt = self._doubt
         if (
             base_offset < expected
@@ -98,17 +99,25 @@ class RecoveryScan:
             self.found.append((epoch, base_offset))
         return True
 
-    def _continues(self, segment: Segment, following: Segment, *, was_whole: bool) -> bool:
+    def _continues(self, segment: Segment, following: Segment, was_whole: bool, may_have_holes: bool) -> bool:
         """Whether the log goes on with the next segment."""
-        if segment.next_offset == following.base_offset:
+        end, begin = segment.next_offset, following.base_offset
+        if end == begin:
             # Whole up to where the next one begins, even if it was not trimmed when it was rolled.
             return not self._is_contradicted
-        if segment.next_offset > following.base_offset and self._doubt is None and following.path.stat().st_size:
-            raise StorageError(
-                f"{segment.path} reaches to offset {segment.next_offset - 1}, into {following.path.name}"
-            )
-        self._is_contradicted |= segment.next_offset > following.base_offset
-        return was_whole and not self._is_contradicted
+        if end < begin:
+            if not was_whole or self._is_contradicted:
+                return False
+            if may_have_holes:
+                return True
+            # Appends leave no gap between segments: the end of this one is lost, or one behind it.
+            if begin < self._recovery_point and snapshot_path(segment.path.parent, end).exists():
+                raise StorageError(f"{segment.path.parent}: the segment that began at offset {end} is missing")
+            return begin < self._recovery_point
+        if self._doubt is None and following.path.stat().st_size:
+            raise StorageError(f"{segment.path} reaches to offset {end - 1}, into {following.path.name}")
+        self._is_contradicted = True
+        return False
 
     def _end_with(self, last: Segment) -> None:
         """Remove the segments behind the last one."""
@@ -117,10 +126,3 @@ class RecoveryScan:
             later.discard()
             later.unlink()
         del self.segments[index + 1 :]
-
-
-def _check_nothing_is_missing(segment: Segment, following: Segment) -> None:
-    """Raise StorageError where a segment was begun, as its snapshot tells, between two that are there."""
-    end = segment.next_offset
-    if end < following.base_offset and snapshot_path(segment.path.parent, end).exists():
-        raise StorageError(f"{segment.path.parent}: the segment that began at offset {end} is missing")

@@ -1,0 +1,141 @@
+"""The write map reserves disk before it writes, and leaves a file that ends where it should."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from tests.broker.storage.logs import make_batch
+
+from ottla.broker.storage import write_map
+from ottla.broker.storage.file_slice import OpenFile
+from ottla.broker.storage.write_map import WriteMap
+from ottla.protocol.records import RecordBatch
+
+KIB = 1024
+
+
+def opened(path: Path) -> OpenFile:
+    return OpenFile(path, os.O_RDWR | os.O_CREAT)
+
+
+def test_what_was_written_is_in_the_file(tmp_path: Path) -> None:
+    """At once, for whoever reads it through a descriptor; trimmed when it is closed."""
+    path = tmp_path / "log"
+    written = WriteMap(opened(path), 1024 * KIB)
+    written.write(0, b"one")
+    written.write(3, memoryview(b"two"))
+
+    assert path.read_bytes()[:8] == b"onetwo\0\0"
+    written.close(6)
+    assert path.read_bytes() == b"onetwo"
+
+
+def test_disk_is_reserved_ahead_and_in_growing_steps(tmp_path: Path) -> None:
+    """Small logs reserve little, and none more than its segment may hold."""
+    path = tmp_path / "log"
+    written = WriteMap(opened(path), 300 * KIB)
+    sizes = []
+    for number in range(30):
+        written.write(number * 10 * KIB, bytes(10 * KIB))
+        sizes.append(path.stat().st_size)
+
+    assert sorted(set(sizes)) == [64 * KIB, 124 * KIB, 240 * KIB, 300 * KIB]
+    assert path.stat().st_blocks * 512 >= 300 * KIB
+
+
+def test_a_write_beyond_the_segment_size_is_possible(tmp_path: Path) -> None:
+    """A follower takes the batches that its leader has."""
+    path = tmp_path / "log"
+    data = os.urandom(200 * KIB)
+    written = WriteMap(opened(path), 10 * KIB)
+    written.write(0, data)
+    written.close(len(data))
+
+    assert path.read_bytes() == data
+
+
+def test_a_batch_gets_its_offset_and_epoch_last(tmp_path: Path) -> None:
+    """The length, too: until it is there, there is no batch for recovery to take."""
+    path = tmp_path / "log"
+    data = make_batch()
+    written = WriteMap(opened(path), 1024 * KIB)
+    written.write_batch(0, memoryview(data), 42, 7)
+    written.close(len(data))
+    batch = RecordBatch(path.read_bytes())
+
+    assert (batch.base_offset, batch.partition_leader_epoch) == (42, 7)
+    assert path.read_bytes()[16:] == data[16:]
+
+
+def test_writing_goes_on_in_a_file_that_has_something(tmp_path: Path) -> None:
+    """As after a start, at any position."""
+    path = tmp_path / "log"
+    begin = os.urandom(5000)
+    path.write_bytes(begin)
+    written = WriteMap(opened(path), 1024 * KIB)
+    written.write(5000, b"more")
+    written.close(5004)
+
+    assert path.read_bytes() == begin + b"more"
+
+
+def test_large_windows_are_aligned_and_complete(tmp_path: Path) -> None:
+    """From 4 MiB on the map asks for huge pages, which changes nothing in the file."""
+    path = tmp_path / "log"
+    written = WriteMap(opened(path), 64 * KIB * KIB)
+    piece = os.urandom(700 * KIB)
+    for number in range(20):
+        written.write(number * len(piece), piece)
+    written.close(20 * len(piece))
+
+    assert path.read_bytes() == piece * 20
+
+
+def test_a_disk_with_little_room_gives_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the usual step does not fit, the append itself may; what was reserved in vain is given back."""
+    path = tmp_path / "log"
+    room = 20 * KIB
+
+    def allocate(fd: int, begin: int, end: int) -> None:
+        os.ftruncate(fd, min(end, room))
+        if end > room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(write_map, "_allocate", allocate)
+    written = WriteMap(opened(path), 1024 * KIB)
+    written.write(0, b"x" * 10 * KIB)
+    reserved = path.stat().st_size
+    with pytest.raises(OSError, match="No space"):
+        written.write(10 * KIB, b"y" * 20 * KIB)
+
+    assert 10 * KIB <= reserved == path.stat().st_size <= room
+    written.write(10 * KIB, b"z" * KIB)
+    written.close(11 * KIB)
+    assert path.read_bytes() == b"x" * 10 * KIB + b"z" * KIB
+
+
+def test_other_failures_to_reserve_are_not_tried_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails is no matter of size."""
+    calls = []
+
+    def allocate(fd: int, begin: int, end: int) -> None:
+        calls.append(end)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(write_map, "_allocate", allocate)
+    with pytest.raises(OSError, match="Input/output"):
+        WriteMap(opened(tmp_path / "log"), 1024 * KIB).write(0, b"x")
+
+    assert len(calls) == 1
+
+
+def test_without_fallocate_zeros_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS has none; a full disk must show up before the map is written all the same."""
+    monkeypatch.delattr(os, "posix_fallocate")
+    path = tmp_path / "log"
+    WriteMap(opened(path), 1024 * KIB).write(0, b"x")
+
+    assert path.stat().st_blocks * 512 >= 64 * KIB
