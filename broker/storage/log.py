@@ -60,7 +60,7 @@ class Log(ReadableLog):
                     self._enter_epoch(leader_epoch, first)
                 segment.append(batch, first, leader_epoch)
             except FAILURES as error:
-                raise self._refused(error) from error
+                raise self.storage_error(error) from error
             if batch.producer_id >= 0:
                 self._note_producers(segment, (batch,), first)
             time_ms = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else NO_TIMESTAMP
@@ -100,7 +100,7 @@ class Log(ReadableLog):
             self.leader_epochs.assign_all((batch.partition_leader_epoch, batch.base_offset) for batch in group)
             segment.append_all(group, piece)
         except FAILURES as error:
-            raise self._refused(error) from error
+            raise self.storage_error(error) from error
         self._note_producers(segment, group, first)
 
     def _enter_epoch(self, leader_epoch: int, first_offset: int) -> None:
@@ -142,7 +142,7 @@ class Log(ReadableLog):
             # Aborted records that no index tells of would be read as committed ones.
             segment.truncate_to(first_offset)
             replay_from_snapshot(self.directory, self.producers, self.segments)
-            raise self._refused(error) from error
+            raise self.storage_error(error) from error
 
     # Rolling
 

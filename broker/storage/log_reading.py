@@ -184,7 +184,7 @@ class ReadableLog:
             try:
                 return self._read(offset, max_bytes, upper, at_least_one)
             except FAILURES as error:
-                raise self._refused(error) from error
+                raise self.storage_error(error) from error
 
     def _read(self, offset: int, max_bytes: int, upper: int, at_least_one: bool) -> FileSlice | None:
         for index in range(self.index_of(offset), len(self.segments)):
@@ -203,9 +203,9 @@ class ReadableLog:
 
     def _check_nothing_is_missing(self, segment: Segment) -> None:
         """Tell a hole behind a segment, as compaction leaves them, from a segment that is not there any more."""
-        if segment is self.active or "compact" in self.config.cleanup_policy:
+        if segment is self.active or segment.size == 0 or "compact" in self.config.cleanup_policy:
             return
-        end = max((batch.last_offset for batch in segment.headers_from(segment.next_offset - 1)), default=-1) + 1
+        end = max(batch.last_offset for batch in segment.headers_from(segment.next_offset - 1)) + 1
         # Every segment has the snapshot of when it was begun.
         if end < segment.next_offset and snapshot_path(self.directory, end).exists():
             raise StorageError(f"{self.directory}: the segment that began at offset {end} is missing")
@@ -225,14 +225,14 @@ class ReadableLog:
                 indexes = [segment.aborted_transactions for segment in later if segment.has_aborted]
                 return aborted_within(indexes, from_offset, upper_offset)
             except FAILURES as error:
-                raise self._refused(error) from error
+                raise self.storage_error(error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch up to `epoch` that the log knows, and where it ends."""
         with self.lock:
             return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def _refused(self, error: Exception) -> KafkaError:
+    def storage_error(self, error: Exception) -> KafkaError:
         """Say what went wrong in terms that clients understand; the log is as it was."""
         if not isinstance(error, OSError):
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -14,6 +14,7 @@ from ottla.broker.storage.batch_headers import read_batch
 from ottla.broker.storage.errors import CorruptIndexError
 from ottla.broker.storage.file_slice import FileSlice
 from ottla.broker.storage.log import Log
+from ottla.broker.storage.log_reading import FAILURES
 from ottla.broker.storage.segment import Segment
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.record import Record
@@ -32,6 +33,21 @@ class OffsetAtTime(NamedTuple):
 
 def offset_for_timestamp(log: Log, timestamp: int) -> OffsetAtTime | None:
     """Return the first record, by offset, whose timestamp is `timestamp` or later."""
+    try:
+        return _offset_for_timestamp(log, timestamp)
+    except FAILURES as error:
+        raise log.storage_error(error) from error
+
+
+def offset_of_max_timestamp(log: Log) -> OffsetAtTime | None:
+    """Return the record with the largest timestamp; the first one of several."""
+    try:
+        return _offset_of_max_timestamp(log)
+    except FAILURES as error:
+        raise log.storage_error(error) from error
+
+
+def _offset_for_timestamp(log: Log, timestamp: int) -> OffsetAtTime | None:
     from_offset = log.log_start_offset
     while (place := _next_place(log, timestamp, from_offset)) is not None:
         segment_end, piece = place
@@ -45,8 +61,7 @@ def offset_for_timestamp(log: Log, timestamp: int) -> OffsetAtTime | None:
     return None
 
 
-def offset_of_max_timestamp(log: Log) -> OffsetAtTime | None:
-    """Return the record with the largest timestamp; the first one of several."""
+def _offset_of_max_timestamp(log: Log) -> OffsetAtTime | None:
     with log.lock:
         largest, largest_segment = (NO_TIMESTAMP, -1), log.segments[0]
         for segment in log.segments:

@@ -78,6 +78,8 @@ def open_log(
             segments = [Segment.create(directory, log_start_offset, limits, files, lock)]
             scanned, end = 1, log_start_offset
             epochs.clear()
+            # What they know of sequences ends before the batches that are lost.
+            delete_snapshots_above(directory, -1)
         log_start_offset = max(log_start_offset, segments[0].base_offset)
         epochs.truncate_from_end(end)
         epochs.truncate_from_start(log_start_offset)

@@ -111,7 +111,7 @@ class RecoveryScan:
             if may_have_holes:
                 return True
             # Appends leave no gap between segments: the end of this one is lost, or one behind it.
-            if begin < self._recovery_point and snapshot_path(segment.path.parent, end).exists():
+            if segment.size and snapshot_path(segment.path.parent, end).exists():
                 raise StorageError(f"{segment.path.parent}: the segment that began at offset {end} is missing")
             return begin < self._recovery_point
         if self._doubt is None and following.path.stat().st_size:

@@ -16,11 +16,14 @@ may thus survive the crash: the log then holds records that a later one has repl
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
+from ottla.broker.storage.batch_headers import batch_headers
 from ottla.broker.storage.checkpoint import sync_directory
 from ottla.broker.storage.errors import StorageError
-from ottla.protocol.records import BATCH_HEADER, BATCH_HEADER_BYTES, BATCH_LENGTH_OVERHEAD
+from ottla.broker.storage.file_slice import OpenFile
+from ottla.protocol.errors import CorruptBatchError
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
@@ -60,13 +63,12 @@ def put_in_place(directory: Path, base_offset: int) -> None:
 
 def finish_swaps(directory: Path) -> None:
     """Repeat steps 3 and 4 where a crash interrupted them, and drop what was not committed."""
-    for path in sorted(directory.glob(f"*.log{SWAP_SUFFIX}")):
-        base_offset = int(path.name.split(".", 1)[0])
-        last_offset = _last_offset(path)
-        for old in directory.glob("*.log"):
-            if old.stem.isdecimal() and base_offset < int(old.stem) <= last_offset:
+    for base_offset, path in _segment_files(directory, f".log{SWAP_SUFFIX}"):
+        last_offset = _last_offset(path, base_offset)
+        for old_offset, _ in _segment_files(directory, ".log"):
+            if base_offset < old_offset <= last_offset:
                 for suffix in SEGMENT_SUFFIXES:
-                    segment_file(directory, int(old.stem), suffix, "").unlink(missing_ok=True)
+                    segment_file(directory, old_offset, suffix, "").unlink(missing_ok=True)
         put_in_place(directory, base_offset)
         sync_directory(directory)
     for path in directory.glob(f"*{SWAP_SUFFIX}"):
@@ -83,16 +85,20 @@ def _remove(directory: Path, base_offset: int, state: str) -> None:
         segment_file(directory, base_offset, suffix, state).unlink(missing_ok=True)
 
 
-def _last_offset(path: Path) -> int:
+def _segment_files(directory: Path, ending: str) -> list[tuple[int, Path]]:
+    """Return the files whose names are an offset of 20 digits and `ending`, by offset."""
+    name = re.compile(r"([0-9]{20})" + re.escape(ending))
+    matches = [(name.fullmatch(path.name), path) for path in directory.iterdir()]
+    return sorted((int(match[1]), path) for match, path in matches if match is not None)
+
+
+def _last_offset(path: Path, base_offset: int) -> int:
     """Return the last offset in a complete log file; -1 where it is empty."""
     last_offset = -1
-    with path.open("rb") as file:
-        position = 0
-        while len(header := file.read(BATCH_HEADER_BYTES)) == BATCH_HEADER_BYTES:
-            base_offset, batch_length, _, _, _, _, last_offset_delta, *_ = BATCH_HEADER.unpack(header)
-            last_offset = base_offset + last_offset_delta
-            position += batch_length + BATCH_LENGTH_OVERHEAD
-            file.seek(position)
-        if header:
-            raise StorageError(f"{path} ends within a batch although it was written completely")
+    file = OpenFile(path)
+    try:
+        for batch in batch_headers(file.fd, path, 0, os.fstat(file.fd).st_size, base_offset):
+            last_offset = batch.last_offset
+    except CorruptBatchError as error:
+        raise StorageError(f"{path} was written completely, and is not whole: {error}") from error
     return last_offset

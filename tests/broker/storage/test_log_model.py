@@ -227,7 +227,7 @@ class LogMachine(RuleBasedStateMachine):
         self.reopen(was_clean=False)
 
         hole = self.hole_before_the_last(kept)
-        if hole and self.log.log_end_offset == kept[-1].base_offset - hole:
+        if hole and self.log.log_end_offset != kept[-1].last_offset + 1:
             # Its offset is not to be trusted, where it leaves a hole and nothing comes behind it.
             assert kept[-1].last_offset >= self.model.recovery_point
             kept = kept[:-1]
