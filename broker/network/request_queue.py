@@ -4,19 +4,34 @@ An entry is a connection with work, not a request: one worker at a time takes a 
 in turn, which keeps their order without any sorting. The queue is bounded by the requests and by the bytes that wait
 in it, over all connections. When it is full, connections stop reading from their sockets, and the kernel tells the
 clients to wait.
+
+Work goes to the worker that became idle last. Its memory is warm in the processor's caches, and under light load the
+others sleep on: with eight workers in turn a request costs half as much again.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 # Reading starts again when the queue has been emptied to this part of its bounds.
 _RESUME_SHARE = 0.75
+
+
+class Waiter(Generic[T]):
+    """A worker's place to wait in; each worker has its own."""
+
+    __slots__ = ("item", "woken")
+
+    def __init__(self) -> None:
+        self.item: T | None = None
+        # Held while nobody has work for the worker.
+        self.woken = threading.Lock()
+        self.woken.acquire()
 
 
 class RequestQueue(Generic[T]):
@@ -27,8 +42,10 @@ class RequestQueue(Generic[T]):
         # Zero or less: no bound, as in Kafka.
         self._bytes_max = bytes_max if bytes_max > 0 else float("inf")
         self._on_room = on_room
-        self._ready: SimpleQueue[T | None] = SimpleQueue()
         self._lock = threading.Lock()
+        self._ready: deque[T | None] = deque()
+        # Idle workers, the latest last. There are none while something is ready.
+        self._idle: list[Waiter[T]] = []
         self._requests = 0
         self._bytes = 0
         self._was_full = False
@@ -63,15 +80,27 @@ class RequestQueue(Generic[T]):
             self._was_full = False
         self._on_room()
 
-    def put(self, connection: T) -> None:
+    def put(self, connection: T | None) -> None:
         """Hand a connection with work to the workers."""
-        self._ready.put(connection)
+        with self._lock:
+            if not self._idle:
+                self._ready.append(connection)
+                return
+            waiter = self._idle.pop()
+        waiter.item = connection
+        waiter.woken.release()
 
-    def get(self) -> T | None:
+    def get(self, waiter: Waiter[T]) -> T | None:
         """Wait for a connection with work; None asks the worker to stop."""
-        return self._ready.get()
+        with self._lock:
+            if self._ready:
+                return self._ready.popleft()
+            self._idle.append(waiter)
+        waiter.woken.acquire()
+        item, waiter.item = waiter.item, None
+        return item
 
     def stop(self, workers: int) -> None:
         """Ask that many workers to stop when they have done what waits now."""
         for _ in range(workers):
-            self._ready.put(None)
+            self.put(None)

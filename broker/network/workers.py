@@ -9,7 +9,7 @@ import time
 import structlog
 
 from ottla.broker.network.connection import Connection, Dispatch
-from ottla.broker.network.request_queue import RequestQueue
+from ottla.broker.network.request_queue import RequestQueue, Waiter
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +47,8 @@ class Workers:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _run(self) -> None:
-        while (connection := self._queue.get()) is not None:
+        waiter: Waiter[Connection] = Waiter()
+        while (connection := self._queue.get(waiter)) is not None:
             try:
                 connection.work(self._dispatch)
             except Exception:  # a worker outlives every request; the connection does not
