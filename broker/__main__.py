@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -66,6 +67,9 @@ def _serve(config: object) -> int:
             loop.add_signal_handler(number, server.stop)
         await server.run()
 
+    # Connections and segments share one budget, and the usual soft limit of 1024 is a laptop's.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         uvloop.run(run())
     except (OSError, RegistrationError, StorageError, ZooKeeperError) as error:

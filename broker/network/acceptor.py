@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
+import resource
 import socket
 from collections.abc import Callable
 from itertools import cycle
@@ -19,6 +21,9 @@ log = structlog.get_logger(__name__)
 _ACCEPTED_MAX = 64
 # Without descriptors, accepting fails at once and again: wait until some are free.
 _PAUSE_SECONDS = 0.5
+# Descriptors that clients cannot have: a log that cannot open its files fails, and with it a whole directory.
+_RESERVED_SHARE = 0.2
+_RESERVED_MIN = 32
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 Adopt = Callable[[socket.socket, NetworkProcessor], None]
@@ -42,6 +47,7 @@ class Acceptor:
         self._adopt = adopt
         self._loop = asyncio.get_running_loop()
         self._is_open = False
+        self._is_paused = False
 
     def start(self) -> None:
         """Begin to take connections."""
@@ -58,6 +64,7 @@ class Acceptor:
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_MAX):
             try:
+                _check_descriptors(self.socket.fileno())
                 client, address = self.socket.accept()
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
                 return
@@ -66,6 +73,7 @@ class Acceptor:
                     self._pause(error)
                     return
                 raise
+            self._is_paused = False
             self._take(client, str(address[0]))
 
     def _take(self, client: socket.socket, address: str) -> None:
@@ -86,15 +94,29 @@ class Acceptor:
         self._counts.opened(self.name, address)
 
     def _pause(self, error: OSError) -> None:
-        log.error(
-            "accepting_paused",
-            listener=self.name,
-            error=str(error),
-            hint="raise the limit of open files (ulimit -n), or lower max.connections",
-        )
+        if not self._is_paused:
+            self._is_paused = True
+            log.error(
+                "accepting_paused",
+                listener=self.name,
+                error=str(error),
+                hint="raise the limit of open files (ulimit -n), or lower max.connections",
+            )
         self._loop.remove_reader(self.socket.fileno())
         self._loop.call_later(_PAUSE_SECONDS, self._resume)
 
     def _resume(self) -> None:
         if self._is_open:
             self._loop.add_reader(self.socket.fileno(), self._accept)
+
+
+def _check_descriptors(fd: int) -> None:
+    """Raise OSError where a new descriptor would be one of those that are kept for files.
+
+    The system gives the lowest number that is free, so the number of the next one tells how many are in use.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    following = os.dup(fd)
+    os.close(following)
+    if limit != resource.RLIM_INFINITY and following >= limit - max(_RESERVED_MIN, int(limit * _RESERVED_SHARE)):
+        raise OSError(errno.EMFILE, f"{following} files are open, of {limit} at most, and some are kept for logs")

@@ -65,6 +65,12 @@ class NetworkOptions(Options):
     connections_max_idle_ms = Option(
         Long(at_least=-1), 10 * MINUTES, "Silence after which a connection is closed; -1 is never."
     )
+    ottla_connection_frame_timeout_ms = Option(
+        Long(at_least=1), 30 * SECONDS, "Time in which a request that has begun to arrive must be complete."
+    )
+    ottla_connection_write_timeout_ms = Option(
+        Long(at_least=1), 30 * SECONDS, "Time in which a client must take some of the answer that waits for it."
+    )
     connection_failed_authentication_delay_ms = Option(
         Int(at_least=0), 100, "Pause before a connection that failed to authenticate is closed."
     )
