@@ -7,6 +7,8 @@ timestamps, another codec than the producer's).
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.broker.config import TopicConfig
@@ -19,6 +21,7 @@ from ottla.protocol.records import (
     CODEC_MASK,
     CONTROL_BIT,
     MAGIC,
+    RECORDS_BYTES_MAX,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     RecordBatch,
@@ -26,6 +29,12 @@ from ottla.protocol.records import (
 )
 
 _NO_LIMIT_MS = 2**63 - 1
+_NEVER_MS = -(2**63)
+# A few hundred bytes can open to gigabytes. Honest batches stay far below this many times the largest batch.
+_OPENED_RATIO = 16
+_OPENED_BYTES = 16 * 1024 * 1024
+# What an answer says about single records is bounded, as all else.
+_RECORD_ERRORS_MAX = 1000
 _CODEC_LAST = int(max(Codec))
 _LEVELS = {
     Codec.GZIP: "compression_gzip_level",
@@ -48,6 +57,8 @@ class AppendRules(NamedTuple):
     timestamp_after_limit_ms: int
     # Whether the records of every batch must be opened.
     opens_batches: bool
+    # What the records of a batch may open to.
+    opened_bytes_max: int
 
     @classmethod
     def of(cls, config: TopicConfig) -> AppendRules:
@@ -66,6 +77,7 @@ class AppendRules(NamedTuple):
             timestamp_before_limit_ms=before,
             timestamp_after_limit_ms=after,
             opens_batches=keys_required or (min(before, after) < _NO_LIMIT_MS and not sets_append_time),
+            opened_bytes_max=min(max(_OPENED_RATIO * config.max_message_bytes, _OPENED_BYTES), RECORDS_BYTES_MAX),
         )
 
 
@@ -74,7 +86,7 @@ class InvalidRecordsError(KafkaError):
 
     def __init__(self, code: ErrorCode, record_errors: list[tuple[int, str]]) -> None:
         index, reason = record_errors[0]
-        super().__init__(code, f"record {index} {reason}; {len(record_errors)} in all")
+        super().__init__(code, f"record {index} {reason}; {len(record_errors)} such records")
         self.record_errors = record_errors
 
 
@@ -91,10 +103,11 @@ def validated(data: memoryview | bytes | bytearray, rules: AppendRules, now_ms: 
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     other_codec = rules.codec is not None and rules.codec != batch.attributes & CODEC_MASK
     if other_codec or rules.opens_batches:
-        records = _opened(batch)
-        _check_records(records, rules, now_ms)
+        records = _checked_records(batch, rules, now_ms)
         if other_codec:
             batch = _recompressed(batch, records, rules)
+        else:
+            deque(records, maxlen=0)
     if rules.sets_append_time:
         if batch.view.readonly:
             batch = RecordBatch(bytearray(batch.view))
@@ -139,33 +152,34 @@ def _check_attributes(batch: RecordBatch) -> None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch without a producer id")
 
 
-def _opened(batch: RecordBatch) -> list[Record]:
+def _checked_records(batch: RecordBatch, rules: AppendRules, now_ms: int) -> Iterator[Record]:
+    """Open a batch and give its records one by one, never all at once; raise KafkaError at the latest at the end."""
+    keyless: list[tuple[int, str]] = []
+    untimely: list[tuple[int, str]] = []
+    earliest_ms, latest_ms = _NEVER_MS, _NO_LIMIT_MS
+    if not rules.sets_append_time:
+        earliest_ms = now_ms - rules.timestamp_before_limit_ms
+        latest_ms = now_ms + rules.timestamp_after_limit_ms
     try:
-        records = list(batch.records())
+        for index, record in enumerate(batch.records(rules.opened_bytes_max)):
+            if record.offset != index:
+                raise KafkaError(ErrorCode.INVALID_RECORD, "the records of the batch are not numbered 0, 1, 2, ...")
+            if record.key is None and rules.keys_required and len(keyless) < _RECORD_ERRORS_MAX:
+                keyless.append((index, "has no key"))
+            timestamp = record.timestamp
+            is_timely = timestamp < 0 or earliest_ms <= timestamp <= latest_ms
+            if not is_timely and len(untimely) < _RECORD_ERRORS_MAX:
+                untimely.append((index, f"has timestamp {timestamp}, too far from the broker's {now_ms}"))
+            yield record
     except CorruptBatchError as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
-    if any(record.offset != index for index, record in enumerate(records)):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "the records of the batch are not numbered 0, 1, 2, ...")
-    return records
+    if keyless:
+        raise InvalidRecordsError(ErrorCode.INVALID_RECORD, keyless)
+    if untimely:
+        raise InvalidRecordsError(ErrorCode.INVALID_TIMESTAMP, untimely)
 
 
-def _check_records(records: list[Record], rules: AppendRules, now_ms: int) -> None:
-    if rules.keys_required:
-        keyless = [(index, "has no key") for index, record in enumerate(records) if record.key is None]
-        if keyless:
-            raise InvalidRecordsError(ErrorCode.INVALID_RECORD, keyless)
-    if not rules.sets_append_time:
-        before, after = rules.timestamp_before_limit_ms, rules.timestamp_after_limit_ms
-        outside = [
-            (index, f"has timestamp {record.timestamp}, too far from the broker's {now_ms}")
-            for index, record in enumerate(records)
-            if record.timestamp >= 0 and not -after <= now_ms - record.timestamp <= before
-        ]
-        if outside:
-            raise InvalidRecordsError(ErrorCode.INVALID_TIMESTAMP, outside)
-
-
-def _recompressed(batch: RecordBatch, records: list[Record], rules: AppendRules) -> RecordBatch:
+def _recompressed(batch: RecordBatch, records: Iterator[Record], rules: AppendRules) -> RecordBatch:
     rewritten = RecordBatch(rewrite_batch(batch, records, codec=rules.codec, level=rules.level))
     if rewritten.size > rules.max_message_bytes:
         raise _too_large(rewritten.size, rules)
