@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run check format test bench docs lock clean
+.PHONY: setup run check format test bench bench-kafka docs lock clean
 
 setup: $(STAMP)
 
@@ -32,8 +32,16 @@ format: setup
 test: setup
 	$(BIN)/pytest $(PYTEST_ARGS)
 
+# What parts of the broker cost, then a whole one under load. BENCH_ARGS="--quick" to try it out, "--json FILE" to keep it.
 bench: setup
 	$(BIN)/python bench/codec.py
+	$(BIN)/python bench/batch.py
+	$(BIN)/python bench/open_logs.py
+	$(BIN)/python -m bench.broker $(BENCH_ARGS)
+
+# The last of these beside Apache Kafka on the same machine, by turns. Needs Java 17, and Maven the first time.
+bench-kafka: setup
+	$(BIN)/python -m bench.kafka $(BENCH_ARGS)
 
 # The generated pages; a test fails when they are not current.
 docs: setup

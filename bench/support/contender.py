@@ -1,0 +1,211 @@
+"""The brokers that are measured: Ottla, and Apache Kafka with the flags of its own scripts. Each has its ZooKeeper."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from confluent_kafka import Producer
+from tests.apache_kafka import LIBS, jars, java
+
+from ottla.client.local_cluster import zookeeper as embedded_zookeeper
+from ottla.client.local_cluster.ports import free_port
+from ottla.client.local_cluster.properties import write_properties
+
+HOST = "127.0.0.1"
+START_SECONDS_MAX = 120.0
+STOP_SECONDS_MAX = 60.0
+
+# What both get: deleted topics must not fill the disk while the run goes on.
+_PROPERTIES = {
+    "broker.id": "1",
+    "num.partitions": "1",
+    "log.segment.delete.delay.ms": "1000",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class Contender(ABC):
+    """One broker and its ZooKeeper, in a folder of their own, on free ports of the loopback interface."""
+
+    name: str
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._zookeeper_port = 0
+        self.bootstrap = ""
+
+    @property
+    def pid(self) -> int:
+        """The broker's pid."""
+        return self._processes["broker"].pid
+
+    def start(self) -> None:
+        """Start ZooKeeper and the broker, and wait until a record is acknowledged."""
+        self.start_zookeeper()
+        self.start_broker()
+
+    def start_zookeeper(self) -> float:
+        """Start ZooKeeper and wait until it serves; return how long that took."""
+        self._zookeeper_port = free_port(HOST)
+        folder = self.folder / f"zookeeper-{uuid.uuid4().hex}"
+        embedded_zookeeper.prepare(folder, HOST, self._zookeeper_port)
+        begun = time.perf_counter()
+        self._spawn("zookeeper", self._zookeeper_command(folder))
+        while not embedded_zookeeper.is_serving(HOST, self._zookeeper_port, embedded_zookeeper.READY_TIMEOUT_S):
+            self._check("zookeeper", begun)
+            time.sleep(0.005)
+        return time.perf_counter() - begun
+
+    def start_broker(self) -> float:
+        """Start a broker without data; return the time from its start to the first record that it acknowledges."""
+        identity = uuid.uuid4().hex
+        port = free_port(HOST)
+        self.bootstrap = f"{HOST}:{port}"
+        properties = {
+            **_PROPERTIES,
+            **self._own_properties(),
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "zookeeper.connect": f"{HOST}:{self._zookeeper_port}/{identity}",
+            "log.dirs": str(self.folder / f"data-{identity}"),
+        }
+        config = self.folder / f"{identity}.properties"
+        write_properties(config, properties)
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "acks": 1,
+                "linger.ms": 0,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 20,
+                "topic.metadata.refresh.fast.interval.ms": 20,
+                "retry.backoff.ms": 20,
+                "retry.backoff.max.ms": 20,
+                "log_level": 0,
+            }
+        )
+        acknowledged: list[float] = []
+
+        def note(error: object, _: object) -> None:
+            if error is None:
+                acknowledged.append(time.perf_counter())
+
+        begun = time.perf_counter()
+        self._spawn("broker", self._broker_command(config))
+        while not acknowledged:
+            # While there is no broker the client keeps the record; while there is no topic it may give up on it.
+            producer.produce("first", b"record", on_delivery=note)
+            producer.flush(1.0)
+            self._check("broker", begun)
+        return acknowledged[0] - begun
+
+    def stop(self) -> None:
+        """Stop what runs, and remove the data."""
+        self.stop_broker()
+        self._end("zookeeper")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def stop_broker(self) -> None:
+        """Stop the broker."""
+        self._end("broker")
+
+    def stop_zookeeper(self) -> None:
+        """Stop ZooKeeper."""
+        self._end("zookeeper")
+
+    @abstractmethod
+    def _zookeeper_command(self, folder: Path) -> list[str]: ...
+
+    @abstractmethod
+    def _broker_command(self, config: Path) -> list[str]: ...
+
+    @abstractmethod
+    def _own_properties(self) -> dict[str, str]: ...
+
+    def _log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def _spawn(self, name: str, command: list[str]) -> None:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("KAFKA_")}
+        with self._log(name).open("ab") as output:
+            self._processes[name] = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
+            )
+
+    def _check(self, name: str, begun: float) -> None:
+        ended = self._processes[name].poll() is not None
+        if ended or time.perf_counter() > begun + START_SECONDS_MAX:
+            said = self._log(name).read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"{name} of {self.name} does not start:\n{said}")
+
+    def _end(self, name: str) -> None:
+        process = self._processes.pop(name, None)
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class Ottla(Contender):
+    """Our broker, with the ZooKeeper that `ottla up` runs."""
+
+    name = "ottla"
+
+    def _zookeeper_command(self, folder: Path) -> list[str]:
+        return embedded_zookeeper.command(folder)
+
+    def _broker_command(self, config: Path) -> list[str]:
+        return [sys.executable, "-P", "-m", "ottla.broker", "--config", str(config)]
+
+    def _own_properties(self) -> dict[str, str]:
+        return {"ottla.http.listener": f"{HOST}:{free_port(HOST)}"}
+
+
+class ApacheKafka(Contender):
+    """Apache Kafka 3.9.1 in ZooKeeper mode, with the heap and the collector that its start scripts choose."""
+
+    name = "kafka"
+    _COLLECTOR = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true")
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._class_path = os.pathsep.join(map(str, jars(LIBS)))
+        self._java = java()
+        self._log4j = folder / "log4j.properties"
+        self._log4j.write_text(
+            "log4j.rootLogger=INFO, stdout\n"
+            "log4j.appender.stdout=org.apache.log4j.ConsoleAppender\n"
+            "log4j.appender.stdout.layout=org.apache.log4j.PatternLayout\n"
+            "log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n\n"
+        )
+
+    def _zookeeper_command(self, folder: Path) -> list[str]:
+        config = str(folder / embedded_zookeeper.CONFIG_NAME)
+        return self._command("512M", "org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
+
+    def _broker_command(self, config: Path) -> list[str]:
+        return self._command("1G", "kafka.Kafka", str(config))
+
+    def _own_properties(self) -> dict[str, str]:
+        return {}
+
+    def _command(self, heap: str, main_class: str, config: str) -> list[str]:
+        log4j = f"-Dlog4j.configuration=file:{self._log4j}"
+        heap_options = [f"-Xmx{heap}", f"-Xms{heap}"]
+        return [self._java, *heap_options, *self._COLLECTOR, log4j, "-cp", self._class_path, main_class, config]

@@ -1,0 +1,91 @@
+"""The results as a table, with the ratios where there are two contenders, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+from bench.support.rows import Goal, Row, Values
+
+NOTE = (
+    "Medians over the rounds. The load is confluent-kafka, which tops out at about half a million records of 100 B a "
+    "second on its own: where both are near that, the client was measured. kcat is librdkafka without Python. The "
+    "amounts of --quick are too small for a JVM to be warm: they show that it runs, not how fast anything is."
+)
+
+
+class Results:
+    """What every contender reached in every round."""
+
+    def __init__(self, contenders: Sequence[str]) -> None:
+        self._contenders = contenders
+        # By row, then by contender.
+        self._values: dict[str, dict[str, list[Values]]] = {}
+        self._goals: dict[str, dict[str, Goal]] = {}
+
+    def add(self, row: Row, contender: str, values: Values) -> None:
+        """Note one measurement."""
+        self._goals[row.name] = row.goals
+        self._values.setdefault(row.name, {}).setdefault(contender, []).append(values)
+
+    def median(self, row: str, contender: str, metric: str) -> float:
+        """Return the median over the rounds."""
+        return statistics.median(values[metric] for values in self._values[row][contender])
+
+    def table(self) -> str:
+        """Return the table for people."""
+        compares = len(self._contenders) == 2
+        headings = ["row", "", *self._contenders, *(["ratio", "goal", ""] if compares else [])]
+        lines = [headings]
+        for row, by_contender in self._values.items():
+            for metric in next(iter(by_contender.values()))[0]:
+                medians = [self.median(row, contender, metric) for contender in self._contenders]
+                line = [row, metric, *map(_number, medians)]
+                if compares:
+                    ratio = medians[0] / medians[1] if medians[1] else float("nan")
+                    goal = self._goals[row].get(metric)
+                    verdict = "" if goal is None else "met" if goal.is_met(ratio) else "SHORT"
+                    line += [f"{ratio:.2f}", str(goal or ""), verdict]
+                lines.append(line)
+        widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
+        )
+
+    def write_json(self, path: Path) -> None:
+        """Write everything for machines."""
+        content: dict[str, Any] = {
+            "machine": machine(),
+            "rows": [
+                {
+                    "row": row,
+                    "goals": {metric: str(goal) for metric, goal in self._goals[row].items()},
+                    "rounds": by_contender,
+                }
+                for row, by_contender in self._values.items()
+            ],
+        }
+        path.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def machine() -> dict[str, str]:
+    """Say where and when this was measured."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processors": str(os.cpu_count()),
+        "load": " ".join(f"{load:.2f}" for load in os.getloadavg()),
+        "python": platform.python_version(),
+        "librdkafka": confluent_kafka.libversion()[0],
+    }
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -1,0 +1,242 @@
+"""What is measured, in which amounts, and how good it has to be beside Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from bench.support.contender import Contender
+from bench.support.usage import cpu_seconds, forget_peak, memory_mb
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+LOAD_SECONDS_MAX = 400
+ADMIN_SECONDS_MAX = 60
+GB = 1e9
+MB = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A bound on our value divided by Kafka's."""
+
+    ratio: float
+    is_least: bool = False
+
+    def is_met(self, ratio: float) -> bool:
+        """Say whether a ratio is good enough."""
+        return ratio >= self.ratio if self.is_least else ratio <= self.ratio
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.is_least else '<='} {self.ratio:g}"
+
+
+def at_least(ratio: float) -> Goal:
+    """More is better."""
+    return Goal(ratio, is_least=True)
+
+
+def at_most(ratio: float) -> Goal:
+    """Less is better."""
+    return Goal(ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much of everything; records in thousands, for that many are handed to the client at once."""
+
+    rounds: int
+    records_100: int
+    records_1k: int
+    requests: int
+    latency_records: int
+    starts: int
+    warm_up_records: int
+
+
+FULL = Scale(
+    rounds=5,
+    records_100=5_000_000,
+    records_1k=1_000_000,
+    requests=30_000,
+    latency_records=10_000,
+    starts=3,
+    warm_up_records=100_000,
+)
+QUICK = Scale(
+    rounds=1,
+    records_100=300_000,
+    records_1k=60_000,
+    requests=3_000,
+    latency_records=1_000,
+    starts=1,
+    warm_up_records=100_000,
+)
+
+Values = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement; its values are named with their units."""
+
+    name: str
+    measure: Callable[[Contender], Values]
+    goals: dict[str, Goal]
+
+
+BATCHES: dict[str, list[str]] = {
+    # What librdkafka does by itself: up to a megabyte, as many records as five milliseconds bring.
+    "default batches": [],
+    "16 KB batches": ["batch.size=16384"],
+    "large batches": ["linger.ms=50", "batch.num.messages=100000"],
+}
+_PRODUCE_GOALS = {"MB/s": at_least(1.0), "CPU s/GB": at_most(0.5)}
+_CONSUME_GOALS = {"MB/s": at_least(1.0), "CPU s/GB": at_most(1.0)}
+
+
+def load_rows(scale: Scale, *, with_kcat: bool) -> list[Row]:
+    """The rows that need a running broker."""
+    rows = []
+    for size, label, count in ((100, "100 B", scale.records_100), (1024, "1 KB", scale.records_1k)):
+        for batches, settings in BATCHES.items():
+            # The goals are for batches that are not made small on purpose.
+            goals = {} if batches.startswith("16") else _PRODUCE_GOALS
+            rows.append(Row(f"produce {label}, {batches}", _produce(count, size, settings), goals))
+        rows.append(Row(f"consume {label}", _consume("consume", count, size), _CONSUME_GOALS))
+        if with_kcat:
+            rows.append(Row(f"consume {label}, kcat", _consume("consume-kcat", count, size), _CONSUME_GOALS))
+    rows.append(
+        Row(
+            "one record per request, five in flight",
+            _requests(scale.requests),
+            {"requests/s": at_least(2.0), "CPU us/request": at_most(0.6)},
+        )
+    )
+    rows.append(
+        Row(
+            "end to end, 500 records/s",
+            _latency(scale.latency_records),
+            {"p50 ms": at_most(1.0), "p99 ms": at_most(1.0)},
+        )
+    )
+    return rows
+
+
+def start_rows() -> list[Row]:
+    """The rows that start brokers of their own."""
+    return [
+        Row("start to first record, ZooKeeper up", _start, {"s": at_most(0.3)}),
+        Row("start to first record, with ZooKeeper", _start_with_zookeeper, {"s": at_most(0.5)}),
+    ]
+
+
+IDLE = Row("memory idle", lambda contender: _memory(contender, "VmRSS"), {"resident MB": at_most(0.2)})
+LOADED = Row("memory under load", lambda contender: _memory(contender, "VmHWM"), {"resident MB": at_most(0.15)})
+
+
+def warm_up(contender: Contender, scale: Scale) -> None:
+    """Let compilers and caches do their work, and count peaks from here on."""
+    count = scale.warm_up_records
+    with _topic(contender) as topic:
+        _run(contender, "produce", topic, count, 1024)
+        _run(contender, "consume", topic, count, 1024)
+    forget_peak(contender.pid)
+
+
+def _produce(count: int, size: int, settings: list[str]) -> Callable[[Contender], Values]:
+    def measure(contender: Contender) -> Values:
+        with _topic(contender) as topic:
+            return _throughput(contender, "produce", topic, count, size, *settings)
+
+    return measure
+
+
+def _consume(kind: str, count: int, size: int) -> Callable[[Contender], Values]:
+    def measure(contender: Contender) -> Values:
+        with _topic(contender) as topic:
+            _run(contender, "produce", topic, count, size)
+            return _throughput(contender, kind, topic, count, size)
+
+    return measure
+
+
+def _throughput(contender: Contender, kind: str, topic: str, count: int, size: int, *settings: str) -> Values:
+    before = cpu_seconds(contender.pid)
+    result = _run(contender, kind, topic, count, size, *settings)
+    used = cpu_seconds(contender.pid) - before
+    return {
+        "MB/s": result["bytes"] / MB / result["seconds"],
+        "records/s": result["records"] / result["seconds"],
+        "CPU s/GB": used / (result["bytes"] / GB),
+    }
+
+
+def _requests(count: int) -> Callable[[Contender], Values]:
+    def measure(contender: Contender) -> Values:
+        with _topic(contender) as topic:
+            before = cpu_seconds(contender.pid)
+            result = _run(contender, "requests", topic, count, 100)
+            used = cpu_seconds(contender.pid) - before
+            return {"requests/s": count / result["seconds"], "CPU us/request": used / count * 1e6}
+
+    return measure
+
+
+def _latency(count: int) -> Callable[[Contender], Values]:
+    def measure(contender: Contender) -> Values:
+        with _topic(contender) as topic:
+            result = _run(contender, "latency", topic, count, 100)
+            return {"p50 ms": result["p50_ms"], "p99 ms": result["p99_ms"], "max ms": result["max_ms"]}
+
+    return measure
+
+
+def _memory(contender: Contender, field: str) -> Values:
+    # Pages of files that are mapped are the system's cache as much as the process's own; hence both.
+    return {"resident MB": memory_mb(contender.pid, field), "without files MB": memory_mb(contender.pid, "RssAnon")}
+
+
+def _start(contender: Contender) -> Values:
+    contender.start_zookeeper()
+    try:
+        return {"s": contender.start_broker()}
+    finally:
+        contender.stop_broker()
+        contender.stop_zookeeper()
+
+
+def _start_with_zookeeper(contender: Contender) -> Values:
+    seconds = contender.start_zookeeper()
+    try:
+        return {"s": seconds + contender.start_broker()}
+    finally:
+        contender.stop_broker()
+        contender.stop_zookeeper()
+
+
+@contextmanager
+def _topic(contender: Contender) -> Iterator[str]:
+    """A topic with one partition, for one measurement."""
+    name = f"bench-{uuid.uuid4().hex}"
+    admin = AdminClient({"bootstrap.servers": contender.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(ADMIN_SECONDS_MAX)
+    try:
+        yield name
+    finally:
+        admin.delete_topics([name])[name].result(ADMIN_SECONDS_MAX)
+
+
+def _run(contender: Contender, kind: str, topic: str, count: int, size: int, *settings: str) -> Values:
+    command = [sys.executable, "-m", "bench.support.load", kind, "--bootstrap", contender.bootstrap, "--topic", topic]
+    command += ["--count", str(count), "--record-bytes", str(size)]
+    for setting in settings:
+        command += ["--set", setting]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=LOAD_SECONDS_MAX)
+    values: Values = json.loads(done.stdout)
+    return values
