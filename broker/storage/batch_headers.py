@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,6 +23,8 @@ _BATCH_LENGTH: Final = struct.Struct(">i")
 _BATCH_LENGTH_POSITION: Final = 8
 _SCAN_BYTES: Final = 4096
 _READ_BYTES: Final = 1024 * 1024
+_SEARCH_BYTES: Final = 8 * 1024 * 1024
+MAGIC_POSITION: Final = 16
 # Above every offset.
 NO_LIMIT: Final = 1 << 63
 
@@ -90,6 +93,24 @@ def whole_batches(fd: int, path: Path, position: int, size: int) -> Iterator[tup
             yield position, (batch := read_batch(fd, path, position, size))
             at = batch.size
         position += at
+
+
+def has_batch_behind(fd: int, position: int, size: int, first_offset: int) -> bool:
+    """Whether a whole batch with a later offset begins somewhere behind `position`, however it is reached.
+
+    A write that was interrupted has nothing behind it; damage within a log has. A few megabytes are searched.
+    """
+    data = os.pread(fd, min(_SEARCH_BYTES, size - position), position)
+    magic = bytes((MAGIC,))
+    at = data.find(magic, MAGIC_POSITION + 1)
+    while at >= 0:
+        begin = at - MAGIC_POSITION
+        if data[begin] < 0x80 and int.from_bytes(data[begin : begin + 8]) >= first_offset:
+            with suppress(CorruptBatchError):
+                RecordBatch(data, begin).check()
+                return True
+        at = data.find(magic, at + 1)
+    return False
 
 
 def read_batch(fd: int, path: Path, position: int, size: int) -> RecordBatch:

@@ -198,7 +198,10 @@ class ReadableLog:
             end = segment.end_before(batch.position + max_bytes, upper, batch)
             if end == batch.position and at_least_one:
                 end += batch.size
-            return FileSlice(segment.file, batch.position, end - batch.position) if end > batch.position else None
+            if end == batch.position:
+                return None
+            segment.check_order(batch.position, end, self.leader_epochs.epoch_for)
+            return FileSlice(segment.file, batch.position, end - batch.position)
         return None
 
     def _check_nothing_is_missing(self, segment: Segment) -> None:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ottla.broker.config import TopicConfig
-from ottla.broker.storage.batch_headers import NO_LIMIT
+from ottla.broker.storage.batch_headers import NO_LIMIT, BatchAt
 from ottla.broker.storage.checkpoint import LEADER_EPOCH_CHECKPOINT
 from ottla.broker.storage.errors import CorruptCheckpointError, StorageError
 from ottla.broker.storage.flushing import flush, sync_path
@@ -67,9 +67,10 @@ def open_log(
         segments = [Segment(directory, base_offset, limits, files, lock) for base_offset in names]
         epochs, is_known = _load_epochs(directory)
         scanned = len(segments)
-        if not (was_clean and is_known and _resume(segments) and _agree(segments, epochs)):
+        # All was flushed: a log that does not end just there has changed since.
+        was_clean = was_clean and is_known and _resume(segments, recovery_point) and _agree(segments, epochs)
+        if not was_clean:
             scanned = _recover(segments, epochs, recovery_point, is_known=is_known, may_have_holes=may_have_holes)
-            was_clean = False
         end = segments[-1].next_offset if segments else log_start_offset
         if not segments or end < log_start_offset:
             for segment in segments:
@@ -83,6 +84,8 @@ def open_log(
         log_start_offset = max(log_start_offset, segments[0].base_offset)
         epochs.truncate_from_end(end)
         epochs.truncate_from_start(log_start_offset)
+        if epochs.entries and epochs.entries[0][1] > log_start_offset:
+            _extend_first_epoch(epochs, segments, log_start_offset)
         producers = Producers()
         delete_snapshots_above(directory, end)
         if scanned < len(segments):
@@ -151,11 +154,24 @@ def _load_epochs(directory: Path) -> tuple[LeaderEpochs, bool]:
         return LeaderEpochs(path), False
 
 
-def _resume(segments: list[Segment]) -> bool:
-    """Take segments as a clean stop left them; False where they are not like that."""
+def _resume(segments: list[Segment], end: int) -> bool:
+    """Take segments as a clean stop left them; False where they are not like that, or do not end with `end`."""
     for segment, following in pairwise(segments):
         segment.trust(following.base_offset)
-    return not segments or segments[-1].resume()
+    return not segments or (segments[-1].resume() and segments[-1].next_offset == end)
+
+
+def _find(segments: list[Segment], offset: int) -> BatchAt | None:
+    """Return the batch that holds an offset, or the next one in the same segment."""
+    return segments[bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1].find(offset)
+
+
+def _extend_first_epoch(epochs: LeaderEpochs, segments: list[Segment], begin: int) -> None:
+    """Let the first epoch begin where the log does, if the batch there is of that epoch."""
+    first_epoch, _ = epochs.entries[0]
+    batch = _find(segments, begin)
+    if batch is not None and batch.leader_epoch == first_epoch:
+        epochs.assign_all([(first_epoch, begin), *epochs.entries[1:]])
 
 
 def _agree(segments: list[Segment], epochs: LeaderEpochs) -> bool:
@@ -170,14 +186,13 @@ def _agree(segments: list[Segment], epochs: LeaderEpochs) -> bool:
     probes = {offset for _, start in entries for offset in (start - 1, start)} | {end - 1}
     try:
         for offset in probes:
-            if begin <= offset < end:
-                index = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
-                batch = segments[index].find(offset)
-                if batch is None or batch.leader_epoch == NO_LEADER_EPOCH:
-                    continue
-                # The first entry may begin within a batch, where the log start is.
-                if batch.leader_epoch != epochs.epoch_for(max(batch.base_offset, begin)):
-                    return False
+            batch = _find(segments, offset) if begin <= offset < end else None
+            # The first entry may begin within a batch, where the log start is.
+            if batch is not None and batch.leader_epoch not in (
+                epochs.epoch_for(max(batch.base_offset, begin)),
+                NO_LEADER_EPOCH,
+            ):
+                return False
     except CORRUPT:
         return False
     return True
@@ -199,8 +214,9 @@ def _recover(
         is_known = False
         first = 0
     if segments:
-        scan = RecoveryScan(segments, epochs if is_known else None, recovery_point)
-        scan.run(first, may_have_holes=may_have_holes)
+        believed = epochs if is_known else None
+        scan = RecoveryScan(segments, believed, recovery_point, may_have_holes=may_have_holes)
+        scan.run(first)
         begin = segments[first].base_offset
         merged = [entry for entry in epochs.entries if is_known and entry[1] < begin]
         for epoch, start_offset in scan.found:

@@ -60,6 +60,7 @@ class Segment(ReadableSegment):
             raise
         segment.confirm_largest_timestamp((NO_TIMESTAMP, base_offset))
         segment.is_transaction_index_sound = True
+        segment.own_position = 0
         segment.has_aborted = False
         files.opened(segment)
         return segment
@@ -156,14 +157,15 @@ class Segment(ReadableSegment):
         self.finish()
         self.close_files()
 
-    def recover(self, accepts: Callable[[int, int, RecordBatch], bool]) -> bool:
-        """Cut the file behind its last good batch; the indexes are then the caller's to rebuild.
+    def recover(self, accepts: Callable[[int, int, RecordBatch], bool]) -> tuple[int, int]:
+        """Find where the good batches end, for the caller to `cut` there and to rebuild the indexes.
 
         `accepts` sees each whole batch in turn, with its position and the offset after the one before it, and may
-        refuse it. Returns whether the file ended just there; one that was preallocated, torn or damaged did not.
+        refuse it. Returns position and next offset.
         """
-        size = self.size = os.fstat(self.file.fd).st_size
+        self.size = os.fstat(self.file.fd).st_size
         end, next_offset, self.next_offset = 0, self.base_offset, NO_LIMIT
+        self.own_position = 0
         try:
             for position, batch in self.read_batches():
                 batch.check()
@@ -172,8 +174,7 @@ class Segment(ReadableSegment):
                 end, next_offset = position + batch.size, batch.next_offset
         except CorruptBatchError:
             pass  # what is not a batch is what the cut is for
-        self.cut(end, next_offset)
-        return end == size
+        return end, next_offset
 
     def resume(self) -> bool:
         """Take the segment as a clean stop left it, reading only its tail; False where it is not like that."""
@@ -186,7 +187,7 @@ class Segment(ReadableSegment):
         except CORRUPT:
             return False
         self.next_offset = next_offset
-        self.synced_size = self.size
+        self.synced_size = self.own_position = self.size
         self._bytes_since_index = self.size - entry[1]
         return True
 
@@ -230,6 +231,8 @@ class Segment(ReadableSegment):
         self.size = size
         self.next_offset = next_offset
         self.synced_size = -1
+        self.own_position = min(self.own_position, size)
+        self._ordered = (0, 0)
         self._first_timestamp = None
         self._bytes_since_index = 0
 

@@ -9,21 +9,21 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from ottla.broker.storage.aborted_transactions import AbortedTransactions
-from ottla.broker.storage.batch_headers import BatchAt, batch_headers, whole_batches
+from ottla.broker.storage.batch_headers import NO_LIMIT, BatchAt, batch_headers, whole_batches
 from ottla.broker.storage.errors import CorruptIndexError
 from ottla.broker.storage.file_slice import OpenFile
 from ottla.broker.storage.index import OffsetIndex, TimeIndex
 from ottla.broker.storage.open_files import OpenFiles
 from ottla.broker.storage.write_map import WriteMap
 from ottla.protocol.errors import CorruptBatchError
-from ottla.protocol.records import NO_TIMESTAMP, RecordBatch
+from ottla.protocol.records import NO_LEADER_EPOCH, NO_TIMESTAMP, RecordBatch
 
 CORRUPT = (CorruptBatchError, CorruptIndexError)
 
@@ -56,6 +56,10 @@ class ReadableSegment:
         self.next_offset = base_offset
         # How much was forced to disk, with the indexes if the segment is closed; -1 where the files are new or trimmed.
         self.synced_size = -1
+        # From here on the batches were written or scanned by this process; of those below, the order of [begin, end) is
+        # known to be right.
+        self.own_position = NO_LIMIT
+        self._ordered = (0, 0)
         # Whether the largest timestamp comes from the batches themselves, not from an index that was found.
         self.is_largest_certain = False
         self.used = True
@@ -176,6 +180,25 @@ class ReadableSegment:
                 return max(end, batch.position)
             end = batch.end
         return end
+
+    def check_order(self, position: int, end: int, epoch_for: Callable[[int], int]) -> None:
+        """Raise CorruptBatchError unless offsets rise, and epochs are what they were, from `position` to `end`.
+
+        Neither is under a CRC, so nobody who reads the batches would notice. What was checked once is not again.
+        """
+        end = min(end, self.own_position)
+        begin, ordered_end = self._ordered
+        start = ordered_end if begin <= position <= ordered_end else position
+        if start >= end:
+            return
+        # One more than is asked for: a batch whose offset is too high contradicts the one behind it.
+        for batch in self.batches_at(start):
+            if batch.position >= end:
+                break
+            known_epoch = epoch_for(batch.base_offset)
+            if batch.leader_epoch != known_epoch and NO_LEADER_EPOCH not in (batch.leader_epoch, known_epoch):
+                raise CorruptBatchError(f"{self.path} has epoch {batch.leader_epoch} at offset {batch.base_offset}")
+        self._ordered = (position, end) if start == position else (begin, end)
 
     def headers_from(self, offset: int) -> Iterator[BatchAt]:
         """Walk from a batch on that is not above `offset`: the last one that the index knows."""

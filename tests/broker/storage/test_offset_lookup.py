@@ -80,7 +80,7 @@ def test_a_wrong_time_index_is_not_believed(tmp_path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= 1
     path.write_bytes(data)
-    log = make_log(tmp_path, was_clean=True, segment_bytes=100_000)
+    log = make_log(tmp_path, was_clean=True, recovery_point=30, segment_bytes=100_000)
 
     assert [offset_at(offset_for_timestamp(log, NOW + delta)) for delta in range(30)] == list(range(30))
 

@@ -73,7 +73,7 @@ def test_after_a_clean_stop_the_files_have_their_sizes_and_only_the_tail_is_read
         open_file(file, path, flags)
 
     monkeypatch.setattr(OpenFile, "__init__", note)
-    log = make_log(tmp_path, was_clean=True)
+    log = make_log(tmp_path, was_clean=True, recovery_point=30)
 
     assert (log.log_end_offset, log.recovery_point) == (30, 30)
     assert set(opened) <= {log.active.path, path_of(tmp_path, 0)}
@@ -87,7 +87,7 @@ def test_producers_are_known_after_a_clean_stop(tmp_path: Path) -> None:
     append(log, data)
     close_log(log)
 
-    assert append(make_log(tmp_path, was_clean=True), data).is_duplicate
+    assert append(make_log(tmp_path, was_clean=True, recovery_point=1), data).is_duplicate
 
 
 def test_producers_are_known_without_their_snapshots(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_producers_are_known_without_their_snapshots(tmp_path: Path) -> None:
     for path in tmp_path.glob("*.snapshot"):
         path.unlink()
 
-    assert append(make_log(tmp_path, was_clean=True), data).is_duplicate
+    assert append(make_log(tmp_path, was_clean=True, recovery_point=21), data).is_duplicate
 
 
 def test_a_stop_that_was_not_clean_after_all_is_recovered_from(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_stop_that_was_not_clean_after_all_is_recovered_from(tmp_path: Path) -
     assert (log.log_end_offset, log.active.path.stat().st_size % SIZE) == (30, 0)
 
 
-@pytest.mark.parametrize("rows", [None, "0\n", "1\n4 0\n", "1\n2 0\n", "2\n1 0\n3 5\n", "2\n3 0\n9 29\n", "x"])
+@pytest.mark.parametrize("rows", [None, "0\n", "1\n4 0\n", "1\n2 0\n", "2\n1 0\n3 5\n", "x"])
 def test_leader_epochs_that_the_batches_contradict_are_made_anew(tmp_path: Path, rows: str | None) -> None:
     """Missing, empty, or with a digit that changed."""
     stopped(tmp_path)
@@ -123,6 +123,41 @@ def test_leader_epochs_that_the_batches_contradict_are_made_anew(tmp_path: Path,
 
     assert log.leader_epochs.entries == [(LEADER_EPOCH, 0)]
     assert offsets(log) == list(range(30))
+
+
+def test_one_batch_against_the_leader_epochs_is_for_somebody_to_decide(tmp_path: Path) -> None:
+    """It was flushed, and either may be wrong."""
+    stopped(tmp_path)
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n2\n3 0\n9 29\n")
+    with pytest.raises(StorageError, match="differ about the leader epoch"):
+        make_log(tmp_path, was_clean=True, recovery_point=30)
+    (tmp_path / "leader-epoch-checkpoint").unlink()
+
+    assert offsets(make_log(tmp_path, was_clean=True, recovery_point=30)) == list(range(30))
+
+
+def test_batches_that_came_back_after_a_cut_are_dropped(tmp_path: Path) -> None:
+    """A power loss undid the cut of the file, but not that of the leader epochs, which are durable at once."""
+    log = make_log(tmp_path)
+    for epoch in (1, 1, 2, 2, 2):
+        append(log, make_batch(), epoch)
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n2\n1 0\n3 2\n")
+    log = make_log(tmp_path, recovery_point=2)
+
+    assert (log.log_end_offset, log.leader_epochs.entries) == (2, [(1, 0)])
+
+
+def test_damage_below_the_recovery_point_is_an_error(tmp_path: Path) -> None:
+    """Unless nothing comes behind it: a disk may lie about the last thing that was forced to it."""
+    log = stopped(tmp_path)
+    last = log.active
+    data = last.path.read_bytes()
+    patch(last.path, 80, b"!")
+    with pytest.raises(StorageError, match="damaged at 22, position 0"):
+        make_log(tmp_path, recovery_point=30)
+    assert last.path.stat().st_size == len(data)
+    last.path.write_bytes(data[:-1])
+    assert offsets(make_log(tmp_path, recovery_point=30)) == list(range(29))
 
 
 def test_several_leader_epochs_are_believed_where_the_batches_bear_them_out(tmp_path: Path) -> None:
@@ -249,7 +284,7 @@ def test_leftovers_of_interrupted_operations_are_removed(tmp_path: Path) -> None
         (tmp_path / name).touch()
     path_of(tmp_path, 0).unlink()
     path_of(tmp_path, 99, ".index").touch()
-    log = make_log(tmp_path, log_start_offset=PER_SEGMENT, was_clean=True)
+    log = make_log(tmp_path, log_start_offset=PER_SEGMENT, was_clean=True, recovery_point=30)
 
     assert offsets(log) == list(range(PER_SEGMENT, 30))
     assert {path.suffix for path in tmp_path.iterdir()} == {".log", ".index", ".timeindex", ".snapshot", ""}
@@ -285,7 +320,7 @@ def test_a_segment_that_is_missing_with_its_indexes_is_an_error(tmp_path: Path) 
     log = stopped(tmp_path)
     log.segments[1].unlink()
     with pytest.raises(KafkaError, match="missing"):
-        make_log(tmp_path, was_clean=True).read(PER_SEGMENT, 100)
+        make_log(tmp_path, was_clean=True, recovery_point=30).read(PER_SEGMENT, 100)
     path_of(tmp_path, 2 * PER_SEGMENT, ".txnindex").touch()
     (tmp_path / "leader-epoch-checkpoint").unlink()
     with pytest.raises(StorageError, match="missing"):

@@ -195,7 +195,7 @@ def test_a_time_index_that_lost_its_end_deletes_nothing(tmp_path: Path) -> None:
     index.write_bytes(struct.pack(">qi", NOW, 0))
     # The last batches must not say more than the index, or it would be noticed without reading the others.
     path_of(tmp_path, 0, ".index").write_bytes(struct.pack(">ii", 5, 5 * SIZE))
-    log = make_log(tmp_path, clock, was_clean=True, retention_ms=DAY_MS // 2)
+    log = make_log(tmp_path, clock, was_clean=True, recovery_point=6, retention_ms=DAY_MS // 2)
     clock.now_ms += DAY_MS
     path = path_of(tmp_path, 0)
     path.write_bytes(path.read_bytes())
@@ -213,7 +213,7 @@ def test_a_damaged_segment_goes_with_its_time(tmp_path: Path) -> None:
     path = path_of(tmp_path, 0)
     path.write_bytes(path.read_bytes()[: 3 * SIZE] + bytes(5 * SIZE))
     os.utime(path, ns=(0, NOW * 1_000_000))
-    log = make_log(tmp_path, clock, was_clean=True, retention_ms=DAY_MS)
+    log = make_log(tmp_path, clock, was_clean=True, recovery_point=PER_SEGMENT + 1, retention_ms=DAY_MS)
     clock.now_ms += DAY_MS
     assert reasons(log) == []
     clock.now_ms += DAY_MS
@@ -228,7 +228,7 @@ def test_the_active_segment_is_confirmed_too(tmp_path: Path) -> None:
         append(log, make_batch(timestamps=[time]))
     close_log(log)
     path_of(tmp_path, 0, ".timeindex").write_bytes(struct.pack(">qi", NOW, 0))
-    log = make_log(tmp_path, clock, was_clean=True, retention_ms=DAY_MS // 2)
+    log = make_log(tmp_path, clock, was_clean=True, recovery_point=5, retention_ms=DAY_MS // 2)
     clock.now_ms += DAY_MS
 
     assert reasons(log) == []
