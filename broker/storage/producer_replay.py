@@ -7,6 +7,7 @@ index of aborted transactions: a segment whose index may be wrong gets the one t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -42,7 +43,9 @@ def replay_scanned(directory: Path, producers: Producers, segments: Sequence[Seg
         pass
     for segment in segments[scanned:]:
         if segment.base_offset > first_offset:
-            write_snapshot(directory, ProducerSnapshot(segment.base_offset, producers.entries()), durable=False)
+            # A full disk must not keep the log from being opened: an older one serves as well.
+            with suppress(OSError):
+                write_snapshot(directory, ProducerSnapshot(segment.base_offset, producers.entries()), durable=False)
         _replace_transaction_index(segment, _replayed(producers, [segment], begin))
 
 

@@ -9,6 +9,7 @@ says that it is old: what was not read from its batches by this process is looke
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -106,11 +107,17 @@ def doom(log: Log, segment: Segment) -> None:
 
 
 def rename_deleted(paths: Sequence[Path]) -> list[Path]:
-    """Mark files as deleted; return their new paths."""
+    """Mark files as deleted; return their new paths. Where a full directory cannot take those, remove them at once."""
     renamed = []
     for path in paths:
-        if path.exists():
+        try:
             renamed.append(path.rename(path.with_name(path.name + DELETED_SUFFIX)))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            path.unlink(missing_ok=True)
     return renamed
 
 

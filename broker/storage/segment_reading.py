@@ -294,7 +294,9 @@ class ReadableSegment:
             self.offset_index.append(*entry)
         for entry in (*times, largest):
             self.time_index.append(*entry)
-        self.offset_index.write()
-        self.time_index.write()
+        # On a full disk they stay in memory: a log must open and be read there all the same.
+        with suppress(OSError):
+            self.offset_index.write()
+            self.time_index.write()
         self._bytes_since_index = bytes_since_index
         self._largest, self.is_largest_certain = largest, True

@@ -252,3 +252,17 @@ def test_a_full_disk_does_not_hinder_deletion(tmp_path: Path, monkeypatch: pytes
 
     assert (names(tmp_path, ".log"), offsets(log)) == ([2 * PER_SEGMENT], list(range(2 * PER_SEGMENT, 30)))
     assert len(reasons(log)) == 1
+
+
+def test_a_directory_that_takes_no_longer_names_loses_the_files_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even a rename may need room."""
+    log = make_log(tmp_path, retention_bytes=1000)
+    fill(log, 30)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", no_room)
+        assert len(reasons(log)) == 1
+
+    assert names(tmp_path, ".log") == [PER_SEGMENT, 2 * PER_SEGMENT]
+    assert (names(tmp_path, ".log.deleted"), names(tmp_path, ".index")) == ([], [PER_SEGMENT, 2 * PER_SEGMENT])
