@@ -1,0 +1,209 @@
+"""Real brokers for tests: `python -m ottla.broker` on the loopback interface, with a log directory that is thrown away.
+
+def test_something(broker: BrokerProcess) -> None:        the fixture: one broker that the tests of a run share
+    produce(broker.bootstrap, topic())
+
+def test_a_restart(make_broker: MakeBroker) -> None:      brokers of a test's own, each on a ZooKeeper path of its own
+    broker = make_broker("log.segment.bytes=1048576")
+    broker.kill()
+    broker.start()
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.guarded_process import GuardedProcess
+from tests.zookeeper import ZooKeeper, ZooKeeperServer
+
+from ottla.client.local_cluster.ports import free_port
+from ottla.client.local_cluster.record import HOST
+
+START_TIMEOUT_S = 90
+START_ATTEMPTS = 3
+
+_READY = re.compile(rb"\[KafkaServer id=\d+\] started")
+_PORT_TAKEN = b"address already in use"
+# What suits many small brokers on one machine; the log directory may be on a small disk.
+_OPTIONS = (
+    "num.partitions=1",
+    "num.io.threads=4",
+    "offsets.topic.replication.factor=1",
+    "offsets.topic.num.partitions=3",
+    "transaction.state.log.replication.factor=1",
+    "transaction.state.log.min.isr=1",
+    "group.initial.rebalance.delay.ms=0",
+    "ottla.log.min.free.bytes=0",
+)
+
+
+class BrokerStartError(Exception):
+    """The broker ended, or was not ready in time; the message has its exit code and what it said last."""
+
+    def __init__(self, exit_code: int | None, output: str) -> None:
+        self.exit_code = exit_code
+        self.output = output
+        super().__init__(f"exit code {exit_code}:\n{output[-4000:]}")
+
+
+class BrokerProcess:
+    """A broker that keeps its ports and its data over restarts."""
+
+    def __init__(self, folder: Path, zookeeper: str, *overrides: str, broker_id: int = 1) -> None:
+        self.folder = folder
+        self.zookeeper = zookeeper
+        self.broker_id = broker_id
+        self.host = HOST
+        self.log_dir = folder / "data"
+        self.log = folder / "broker.log"
+        self._overrides = overrides
+        self._process: GuardedProcess | None = None
+        self._choose_ports()
+
+    def __repr__(self) -> str:
+        return f"<BrokerProcess {self.broker_id} {self.bootstrap} pid={self._process and self._process.pid}>"
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for clients."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def http(self) -> str:
+        """The address of metrics and health."""
+        return f"http://{self.host}:{self.http_port}"
+
+    @property
+    def pid(self) -> int:
+        """The pid of the running broker."""
+        assert self._process is not None
+        return self._process.pid
+
+    def partition_dir(self, topic: str, partition: int = 0) -> Path:
+        """Return the folder of a partition's log."""
+        return self.log_dir / f"{topic}-{partition}"
+
+    def output(self) -> str:
+        """Return what all its processes have said so far."""
+        return self.log.read_text(errors="replace")
+
+    def start(self) -> None:
+        """Start it and wait until it says that it is ready; BrokerStartError if it does not."""
+        assert self._process is None
+        self.folder.mkdir(parents=True, exist_ok=True)
+        said_before = self.log.stat().st_size if self.log.exists() else 0
+        self._process = GuardedProcess(self._command(), self.log, _environment())
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not _READY.search(self._said_since(said_before)):
+            exit_code = self._process.poll()
+            if exit_code is not None or time.monotonic() > deadline:
+                self.kill()
+                raise BrokerStartError(exit_code, self._said_since(said_before).decode(errors="replace"))
+            time.sleep(0.01)
+
+    def start_on_free_ports(self) -> None:
+        """Start it, on other ports if somebody took those that were free when they were chosen."""
+        for _ in range(START_ATTEMPTS - 1):
+            try:
+                return self.start()
+            except BrokerStartError as error:
+                if _PORT_TAKEN.decode() not in error.output.lower():
+                    raise
+                self._choose_ports()
+        return self.start()
+
+    def stop(self) -> int:
+        """Have it stop cleanly, with SIGTERM; return its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it with SIGKILL, if it runs."""
+        if self._process is not None:
+            self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stop it cleanly and start it again."""
+        assert self.stop() == 0
+        self.start()
+
+    def _end(self, number: signal.Signals) -> int:
+        assert self._process is not None
+        ended, self._process = self._process, None
+        return ended.end(number)
+
+    def _choose_ports(self) -> None:
+        self.port = free_port(self.host)
+        self.http_port = free_port(self.host, {self.port})
+
+    def _said_since(self, position: int) -> bytes:
+        with self.log.open("rb") as log:
+            log.seek(position)
+            return log.read()
+
+    def _command(self) -> list[str]:
+        options = (
+            *_OPTIONS,
+            f"broker.id={self.broker_id}",
+            f"listeners=PLAINTEXT://{self.bootstrap}",
+            f"ottla.http.listener={self.host}:{self.http_port}",
+            f"log.dirs={self.log_dir}",
+            f"zookeeper.connect={self.zookeeper}",
+            *self._overrides,
+        )
+        overrides = [part for option in options for part in ("--override", option)]
+        return [sys.executable, "-m", "ottla.broker", *overrides]
+
+
+MakeBroker = Callable[..., BrokerProcess]
+
+
+def topic_name() -> str:
+    """Return a name that no other topic has."""
+    return f"topic-{uuid.uuid4().hex}"
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment without options of a broker."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
+
+
+@pytest.fixture(scope="session")
+def broker(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """The broker that tests share; they use topics of their own, and leave it running with the options that it has."""
+    shared = BrokerProcess(tmp_path_factory.mktemp("broker"), ZooKeeper(zookeeper_server).connect)
+    shared.start_on_free_ports()
+    try:
+        yield shared
+    finally:
+        shared.kill()
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other topic has."""
+    return topic_name()
+
+
+@pytest.fixture
+def make_broker(zookeeper_server: ZooKeeperServer, tmp_path: Path) -> Iterator[MakeBroker]:
+    """Make and start brokers of the test's own; each is alone in its cluster unless `zookeeper` is given."""
+    made: list[BrokerProcess] = []
+
+    def make(*overrides: str, zookeeper: str | None = None, broker_id: int = 1) -> BrokerProcess:
+        connect = zookeeper or ZooKeeper(zookeeper_server).connect
+        one = BrokerProcess(tmp_path / f"broker-{len(made)}", connect, *overrides, broker_id=broker_id)
+        made.append(one)
+        one.start_on_free_ports()
+        return one
+
+    yield make
+    for one in made:
+        one.kill()
