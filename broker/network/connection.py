@@ -90,6 +90,8 @@ class Connection:
         self.is_closed = False
         # To be closed: what was pipelined behind the request that failed must not take effect.
         self.is_failed = False
+        # The client is gone: what it has sent before still takes effect, and then the connection is closed.
+        self.is_ended = False
         self.requests = 0
         self.blocked_since: float | None = None
 
@@ -155,6 +157,12 @@ class Connection:
         if schedule:
             self._queue.put(self)
 
+    def end(self) -> bool:
+        """Know that the client is gone; return whether nothing is left to be handled, so that it can be closed."""
+        with self._lock:
+            self.is_ended = True
+            return not self._is_scheduled
+
     def close(self) -> None:
         """Drop the socket and what waited; called by the processor, once."""
         with self._lock:
@@ -182,13 +190,19 @@ class Connection:
             dispatch(self, frame, slot, arrived)
         else:
             self._queue.put(self)
-        if not self.is_reading:
+        if self.is_ended:
+            self.processor.call(self._close_ended)
+        elif not self.is_reading:
             self.processor.call(self._resume_reading)
 
     def release(self, frame: Frame) -> None:
         """Give the memory of a handled request back."""
         if frame.buffer is not None:
             self._buffers.give_back(frame.buffer)
+
+    def _close_ended(self) -> None:
+        if not self._is_scheduled:
+            self.processor.discard(self, "the client closed it")
 
     def _resume_reading(self) -> None:
         if not self.is_closed and not self._queue.is_full:

@@ -83,6 +83,7 @@ class NetworkProcessor:
 
     def set_reading(self, connection: Connection, wanted: bool) -> None:
         """Watch the socket for something to read, or stop that."""
+        wanted = wanted and not connection.is_ended
         if not connection.is_closed and connection.is_reading != wanted:
             connection.is_reading = wanted
             self._watch(connection)
@@ -131,13 +132,20 @@ class NetworkProcessor:
         try:
             if connection.is_closed or connection.receive():
                 return
-            self.discard(connection, "the client closed it")
+            self._end(connection, "the client closed it")
         except BlockingIOError:
             return
         except FrameError as error:
             self._refuse(connection, error)
         except OSError as error:
-            self.discard(connection, f"cannot read: {error}")
+            self._end(connection, f"cannot read: {error}")
+
+    def _end(self, connection: Connection, reason: str) -> None:
+        """Close a connection whose client is gone, once what came from it is handled: acks=0 does not wait for us."""
+        if connection.end():
+            self.discard(connection, reason)
+        else:
+            self.set_reading(connection, False)
 
     def _refuse(self, connection: Connection, error: FrameError) -> None:
         self._counts.frames_refused += 1
