@@ -48,6 +48,8 @@ from ottla.protocol.identifiers import TopicPartition
 log = structlog.get_logger(__name__)
 
 _ANSWERING_SECONDS_MAX = 20.0
+_KNOWN_SECONDS_MAX = 5.0
+_KNOWN_POLL_SECONDS = 0.005
 
 
 def now_ms() -> int:
@@ -84,6 +86,7 @@ class Server:
             self.network.start()
             await self._loop.run_in_executor(None, self._join, ports)
             self._start_http()
+            await self._become_known()
             _calm_garbage_collector()
             self.is_ready = True
             log.info(f"[KafkaServer id={self.membership.broker_id}] started")
@@ -168,6 +171,18 @@ class Server:
         )
         self.session.start()
         self.controller.start()
+
+    async def _become_known(self) -> None:
+        """Wait until the controller has told us of ourselves: clients that ask before learn of no broker at all.
+
+        A cluster whose controller has just died may take longer than clients want to wait for the ports.
+        """
+        deadline = self._loop.time() + _KNOWN_SECONDS_MAX
+        while self.membership.broker_id not in self.metadata.snapshot.brokers and not self._stopping.is_set():
+            if self._loop.time() > deadline:
+                log.warning("no_word_from_controller", waited_s=_KNOWN_SECONDS_MAX)
+                return
+            await asyncio.sleep(_KNOWN_POLL_SECONDS)
 
     def _start_http(self) -> None:
         address = self.config.ottla_http_listener

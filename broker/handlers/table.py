@@ -18,6 +18,7 @@ from ottla.broker.handlers.describe_configs import describe_configs
 from ottla.broker.handlers.describe_log_dirs import describe_log_dirs
 from ottla.broker.handlers.dispatch import Entry
 from ottla.broker.handlers.fetch import fetch
+from ottla.broker.handlers.find_coordinator import find_coordinator
 from ottla.broker.handlers.incremental_alter_configs import incremental_alter_configs
 from ottla.broker.handlers.init_producer_id import init_producer_id
 from ottla.broker.handlers.leader_and_isr import leader_and_isr
@@ -49,6 +50,8 @@ _FUNCTIONS: Final[dict[Api, Handler]] = {
     Api.DESCRIBE_CONFIGS: describe_configs,
     Api.ALTER_CONFIGS: alter_configs,
     Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    # Groups and transactions
+    Api.FIND_COORDINATOR: find_coordinator,
     # From the controller
     Api.LEADER_AND_ISR: leader_and_isr,
     Api.STOP_REPLICA: stop_replica,
