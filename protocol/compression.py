@@ -48,10 +48,11 @@ _CODECS_BY_CONFIG_NAME: Final = {codec.config_name: codec for codec in Codec} | 
 
 # The levels that Kafka's `compression.<codec>.level` accepts, and its defaults.
 _LEVELS: Final = {
-    Codec.GZIP: range(1, 10),
+    Codec.GZIP: (-1, *range(1, 10)),
     Codec.LZ4: range(1, 18),
     Codec.ZSTD: range(-131072, 23),
 }
+# -1 in Kafka's options: the default of zlib.
 _GZIP_LEVEL_DEFAULT: Final = 6
 _LZ4_LEVEL_DEFAULT: Final = 9
 _ZSTD_LEVEL_DEFAULT: Final = 3
@@ -90,7 +91,7 @@ def compress(codec: Codec, data: ReadableBuffer, level: int | None = None) -> by
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(data, _GZIP_LEVEL_DEFAULT if level is None else level))
+            return bytes(cramjam.gzip.compress(data, _GZIP_LEVEL_DEFAULT if level in (None, -1) else level))
         case Codec.SNAPPY:
             return _compress_snappy(data)
         case Codec.LZ4:

@@ -253,6 +253,7 @@ def test_levels_are_those_that_kafka_allows() -> None:
         for level in (low - 1, high + 1):
             with pytest.raises(EncodeError, match="level"):
                 compress(codec, b"text", level)
+    assert compress(Codec.GZIP, b"text", -1) == compress(Codec.GZIP, b"text")
     for codec in (Codec.NONE, Codec.SNAPPY):
         with pytest.raises(EncodeError, match="level"):
             compress(codec, b"text", 1)
