@@ -30,6 +30,7 @@ from ottla.broker.storage.cleanable import ClosedSegment, examine, groups
 from ottla.broker.storage.cleaned_segment import CleanedSegment
 from ottla.broker.storage.cleaned_transactions import CleanedTransactions
 from ottla.broker.storage.cleaner_throttle import CleanerThrottle
+from ottla.broker.storage.directory_files import note_holes
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.offset_map import OffsetMap
 from ottla.broker.storage.producer_snapshot import snapshot_path
@@ -247,6 +248,7 @@ class _Compaction:
             at = self._reader.index_of(sources)
             # The disk is waited for here, once: were the new names committed before the lock is taken, a crash could
             # bring back what was cut or deleted in between.
+            note_holes(self._log.directory)
             commit_cleaned(log.directory, base_offset)
             log.segments[at : at + len(sources)] = [segment]
             for source in sources:

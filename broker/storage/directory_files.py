@@ -27,6 +27,7 @@ from ottla.protocol.primitives import UUID_ZERO, uuid_from_text, uuid_to_text
 
 META_PROPERTIES: Final = "meta.properties"
 PARTITION_METADATA: Final = "partition.metadata"
+HOLES_FILE: Final = "offsets-with-holes"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 DIRECTORY_NAME_MAX: Final = 255
@@ -129,6 +130,21 @@ def write_topic_id(partition_directory: Path, topic_id: bytes) -> None:
     """Write down which topic the directory is for."""
     text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n"
     write_atomically(partition_directory / PARTITION_METADATA, text.encode())
+
+
+def note_holes(partition_directory: Path) -> None:
+    """Note that offsets may be missing within the log: it was compacted, or follows one that was.
+
+    The topic's present options do not tell that. Without the note, recovery takes a hole for a damaged offset.
+    """
+    path = partition_directory / HOLES_FILE
+    if not path.exists():
+        write_atomically(path, b"")
+
+
+def may_have_holes(partition_directory: Path) -> bool:
+    """Whether offsets may be missing within the log."""
+    return (partition_directory / HOLES_FILE).exists()
 
 
 def write_clean_shutdown(directory: Path, broker_epoch: int) -> None:

@@ -117,9 +117,10 @@ class OffsetIndex(_SparseIndex):
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry; offsets and positions only rise."""
-        offsets, positions = self._load()
-        assert not offsets or (offset - self.base_offset > offsets[-1] and position > positions[-1])
-        offsets.append(offset - self.base_offset)
+        offsets, positions = self._columns or self._load()
+        relative = offset - self.base_offset
+        assert not offsets or (relative > offsets[-1] and position > positions[-1])
+        offsets.append(relative)
         positions.append(position)
 
     def lookup(self, offset: int) -> tuple[int, int]:
@@ -161,7 +162,7 @@ class TimeIndex(_SparseIndex):
 
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry where it says something new: a later timestamp."""
-        timestamps, offsets = self._load()
+        timestamps, offsets = self._columns or self._load()
         if timestamp > (timestamps[-1] if timestamps else -1):
             timestamps.append(timestamp)
             offsets.append(offset - self.base_offset)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ottla.broker.storage.directory_files import note_holes
 from ottla.broker.storage.log_reading import FAILURES, UNKNOWN, AppendGuard, Clock, LogParts, ReadableLog
 from ottla.broker.storage.producer_replay import replay_from_snapshot
 from ottla.broker.storage.producer_snapshot import ProducerSnapshot, write_snapshot
@@ -81,7 +82,8 @@ class Log(ReadableLog):
         with self.lock:
             if self.guard is not None:
                 self._check_accepted(self.guard.refusal)
-            self._check_continues(taken)
+            if self._check_continues(taken):
+                self._note_holes()
             size = sum(batch.size for batch in taken)
             offsets = taken[-1].last_offset - self.log_end_offset
             if size <= self.rules.segment_bytes and offsets <= OFFSETS_IN_SEGMENT_MAX:
@@ -114,20 +116,31 @@ class Log(ReadableLog):
         if refusal is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, refusal)
 
-    def _check_continues(self, taken: Sequence[RecordBatch]) -> None:
+    def _note_holes(self) -> None:
+        """Write down that offsets are left out, before the first batch behind a hole can be found in the log."""
+        try:
+            note_holes(self.directory)
+        except FAILURES as error:
+            raise self.storage_error(error) from error
+
+    def _check_continues(self, taken: Sequence[RecordBatch]) -> bool:
+        """Raise CorruptBatchError where batches do not continue the log; return whether they leave out offsets."""
         expected = self.log_end_offset
+        has_holes = False
         epoch = self.leader_epochs.epoch_for(expected - 1)
         for batch in taken:
             if batch.base_offset < expected or batch.last_offset_delta < 0:
                 raise CorruptBatchError(
                     f"{self.partition}: offset {batch.base_offset} where {expected} or more must come"
                 )
+            has_holes = has_holes or batch.base_offset > expected
             expected = batch.next_offset
             last_epoch = epoch
             if batch.partition_leader_epoch != NO_LEADER_EPOCH:
                 epoch = batch.partition_leader_epoch
             if epoch < last_epoch:
                 raise CorruptBatchError(f"{self.partition}: epoch {epoch} at {batch.base_offset}, after {last_epoch}")
+        return has_holes
 
     def _note_producers(self, segment: Segment, group: Sequence[RecordBatch], first_offset: int) -> None:
         """Note batches that were just appended from `first_offset` on; take them back where that is not possible."""

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from ottla.broker.config import TopicConfig
 from ottla.broker.storage.aborted_transactions import aborted_within
+from ottla.broker.storage.directory_files import may_have_holes
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.file_slice import FileSlice
 from ottla.broker.storage.leader_epochs import LeaderEpochs
@@ -206,7 +207,9 @@ class ReadableLog:
 
     def _check_nothing_is_missing(self, segment: Segment) -> None:
         """Tell a hole behind a segment, as compaction leaves them, from a segment that is not there any more."""
-        if segment is self.active or segment.size == 0 or "compact" in self.config.cleanup_policy:
+        if segment is self.active or segment.size == 0:
+            return
+        if "compact" in self.config.cleanup_policy or may_have_holes(self.directory):
             return
         end = max(batch.last_offset for batch in segment.headers_from(segment.next_offset - 1)) + 1
         # Every segment has the snapshot of when it was begun.

@@ -21,6 +21,7 @@ from pathlib import Path
 from ottla.broker.config import TopicConfig
 from ottla.broker.storage.batch_headers import NO_LIMIT, BatchAt
 from ottla.broker.storage.checkpoint import LEADER_EPOCH_CHECKPOINT
+from ottla.broker.storage.directory_files import may_have_holes as was_compacted
 from ottla.broker.storage.errors import CorruptCheckpointError, StorageError
 from ottla.broker.storage.flushing import flush, sync_path
 from ottla.broker.storage.leader_epochs import LeaderEpochs
@@ -60,7 +61,7 @@ def open_log(
     directory.mkdir(parents=True, exist_ok=True)
     lock = threading.Lock()
     limits = Limits(config.segment_bytes, config.index_interval_bytes, config.segment_index_bytes)
-    may_have_holes = "compact" in config.cleanup_policy
+    may_have_holes = "compact" in config.cleanup_policy or was_compacted(directory)
     # Whoever looks for files to close must not take those that are being read.
     with lock:
         names = _tidy(directory, may_have_holes=may_have_holes)
