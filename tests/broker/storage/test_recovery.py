@@ -49,9 +49,6 @@ def patch(path: Path, position: int, data: bytes) -> None:
         file.write(data)
 
 
-# Clean stops
-
-
 def test_a_directory_without_files_is_an_empty_log(tmp_path: Path) -> None:
     """It begins where the checkpoint says."""
     log = make_log(tmp_path / "orders-0", log_start_offset=7)
