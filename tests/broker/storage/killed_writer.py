@@ -31,7 +31,7 @@ _FIRST_REPORT_SECONDS = 30
 def value_at(offset: int) -> bytes:
     """What is in the records of a batch, always the same at an offset; some are long, and take a while to copy."""
     chooser = random.Random(offset)
-    return chooser.randbytes(8) * chooser.choice([1, 10, 100, 2000])
+    return chooser.randbytes(8) * chooser.choice([1, 10, 100, 2000, 7000])
 
 
 def append_until_killed(log: Log, report_fd: int, chooser: random.Random) -> None:

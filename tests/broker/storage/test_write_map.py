@@ -139,3 +139,39 @@ def test_without_fallocate_zeros_are_written(tmp_path: Path, monkeypatch: pytest
     WriteMap(opened(path), 1024 * KIB).write(0, b"x")
 
     assert path.stat().st_blocks * 512 >= 64 * KIB
+
+
+@pytest.mark.parametrize("size", [47 * KIB, 48 * KIB, 300 * KIB])
+def test_large_writes_and_small_ones_lie_side_by_side(tmp_path: Path, size: int) -> None:
+    """Around the map or through it, in one file."""
+    path = tmp_path / "log"
+    written = WriteMap(opened(path), 1024 * KIB)
+    large = make_batch(value=os.urandom(size))
+    position = 0
+    for data in (b"first", large, b"second", large, b"third"):
+        written.write(position, data)
+        position += len(data)
+    written.write_batch(position, memoryview(large), 42, 7)
+    written.close(position + len(large))
+    data = path.read_bytes()
+    batch = RecordBatch(data, position)
+
+    assert data[:position] == b"first" + large + b"second" + large + b"third"
+    assert (batch.base_offset, batch.partition_leader_epoch) == (42, 7)
+    batch.check()
+
+
+def test_a_write_that_stops_early_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may take less than it is given."""
+    path = tmp_path / "log"
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwritev", lambda fd, pieces, position: pwrite(fd, pieces[0][:10], position))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, data[:30_000], position))
+    written = WriteMap(opened(path), 1024 * KIB)
+    data = make_batch(value=os.urandom(100 * KIB))
+    written.write_batch(0, memoryview(data), 42, 7)
+    written.close(len(data))
+    batch = RecordBatch(path.read_bytes())
+    batch.check()
+
+    assert (batch.base_offset, path.read_bytes()[16:]) == (42, data[16:])
