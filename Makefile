@@ -36,6 +36,7 @@ test: setup
 bench: setup
 	$(BIN)/python bench/codec.py
 	$(BIN)/python bench/batch.py
+	$(BIN)/python bench/storage.py
 	$(BIN)/python bench/open_logs.py
 	$(BIN)/python -m bench.broker $(BENCH_ARGS)
 

@@ -15,6 +15,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+# How soon a stop is noticed.
+_POLL_SECONDS = 0.1
+
 Health = Callable[[], dict[str, Any]]
 
 
@@ -25,7 +28,9 @@ class HttpServer:
         handler = _handler(registry, health)
         self._server = ThreadingHTTPServer((host, port), handler)
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_SECONDS,), name="http", daemon=True
+        )
 
     @property
     def port(self) -> int:

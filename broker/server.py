@@ -80,8 +80,8 @@ class Server:
         await self._loop.run_in_executor(None, self._enter_cluster)
         self._make_services()
         self.network = Network(self.config, Dispatcher(HANDLERS, self.services, self.metrics))
-        ports = self.network.bind(self.config.bound_listeners)
         try:
+            ports = self.network.bind(self.config.bound_listeners)
             # Ports first, so that whoever learns of this broker can connect; requests are handled from here on.
             self.network.start()
             await self._loop.run_in_executor(None, self._join, ports)
