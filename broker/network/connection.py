@@ -87,6 +87,8 @@ class Connection:
         self._frames: deque[tuple[Frame, float]] = deque()
         self._outbox = Outbox()
         self._is_scheduled = False
+        # While a worker has further requests of this connection at hand, it sends their answers together.
+        self._is_gathering = False
         self.is_closed = False
         # To be closed: what was pipelined behind the request that failed must not take effect.
         self.is_failed = False
@@ -177,7 +179,7 @@ class Connection:
     # On a worker
 
     def work(self, dispatch: Dispatch) -> None:
-        """Handle waiting requests in turn, for a while."""
+        """Handle waiting requests in turn, for a while. Answers that are ready early go together with the next ones."""
         for _ in range(_TURN_REQUESTS_MAX):
             with self._lock:
                 if not self._frames or self._outbox.is_blocked or self.is_closed or self.is_failed:
@@ -186,14 +188,24 @@ class Connection:
                 frame, arrived = self._frames.popleft()
                 slot = self._outbox.open_slot()
                 self.requests += 1
+                self._is_gathering = bool(self._frames)
             self._queue.taken(len(frame.body))
             dispatch(self, frame, slot, arrived)
         else:
             self._queue.put(self)
+        self._send_gathered()
         if self.is_ended:
             self.processor.call(self._close_ended)
         elif not self.is_reading:
             self.processor.call(self._resume_reading)
+
+    def _send_gathered(self) -> None:
+        """Send what was held back while further requests waited: the last of them may have to wait itself."""
+        with self._lock:
+            self._is_gathering = False
+            if self.is_closed or not self._outbox.has_parts or self._outbox.is_blocked:
+                return
+        self._send()
 
     def release(self, frame: Frame) -> None:
         """Give the memory of a handled request back."""
@@ -214,12 +226,17 @@ class Connection:
         """Fill a slot, and send what is ready. None: the request has no response."""
         if parts is not None:
             parts = [size_prefix(sum(map(len, parts))), *parts]
+        with self._lock:
+            if self.is_closed or not self._outbox.fill(slot, parts or ()):
+                return
+            if self._outbox.is_blocked or self._is_gathering:
+                return
+        self._send()
+
+    def _send(self) -> None:
         try:
             with self._lock:
-                if self.is_closed:
-                    return
-                was_blocked = self._outbox.is_blocked
-                if not self._outbox.fill(slot, parts or ()) or was_blocked or self._outbox.send(self.socket):
+                if self.is_closed or self._outbox.send(self.socket):
                     return
                 self.blocked_since = time.monotonic()
         except OSError as error:

@@ -31,13 +31,15 @@ class Slot:
 class Outbox:
     """Slots and unsent parts of one connection. Not thread-safe: the connection's lock protects it."""
 
-    __slots__ = ("_parts", "_slots", "bytes_copied", "bytes_sendfile", "sent")
+    __slots__ = ("_parts", "_slots", "bytes_copied", "bytes_sendfile", "is_blocked", "sent")
 
     def __init__(self) -> None:
         self._slots: deque[Slot] = deque()
         # Parts on their way; `sent` bytes of the first one are gone.
         self._parts: deque[Any] = deque()
         self.sent = 0
+        # Whether the socket did not take all that it was given last.
+        self.is_blocked = False
         self.bytes_sendfile = 0
         self.bytes_copied = 0
 
@@ -47,8 +49,8 @@ class Outbox:
         return len(self._slots)
 
     @property
-    def is_blocked(self) -> bool:
-        """Whether the socket did not take all that is ready."""
+    def has_parts(self) -> bool:
+        """Whether something is ready to be sent."""
         return bool(self._parts)
 
     def open_slot(self) -> Slot:
@@ -62,8 +64,20 @@ class Outbox:
         slot.parts = parts
         slots = self._slots
         while slots and slots[0].parts is not None:
-            self._parts.extend(_joined(slots.popleft().parts or ()))
+            self._add(_joined(slots.popleft().parts or ()))
         return bool(self._parts)
+
+    def _add(self, parts: list[Any]) -> None:
+        """Queue parts, the first one as a piece with what was queued before it where both are small."""
+        queued = self._parts
+        if (
+            parts
+            and len(queued) > (self.sent > 0)
+            and type(queued[-1]) is type(parts[0]) is bytes
+            and len(queued[-1]) + len(parts[0]) <= _JOINED_BYTES_MAX
+        ):
+            queued[-1] += parts.pop(0)
+        queued.extend(parts)
 
     def send(self, sink: socket.socket) -> bool:
         """Send what the socket takes; return whether everything is gone. Raises OSError as the socket does."""
@@ -81,11 +95,13 @@ class Outbox:
                     count = sink.send(part[self.sent :] if self.sent else part, flags)
                     self.bytes_copied += count
             except BlockingIOError:
+                self.is_blocked = True
                 return False
             self.sent += count
             if self.sent == len(part):
                 parts.popleft()
                 self.sent = 0
+        self.is_blocked = False
         return True
 
 

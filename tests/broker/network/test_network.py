@@ -82,6 +82,25 @@ def test_an_answer_that_is_ready_early_waits_for_those_before_it() -> None:
         assert receive_frame(client) == b"quick"
 
 
+def test_an_answer_is_not_held_back_by_a_later_request_that_waits() -> None:
+    """Answers are sent together where that costs nothing, not where somebody would wait for them."""
+    held: list[tuple[Connection, Any]] = []
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        if frame.body == b"slow":
+            held.append((connection, slot))
+        else:
+            connection.respond(slot, [frame.body])
+
+    with serving(dispatch) as served, served.connect() as client:
+        client.sendall(b"".join(len(body).to_bytes(4) + body for body in (b"first", b"second", b"slow")))
+
+        assert [receive_frame(client), receive_frame(client)] == [b"first", b"second"]
+        connection, slot = held[0]
+        connection.respond(slot, [b"at last"])
+        assert receive_frame(client) == b"at last"
+
+
 def test_a_request_without_response_is_passed_over() -> None:
     """acks=0: the next answer belongs to the next request."""
 
