@@ -85,10 +85,12 @@ def test_an_answer_that_is_ready_early_waits_for_those_before_it() -> None:
 def test_an_answer_is_not_held_back_by_a_later_request_that_waits() -> None:
     """Answers are sent together where that costs nothing, not where somebody would wait for them."""
     held: list[tuple[Connection, Any]] = []
+    is_held = threading.Event()
 
     def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
         if frame.body == b"slow":
             held.append((connection, slot))
+            is_held.set()
         else:
             connection.respond(slot, [frame.body])
 
@@ -96,6 +98,7 @@ def test_an_answer_is_not_held_back_by_a_later_request_that_waits() -> None:
         client.sendall(b"".join(len(body).to_bytes(4) + body for body in (b"first", b"second", b"slow")))
 
         assert [receive_frame(client), receive_frame(client)] == [b"first", b"second"]
+        assert is_held.wait(DEADLINE_SECONDS)
         connection, slot = held[0]
         connection.respond(slot, [b"at last"])
         assert receive_frame(client) == b"at last"
