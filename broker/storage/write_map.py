@@ -7,7 +7,7 @@ zeros: a batch cannot begin there, so recovery cuts them off.
 
 What is reserved grows with the segment, so that ten thousand small partitions do not reserve a disk between them; on
 a disk that is nearly full it is only what the append needs. From 4 MiB on, windows are aligned for huge pages and ask
-for them: one fault then serves 2 MiB, and writing costs less than half of what it does with a fault per 4 KiB
+for them: one fault then serves 2 MiB, and writing does not cost more in small windows than in one large one
 (docs/adr/0002).
 
 Batches of 48 KiB and more go around the map, with a positioned write to the same pages: a call costs less than the
