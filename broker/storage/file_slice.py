@@ -6,23 +6,35 @@ import os
 from pathlib import Path
 
 
+class _Descriptor:
+    """Closes a descriptor when its only owner goes.
+
+    Not the owner itself: weak references to an object still find it while its `__del__` runs, and would hand out a
+    descriptor that is being closed.
+    """
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
 class OpenFile:
     """A descriptor that lives as long as anybody refers to it.
 
     A cache may forget it, and its file may be renamed or deleted: slices that hold it stay readable.
     """
 
-    __slots__ = ("__weakref__", "fd", "lent_end")
+    __slots__ = ("__weakref__", "_descriptor", "fd", "lent_end")
 
     def __init__(self, path: Path | str, flags: int = os.O_RDONLY) -> None:
-        self.fd = -1
         # Where the furthest slice ends that was ever handed out: below this no byte may change.
         self.lent_end = 0
         self.fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
-
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
+        self._descriptor = _Descriptor(self.fd)
 
 
 class FileSlice:
