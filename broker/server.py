@@ -34,6 +34,7 @@ from ottla.broker.metrics import BrokerCollector, registry_of
 from ottla.broker.network.network import Network
 from ottla.broker.observability import RequestMetrics
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.replication.partition import PartitionContext
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.services import Services
 from ottla.broker.storage.directory_files import MetaProperties, read_meta_properties
@@ -142,7 +143,14 @@ class Server:
 
     def _make_services(self) -> None:
         self.metrics = RequestMetrics()
-        self.partitions = Partitions(self.membership.broker_id, self.logs, now_ms, self._read_topic_options)
+        context = PartitionContext(
+            self.membership.broker_id,
+            now_ms,
+            lag_max_ms=lambda: self.config.replica_lag_time_max_ms,
+            is_alive=lambda broker: broker in self.metadata.snapshot.brokers,
+            broker_epoch=lambda: self.membership.broker_epoch,
+        )
+        self.partitions = Partitions(context, self.logs, self._read_topic_options)
         self.group_commit = GroupCommit(self.logs.dirs)
         self.maintenance = Maintenance(self.logs, self.group_commit, self._on_log_dir_offline)
         self.controller = Controller(self.zookeeper, self.membership.broker_id, lambda: self.config, clock=now_ms)
@@ -152,6 +160,7 @@ class Server:
             group_commit=self.group_commit,
             metadata=self.metadata,
             cluster=self.cluster,
+            controller=self.controller,
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots),
             controller_gate=ControllerGate(lambda: self.membership.broker_epoch),
             delayed_topics=Purgatory("topic"),

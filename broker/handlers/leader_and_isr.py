@@ -70,8 +70,17 @@ def _take_role(request: Request, topic: LeaderAndIsrTopicState, state: LeaderAnd
     if known is not None and known.topic_id != topic.topic_id:
         return ErrorCode.INCONSISTENT_TOPIC_ID
     role = PartitionRole(
-        state.leader, state.leader_epoch, state.partition_epoch, tuple(state.replicas), frozenset(state.isr)
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        replicas=tuple(state.replicas),
+        isr=frozenset(state.isr),
+        adding=tuple(state.adding_replicas),
+        removing=tuple(state.removing_replicas),
+        leader_recovery_state=state.leader_recovery_state,
     )
+    if partitions.node_id not in role.replicas:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         partitions.take_role(key, topic.topic_id, role, is_new=state.is_new)
     except KafkaError as error:

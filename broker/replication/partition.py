@@ -1,35 +1,64 @@
 """One partition on this broker: who leads it, which replicas are in sync, and how far it is committed.
 
 The partition alone decides about the high watermark. Its lock protects leader epoch, ISR and the followers'
-positions; the log has a lock of its own, taken inside. Nothing waits for the network or ZooKeeper under the lock.
+positions; the log has a lock of its own, taken inside. Appends and truncations hold the lock, so that none of an
+earlier role comes after the next role began. Nothing waits for the network or ZooKeeper under the lock.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ottla.broker.replication.leadership import (
+    NO_LEADER,
+    FollowerFetch,
+    IsrAnswer,
+    IsrProposal,
+    Leadership,
+    PartitionRole,
+    RemoteReplica,
+)
 from ottla.broker.storage.file_slice import FileSlice
 from ottla.broker.storage.log import Appended, Log
 from ottla.broker.storage.validation import validated
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
-from ottla.protocol.records import RecordBatch
+from ottla.protocol.records import NO_LEADER_EPOCH, RecordBatch
 
-NO_LEADER = -1
+__all__ = [
+    "NO_LEADER",
+    "EpochEndOffset",
+    "FollowerFetch",
+    "IsrAnswer",
+    "IsrProposal",
+    "Partition",
+    "PartitionContext",
+    "PartitionRole",
+    "Read",
+    "RemoteReplica",
+]
+
+# Answers after which the ISR stays as it was. After others the change may have been made: the controller will tell.
+_REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+_UNCERTAIN = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRole:
-    """What the controller decided: leader, epochs, replicas."""
+class EpochEndOffset(NamedTuple):
+    """The largest epoch up to one that was asked for, and where it ends."""
 
-    leader_id: int
-    leader_epoch: int
-    partition_epoch: int
-    replicas: tuple[int, ...]
-    isr: frozenset[int]
+    epoch: int
+    end_offset: int
 
 
 class Read(NamedTuple):
@@ -41,28 +70,53 @@ class Read(NamedTuple):
     log_start_offset: int
     # (producer id, first offset); None unless the reader wants only what is committed.
     aborted_transactions: list[tuple[int, int]] | None
+    # Where the follower's log stops being like ours; it gets no records then.
+    diverging: EpochEndOffset | None = None
+    # Whether the high watermark moved because of this fetch.
+    has_moved: bool = False
+
+
+@dataclass(slots=True)
+class PartitionContext:
+    """What partitions ask of the rest of the broker; every call is cheap and takes no lock."""
+
+    node_id: int
+    clock: Callable[[], int]
+    lag_max_ms: Callable[[], int] = lambda: 30_000
+    # Whether a broker is in the metadata.
+    is_alive: Callable[[int], bool] = lambda broker: True
+    # Of our own registration.
+    broker_epoch: Callable[[], int] = lambda: -1
+    # False while our session with ZooKeeper may be over: another broker may lead by now.
+    may_lead_alone: Callable[[], bool] = lambda: True
+    # Sends a proposal to the controller; the answer comes through `take_isr_answer`.
+    propose: Callable[[IsrProposal], None] = lambda proposal: None
 
 
 class Partition:
     """A replica of a partition, leading or following."""
 
-    def __init__(
-        self, partition: TopicPartition, topic_id: bytes, node_id: int, log: Log, clock: Callable[[], int]
-    ) -> None:
+    def __init__(self, partition: TopicPartition, topic_id: bytes, log: Log, context: PartitionContext) -> None:
         self.partition = partition
         self.topic_id = topic_id
-        self.node_id = node_id
+        self.node_id = context.node_id
         self.log = log
-        self._clock = clock
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        self._context = context
         self._role = PartitionRole(NO_LEADER, -1, -1, (), frozenset())
+        # Only while this broker leads.
+        self._leadership: Leadership | None = None
         # For metrics: exact for what goes in, which is counted under the lock.
         self.appends = self.records_in = self.bytes_in = 0
         self.reads = self.bytes_out = 0
+        self.replicated_bytes_in = self.replicated_bytes_out = 0
+        self.isr_shrinks = self.isr_expands = self.failed_isr_updates = 0
 
     def __repr__(self) -> str:
         role = self._role
         return f"Partition({self.partition}, leader={role.leader_id} epoch {role.leader_epoch}, isr={sorted(role.isr)})"
+
+    # Role
 
     @property
     def role(self) -> PartitionRole:
@@ -74,24 +128,55 @@ class Partition:
         """Whether this broker leads the partition."""
         return self._role.leader_id == self.node_id
 
+    @property
+    def isr(self) -> frozenset[int]:
+        """The replicas in sync, as the controller has them."""
+        return self._role.isr
+
+    @property
+    def is_proposal_pending(self) -> bool:
+        """Whether the controller was asked for another ISR."""
+        leadership = self._leadership
+        return leadership is not None and leadership.pending is not None
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether too few replicas are in sync for acks=all."""
+        return len(self._role.isr) < self._min_isr(self._role)
+
     def take_role(self, role: PartitionRole) -> bool:
         """Become what the controller says; return False where it said so already, or something newer.
 
         Raises OSError where the leader epoch cannot be stored.
         """
-        with self._lock:
+        with self.lock:
             if role.leader_epoch < self._role.leader_epoch or (
                 role.leader_epoch == self._role.leader_epoch and role.partition_epoch <= self._role.partition_epoch
             ):
                 return False
-            is_new_epoch = role.leader_epoch > self._role.leader_epoch
-            if role.leader_id == self.node_id and is_new_epoch:
-                with self.log.lock:
-                    self.log.leader_epochs.assign(role.leader_epoch, self.log.log_end_offset)
-            self._role = role
             if role.leader_id == self.node_id:
-                self._advance_high_watermark()
+                self._lead(role)
+            else:
+                self._leadership = None
+                self._role = role
             return True
+
+    def _lead(self, role: PartitionRole) -> None:
+        earlier, start_offset = self._leadership, self.log.log_end_offset
+        if earlier is not None and role.leader_epoch == earlier.role.leader_epoch:
+            start_offset = earlier.start_offset
+        else:
+            with self.log.lock:
+                self.log.leader_epochs.assign(role.leader_epoch, start_offset)
+        self._leadership = Leadership(self.node_id, role, start_offset, self._context.clock(), earlier)
+        self._role = role
+        self._advance_high_watermark(self._leadership)
+
+    def resign(self) -> None:
+        """Neither lead nor follow until the controller speaks again; what is under way ends with an error."""
+        with self.lock:
+            self._leadership = None
+            self._role = replace(self._role, leader_id=NO_LEADER)
 
     def check_leader(self, current_leader_epoch: int = -1) -> PartitionRole:
         """Return the role if this broker leads in that epoch (-1: in any); raise KafkaError otherwise."""
@@ -113,38 +198,42 @@ class Partition:
 
     def append(self, data: memoryview | bytes, *, required_acks: int) -> Appended:
         """Append a producer's batch; raise KafkaError with nothing appended."""
-        role = self.check_leader()
-        if required_acks == -1:
-            self._check_in_sync(role)
-        return self._append(validated(data, self.log.rules, self._clock()), role)
+        self._check_may_append(self.check_leader(), required_acks)
+        return self._append(validated(data, self.log.rules, self._context.clock()), required_acks)
 
     def append_batch(self, batch: RecordBatch) -> Appended:
         """Append a batch that this broker made: records of internal topics, transaction markers."""
-        role = self.check_leader()
-        self._check_in_sync(role)
-        return self._append(batch, role, from_client=False)
+        return self._append(batch, -1, from_client=False)
 
-    def _append(self, batch: RecordBatch, role: PartitionRole, *, from_client: bool = True) -> Appended:
-        appended = self.log.append_as_leader(batch, role.leader_epoch, from_client=from_client)
-        with self._lock:
-            self._advance_high_watermark()
+    def _append(self, batch: RecordBatch, required_acks: int, *, from_client: bool = True) -> Appended:
+        with self.lock:
+            role = self.check_leader()
+            self._check_may_append(role, required_acks)
+            appended = self.log.append_as_leader(batch, role.leader_epoch, from_client=from_client)
+            assert self._leadership is not None
+            if len(self._leadership.maximal_isr) == 1:
+                self._advance_high_watermark(self._leadership)
             self.appends += 1
             self.records_in += batch.record_count
             self.bytes_in += batch.size
         return appended
 
-    def _check_in_sync(self, role: PartitionRole) -> None:
-        needed = min(self.log.config.min_insync_replicas, len(role.replicas))
-        if len(role.isr) < needed:
+    def _check_may_append(self, role: PartitionRole, required_acks: int) -> None:
+        is_alone = required_acks != -1 or len(role.isr) == 1
+        if is_alone and len(role.replicas) > 1 and not self._context.may_lead_alone():
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self.node_id} is cut off from ZooKeeper: another may lead {self.partition} by now",
+            )
+        needed = self._min_isr(role)
+        if required_acks == -1 and len(role.isr) < needed:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.partition} has {len(role.isr)} replicas in sync, min.insync.replicas asks for {needed}",
             )
 
-    def _advance_high_watermark(self) -> None:
-        """Move the high watermark to what every replica in the ISR has. The caller holds the lock."""
-        if len(self._role.isr) <= 1:
-            self.log.advance_high_watermark(self.log.log_end_offset)
+    def _min_isr(self, role: PartitionRole) -> int:
+        return min(self.log.config.min_insync_replicas, len(role.replicas))
 
     def commit_error(self, last_offset: int) -> ErrorCode | None:
         """Return how an acks=all append up to `last_offset` stands: NONE or an error, None while it must wait."""
@@ -153,9 +242,77 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark <= last_offset:
             return None
-        if len(role.isr) < min(self.log.config.min_insync_replicas, len(role.replicas)):
+        if len(role.isr) < self._min_isr(role):
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
+
+    # In sync
+
+    def _advance_high_watermark(self, leadership: Leadership) -> bool:
+        """Move the high watermark to what all of the maximal ISR have, never back. The caller holds the lock.
+
+        It stands still while too few replicas are in sync: what these few have is not safe enough to be read.
+        """
+        if self.is_under_min_isr:
+            return False
+        context = self._context
+        log_end = self.log.log_end_offset
+        end = leadership.committed_end(log_end, context.clock(), context.lag_max_ms(), context.is_alive)
+        if end <= self.log.high_watermark:
+            return False
+        self.log.advance_high_watermark(end)
+        return True
+
+    def follower_positions(self) -> Mapping[int, RemoteReplica]:
+        """Where the followers are; empty unless this broker leads."""
+        leadership = self._leadership
+        return {} if leadership is None else leadership.followers
+
+    @property
+    def is_high_watermark_known(self) -> bool:
+        """Whether the followers have told a new leader how far the log is committed."""
+        leadership = self._leadership
+        return leadership is None or self.log.high_watermark >= leadership.start_offset
+
+    def shrink_isr(self) -> None:
+        """Propose an ISR without the members that have not kept up; called from time to time."""
+        context = self._context
+        with self.lock:
+            leadership = self._leadership
+            if leadership is None or leadership.pending is not None or len(leadership.role.isr) == 1:
+                return
+            lagging = leadership.lagging(self.log.log_end_offset, context.clock(), context.lag_max_ms())
+            if not lagging:
+                return
+            isr = leadership.role.isr - lagging
+            proposal = leadership.propose(self.partition, self.topic_id, isr, context.broker_epoch())
+        context.propose(proposal)
+
+    def take_isr_answer(self, proposal: IsrProposal, answer: IsrAnswer) -> bool:
+        """Take what the controller answered to a proposal; return whether the high watermark may have moved."""
+        with self.lock:
+            leadership = self._leadership
+            if leadership is None or leadership.pending is not proposal:
+                return False
+            if answer.error_code is ErrorCode.NONE:
+                if answer.leader_epoch != leadership.role.leader_epoch:
+                    # The controller's next LeaderAndIsr is on its way.
+                    return False
+                size_before = len(leadership.role.isr)
+                leadership.committed(answer)
+                self._role = leadership.role
+                self.isr_shrinks += len(self._role.isr) < size_before
+                self.isr_expands += len(self._role.isr) > size_before
+                self._advance_high_watermark(leadership)
+                return True
+            self.failed_isr_updates += 1
+            if answer.error_code in _REFUSED:
+                leadership.withdraw()
+                return False
+            if answer.error_code in _UNCERTAIN:
+                return False
+        self._context.propose(proposal)
+        return False
 
     # Reading
 
@@ -164,10 +321,21 @@ class Partition:
         return self.log.last_stable_offset if committed_only else self.log.high_watermark
 
     def read(
-        self, offset: int, max_bytes: int, current_leader_epoch: int, *, committed_only: bool, at_least_one: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        current_leader_epoch: int,
+        *,
+        committed_only: bool,
+        at_least_one: bool,
+        client_may_read_follower: bool = False,
     ) -> Read:
-        """Read for a consumer."""
-        self.check_leader(current_leader_epoch)
+        """Read for a consumer, up to what is committed; a follower knows that a little later than the leader."""
+        role = self._role
+        if role.leader_id == NO_LEADER or not client_may_read_follower:
+            self.check_leader(current_leader_epoch)
+        else:
+            self.check_epoch(role, current_leader_epoch)
         log = self.log
         high_watermark = log.high_watermark
         stable = log.last_stable_offset
@@ -179,3 +347,51 @@ class Partition:
         if committed_only:
             aborted = log.aborted_transactions(offset, upper) if records is not None else []
         return Read(records, high_watermark, stable, log.log_start_offset, aborted)
+
+    def read_for_follower(self, fetch: FollowerFetch, max_bytes: int, *, at_least_one: bool) -> Read:
+        """Read for a follower, up to the end of the log; what it asks for tells what it has.
+
+        A follower whose log is not like ours learns where it stops being so, and counts as having nothing new.
+        """
+        with self.lock:
+            self.check_leader(fetch.current_leader_epoch)
+            leadership = self._leadership
+            assert leadership is not None
+            follower = leadership.follower(fetch)
+            log = self.log
+            diverging = self._diverging(fetch)
+            if diverging is not None:
+                return Read(None, log.high_watermark, -1, log.log_start_offset, None, diverging)
+            records = log.read(fetch.offset, max_bytes, at_least_one=at_least_one)
+            leadership.fetched(follower, fetch, log.log_end_offset, self._context.clock())
+            proposal = self._expansion(leadership, fetch.replica_id)
+            has_moved = self._advance_high_watermark(leadership)
+            self.replicated_bytes_out += len(records) if records is not None else 0
+            read = Read(records, log.high_watermark, -1, log.log_start_offset, None, None, has_moved)
+        if proposal is not None:
+            self._context.propose(proposal)
+        return read
+
+    def _diverging(self, fetch: FollowerFetch) -> EpochEndOffset | None:
+        if fetch.last_fetched_epoch == NO_LEADER_EPOCH:
+            return None
+        epoch, end_offset = self.log.end_offset_for_epoch(fetch.last_fetched_epoch)
+        if epoch == NO_LEADER_EPOCH:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.partition} knows no epoch {fetch.last_fetched_epoch}"
+            )
+        if epoch < fetch.last_fetched_epoch or end_offset < fetch.offset:
+            return EpochEndOffset(epoch, end_offset)
+        return None
+
+    def _expansion(self, leadership: Leadership, broker: int) -> IsrProposal | None:
+        """Propose an ISR with a follower that has caught up. The caller holds the lock."""
+        if (
+            leadership.pending is not None
+            or broker in leadership.maximal_isr
+            or not leadership.may_join(broker, self.log.high_watermark)
+            or not self._context.is_alive(broker)
+        ):
+            return None
+        isr = leadership.role.isr | {broker}
+        return leadership.propose(self.partition, self.topic_id, isr, self._context.broker_epoch())

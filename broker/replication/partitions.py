@@ -1,34 +1,49 @@
-"""All partitions of this broker, and the operations that wait for them to move on."""
+"""All partitions of this broker: giving them their roles, and waking the operations that wait for them to move on."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import structlog
 
 from ottla.broker.purgatory import Purgatory
-from ottla.broker.replication.partition import Partition, PartitionRole
+from ottla.broker.replication.leadership import NO_LEADER, IsrAnswer, IsrProposal, PartitionRole
+from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.storage import log_changes
+from ottla.broker.storage.log import Log
 from ottla.broker.storage.logs import Logs
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.replication.fetchers import Fetchers
+    from ottla.broker.replication.isr_changes import IsrChanges
+
+log = structlog.get_logger(__name__)
+
+_CHECK_SECONDS_MAX: Final = 1.0
 
 
 class Partitions:
     """The partitions that the controller gave to this broker. Reading the table needs no lock."""
 
     def __init__(
-        self,
-        node_id: int,
-        logs: Logs,
-        clock: Callable[[], int],
-        read_options: Callable[[str], None] = lambda topic: None,
+        self, context: PartitionContext, logs: Logs, read_options: Callable[[str], None] = lambda topic: None
     ) -> None:
-        self.node_id = node_id
+        self.node_id = context.node_id
         self.logs = logs
-        self._clock = clock
+        self._context = context
+        context.propose = self._propose
         # Called before a log is created: nobody announces the options that a topic is created with.
         self._read_options = read_options
+        # Set before anything is led or followed; without them the ISR stays as it is, and nothing is fetched.
+        self.fetchers: Fetchers | None = None
+        self.isr_changes: IsrChanges | None = None
+        # Called with a partition whose log turned out to be damaged, and cannot be used any more.
+        self.on_damaged: Callable[[TopicPartition], None] = lambda partition: None
         self._lock = threading.Lock()
         self._partitions: dict[TopicPartition, Partition] = {}
         # Requests for a partition that were refused, by topic; for metrics.
@@ -37,6 +52,8 @@ class Partitions:
         # Operations by partition: fetches wait for bytes, produces for the high watermark.
         self.delayed_fetches = Purgatory("fetch")
         self.delayed_produces = Purgatory("produce")
+        self._is_stopping = threading.Event()
+        self._watch = threading.Thread(target=self._watch_replicas, name="replica-watch", daemon=True)
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -45,14 +62,20 @@ class Partitions:
         return iter(list(self._partitions.values()))
 
     def start(self) -> None:
-        """Begin to look after what waits."""
+        """Begin to look after what waits, and after followers that fall behind."""
         self.delayed_fetches.start()
         self.delayed_produces.start()
+        self._watch.start()
 
     def stop(self) -> None:
         """Answer everything that waits."""
+        self._is_stopping.set()
+        if self._watch.is_alive():
+            self._watch.join()
         self.delayed_produces.stop()
         self.delayed_fetches.stop()
+
+    # Finding
 
     def find(self, partition: TopicPartition) -> Partition | None:
         """Return a partition that this broker has."""
@@ -66,30 +89,109 @@ class Partitions:
         self.logs.get(partition)
         return found
 
+    # Roles
+
     def take_role(self, partition: TopicPartition, topic_id: bytes, role: PartitionRole, *, is_new: bool) -> Partition:
         """Become leader or follower as the controller says, creating the log where there is none."""
         if partition not in self._partitions and self.logs.find(partition) is None:
             self._read_options(partition.topic)
         with self._lock:
+            follows = role.leader_id not in (NO_LEADER, self.node_id)
+            if follows and partition in self.logs.broken:
+                self._set_aside(partition, "its log is damaged, and the leader has another copy")
             known = self._partitions.get(partition)
             if known is None:
-                log = self.logs.find(partition) or self.logs.create(partition, topic_id, is_new=is_new)
-                known = Partition(partition, topic_id, self.node_id, log, self._clock)
+                replica_log = self._log_of(partition, topic_id, is_new=is_new)
+                known = Partition(partition, topic_id, replica_log, self._context)
                 self._partitions[partition] = known
-        if known.take_role(role):
+            self.logs.get(partition)
+            has_changed = known.take_role(role)
+        if has_changed:
+            if self.fetchers is not None:
+                if follows:
+                    self.fetchers.add(known, role.leader_id)
+                else:
+                    self.fetchers.remove(partition)
             self.moved(partition)
         return known
+
+    def _log_of(self, partition: TopicPartition, topic_id: bytes, *, is_new: bool) -> Log:
+        try:
+            return self.logs.create(partition, topic_id, is_new=is_new)
+        except KafkaError as error:
+            if error.code is not ErrorCode.INCONSISTENT_TOPIC_ID:
+                raise
+            # The topic was deleted, and another of its name created, while this broker was away.
+            self._set_aside(partition, error.detail)
+            return self.logs.create(partition, topic_id, is_new=is_new)
+
+    def _set_aside(self, partition: TopicPartition, reason: str) -> None:
+        log.warning("replica_set_aside", partition=str(partition), reason=reason)
+        self._partitions.pop(partition, None)
+        for error in log_changes.set_aside(self.logs, [partition]).values():
+            raise error
 
     def drop(self, partition: TopicPartition, *, delete: bool) -> None:
         """Stop serving a partition; with `delete`, its log goes too."""
         with self._lock:
-            self._partitions.pop(partition, None)
+            dropped = self._partitions.pop(partition, None)
+        if dropped is not None:
+            dropped.resign()
+        if self.fetchers is not None:
+            self.fetchers.remove(partition)
         self.moved(partition)
         if delete:
             for error in log_changes.delete(self.logs, [partition]).values():
                 raise error
 
+    def session_expired(self) -> None:
+        """Give up leading: our registration is gone, and others are elected. Followers go on following."""
+        for partition in self:
+            if partition.is_leader:
+                partition.resign()
+                self.moved(partition.partition)
+
+    def session_renewed(self) -> None:
+        """Wait for the controller, which gives every partition its role again."""
+
     def moved(self, partition: TopicPartition) -> None:
         """Tell those that wait that something of a partition has changed: high watermark, leader, log start."""
         self.delayed_produces.check(partition)
         self.delayed_fetches.check(partition)
+
+    # In sync
+
+    def _propose(self, proposal: IsrProposal) -> None:
+        if self.isr_changes is not None:
+            self.isr_changes.submit(proposal, self._take_answer)
+
+    def _take_answer(self, proposal: IsrProposal, answer: IsrAnswer) -> None:
+        partition = self._partitions.get(proposal.partition)
+        if partition is not None and partition.take_isr_answer(proposal, answer):
+            self.moved(proposal.partition)
+
+    def _watch_replicas(self) -> None:
+        """Look from time to time for followers that have fallen behind, and for logs that are damaged."""
+        left_seconds = 0.0
+        while True:
+            half_lag_seconds = self._context.lag_max_ms() / 2000
+            pause_seconds = min(half_lag_seconds, _CHECK_SECONDS_MAX)
+            if self._is_stopping.wait(pause_seconds):
+                return
+            left_seconds -= pause_seconds
+            try:
+                self._look_for_damage()
+                if left_seconds <= 0:
+                    left_seconds = half_lag_seconds
+                    for partition in self:
+                        partition.shrink_isr()
+            except Exception:
+                log.exception("replica_watch_failed")
+
+    def _look_for_damage(self) -> None:
+        for partition in self:
+            reason = partition.log.damage
+            if reason is not None and self.logs.find(partition.partition) is partition.log:
+                log_changes.mark_broken(self.logs, partition.partition, reason)
+                self.moved(partition.partition)
+                self.on_damaged(partition.partition)

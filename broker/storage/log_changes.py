@@ -20,8 +20,8 @@ from ottla.broker.storage import truncation
 from ottla.broker.storage.checkpoint import RECOVERY_POINT_CHECKPOINT, sync_directory
 from ottla.broker.storage.directory_files import DirectoryKind, directory_name
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.log_dir import LogDir
-from ottla.broker.storage.logs import Logs, translated
+from ottla.broker.storage.log_dir import CHECKPOINTS, LogDir
+from ottla.broker.storage.logs import Broken, Logs, translated
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
@@ -48,6 +48,19 @@ def delete(logs: Logs, partitions: Iterable[TopicPartition]) -> Errors:
 def set_aside(logs: Logs, partitions: Iterable[TopicPartition]) -> Errors:
     """Rename the directories of partitions that are not this broker's any more, for an operator to look at."""
     return _retire(logs, partitions, DirectoryKind.STRAY)
+
+
+def mark_broken(logs: Logs, partition: TopicPartition, reason: str) -> None:
+    """Stop using a log that turned out to be damaged; its files stay as they are."""
+    with logs.change(partition):
+        held = logs.place(partition)
+        known = {name: held.log_dir.checkpoint(name) for name in CHECKPOINTS}
+        rows = {name: offsets[partition] for name, offsets in known.items() if partition in offsets}
+        with held.log.lock:
+            for segment in held.log.segments:
+                segment.discard()
+        logs.forget(partition)
+        logs.note_broken(partition, Broken(reason, held.log_dir, held.log.directory, rows))
 
 
 def remove_doomed_directories(logs: Logs) -> int:

@@ -86,6 +86,8 @@ class ReadableLog:
         self.recovery_point = parts.recovery_point
         self.high_watermark = parts.log_start_offset
         self.last_flush_ms = clock()
+        # In words, what is wrong with the files; None as far as anybody has noticed.
+        self.damage: str | None = None
         # How often the log was cut back: tells whoever reads closed segments without the lock that they may be others.
         self.cuts = 0
         # Deleted files and when they may be removed.
@@ -241,6 +243,7 @@ class ReadableLog:
     def storage_error(self, error: Exception) -> KafkaError:
         """Say what went wrong in terms that clients understand; the log is as it was."""
         if not isinstance(error, OSError):
+            self.damage = str(error)
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         if self.guard is not None:
             self.guard.failed(error)

@@ -14,6 +14,7 @@ from ottla.broker.handlers.fetch_sessions import FetchSessions
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.replication.partition import PartitionContext
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.services import Services
 from ottla.broker.storage.directory_files import MetaProperties
@@ -113,7 +114,7 @@ def running_broker(directory: Path, topics: Mapping[str, Mapping[str, str]]) -> 
     logs = open_logs(
         config, MetaProperties(BROKER_ID, "c" * 22), lambda topic: configs.get(topic, default), lambda: NOW_MS
     )
-    partitions = Partitions(BROKER_ID, logs, lambda: NOW_MS)
+    partitions = Partitions(PartitionContext(BROKER_ID, lambda: NOW_MS), logs)
     group_commit = GroupCommit(logs.dirs)
     services = Services(
         config=config,
@@ -121,6 +122,7 @@ def running_broker(directory: Path, topics: Mapping[str, Mapping[str, str]]) -> 
         group_commit=group_commit,
         metadata=MetadataCache(),
         cluster=None,  # type: ignore[arg-type]  # nothing here asks ZooKeeper
+        controller=None,  # type: ignore[arg-type]  # nor the controller
         fetch_sessions=FetchSessions(10),
         controller_gate=ControllerGate(lambda: 5),
         delayed_topics=Purgatory("topic"),
