@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ottla.broker.cluster.cluster import Cluster
     from ottla.broker.cluster.metadata import MetadataCache
     from ottla.broker.config import BrokerConfig
+    from ottla.broker.controller.controller import Controller
     from ottla.broker.handlers.controller_gate import ControllerGate
     from ottla.broker.handlers.fetch_sessions import FetchSessions
     from ottla.broker.purgatory import Purgatory
@@ -31,6 +32,8 @@ class Services:
     metadata: MetadataCache
     # ZooKeeper-backed operations: topics, configs, producer ids, the controller.
     cluster: Cluster
+    # This broker's candidacy for the controller's office, and its terms.
+    controller: Controller
     # What clients have told about the partitions that they fetch.
     fetch_sessions: FetchSessions
     # Whom this broker believes to be controller.

@@ -60,6 +60,8 @@ class ControllerContext:
     epoch: int
     # Live brokers by id.
     brokers: dict[int, RegisteredBroker] = field(default_factory=dict)
+    # Those of them that have said that they are about to stop: they are told everything, and get no leadership.
+    shutting_down: set[int] = field(default_factory=set)
     # Replicas that live brokers have on log directories that failed.
     offline_replicas: set[Replica] = field(default_factory=set)
     topic_ids: dict[str, bytes] = field(default_factory=dict)
@@ -88,13 +90,21 @@ class ControllerContext:
         """Return those of some brokers that are live, in the same order."""
         return [broker for broker in brokers if broker in self.brokers]
 
-    def is_online(self, replica: Replica) -> bool:
+    def is_working(self, replica: Replica) -> bool:
         """Say whether a replica's broker lives, and the disk that it is on."""
         return replica.broker in self.brokers and replica not in self.offline_replicas
+
+    def is_online(self, replica: Replica) -> bool:
+        """Say whether a replica could lead: it works, and its broker is not about to stop."""
+        return self.is_working(replica) and replica.broker not in self.shutting_down
 
     def online_replicas(self, partition: TopicPartition) -> list[int]:
         """Return the brokers whose replicas of a partition could lead it, in the order of the assignment."""
         return [replica.broker for replica in self.replicas([partition]) if self.is_online(replica)]
+
+    def working_replicas(self, partition: TopicPartition) -> list[int]:
+        """Return the brokers that are told of a partition, in the order of the assignment."""
+        return [replica.broker for replica in self.replicas([partition]) if self.is_working(replica)]
 
     def partitions(self, topics: Iterable[str] | None = None) -> list[TopicPartition]:
         """Return the partitions of some topics, or of all."""

@@ -3,15 +3,16 @@
 One thread, fed by a queue of events, does everything. When it is elected it has a `Term`; it resigns when ZooKeeper
 refuses a write because a newer controller is in office, when /controller is no longer its own, and when its session is
 over. An event that fails unexpectedly costs the office too: the next controller starts from what ZooKeeper has.
+
+Requests that only a controller can serve come in through `submit`, and are answered whatever becomes of the term.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -20,12 +21,25 @@ from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperError
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.election import ControllerMovedError, elect
+from ottla.broker.controller.schedule import Event, Schedule
 from ottla.broker.controller.term import Term
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+
 _PAUSE_SECONDS: Final = 1.0
 _JOIN_SECONDS: Final = 30.0
+
+
+class _Submission:
+    """Work of a request, for the term in which it was submitted."""
+
+    def __init__(self, term: Term, work: Callable[[], None], refuse: Callable[[], None]) -> None:
+        self.term = term
+        self.work = work
+        self.refuse = refuse
 
 
 class Controller:
@@ -45,11 +59,11 @@ class Controller:
         self._config = config
         self._clock = clock
         # None ends the thread.
-        self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        # Changed by the controller's thread only; others look whether there is one.
+        self._events: queue.SimpleQueue[Event | _Submission | None] = queue.SimpleQueue()
+        self._schedule = Schedule()
+        # Changed by the controller's thread only, and under the lock: nothing is submitted to a term that is over.
         self._term: Term | None = None
-        # When to stand for election again after a failure.
-        self._elect_at: float | None = None
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="controller", daemon=True)
 
     def __repr__(self) -> str:
@@ -78,13 +92,36 @@ class Controller:
         if self._thread.is_alive():
             self._thread.join(timeout=_JOIN_SECONDS)
 
+    def submit(self, work: Callable[[Term], T], answer: Callable[[T | KafkaError], None]) -> None:
+        """Do a piece of work on the controller's thread, in the present term, and then call `answer`.
+
+        What the work has for the brokers is on its way when `answer` is called, with the result or with what the work
+        raised; with NOT_CONTROLLER where there is no term, or the term ends first. `answer` is called exactly once, on
+        the controller's thread or on this one, and must not block.
+        """
+
+        def reply(outcome: T | KafkaError) -> None:
+            try:
+                answer(outcome)
+            except Exception:  # a response that cannot be sent must not cost the office
+                log.exception("controller_answer_failed", broker=self._broker_id)
+
+        def refuse() -> None:
+            reply(KafkaError(ErrorCode.NOT_CONTROLLER))
+
+        with self._lock:
+            term = self._term
+            if term is not None:
+                self._events.put(_Submission(term, lambda: self._work(term, work, reply), refuse))
+        if term is None:
+            refuse()
+
     def session_expired(self) -> None:
         """Resign; returns when that is done."""
         done = threading.Event()
 
         def expire() -> None:
             self._resign()
-            self._elect_at = None
             done.set()
 
         self._events.put(expire)
@@ -97,17 +134,49 @@ class Controller:
 
     def _run(self) -> None:
         while True:
-            try:
-                timeout = None if self._elect_at is None else max(0.0, self._elect_at - time.monotonic())
-                event = self._events.get(timeout=timeout)
-            except queue.Empty:
-                self._elect_at = None
-                event = self._elect
+            event = self._schedule.take_due() or self._next()
             if event is None:
-                return
+                break
             self._handle(event)
+        self._refuse_queued()
 
-    def _handle(self, event: Callable[[], None]) -> None:
+    def _next(self) -> Event | None:
+        """Wait for an event; None to end."""
+        while True:
+            try:
+                event = self._events.get(timeout=self._schedule.seconds_left())
+            except queue.Empty:
+                due = self._schedule.take_due()
+                if due is not None:
+                    return due
+                continue
+            if not isinstance(event, _Submission):
+                return event
+            return event.work if event.term is self._term else event.refuse
+
+    def _work(self, term: Term, work: Callable[[Term], T], reply: Callable[[T | KafkaError], None]) -> None:
+        try:
+            result = term.run(work)
+        except KafkaError as error:
+            reply(error)
+        except Exception:
+            # The term is about to end, by what is raised here.
+            reply(KafkaError(ErrorCode.NOT_CONTROLLER))
+            raise
+        else:
+            reply(result)
+
+    def _refuse_queued(self) -> None:
+        """Answer what was queued behind the end; nothing more comes, for there is no term."""
+        while True:
+            try:
+                event = self._events.get_nowait()
+            except queue.Empty:
+                return
+            if isinstance(event, _Submission):
+                event.refuse()
+
+    def _handle(self, event: Event) -> None:
         try:
             event()
         except ControllerMovedError as error:
@@ -136,12 +205,15 @@ class Controller:
             return
         log.info("controller_elected", broker=self._broker_id, epoch=elected.epoch)
         term = Term(self._zookeeper, self._broker_id, elected, self._config(), self._events.put)
-        self._term = term
+        with self._lock:
+            self._term = term
         term.begin()
         log.info("controller_in_office", broker=self._broker_id, epoch=elected.epoch, brokers=len(term.context.brokers))
 
     def _resign(self) -> None:
-        term, self._term = self._term, None
+        with self._lock:
+            term, self._term = self._term, None
+        self._schedule.clear()
         if term is not None:
             term.close()
             log.info("controller_resigned", broker=self._broker_id, epoch=term.epoch)
@@ -149,7 +221,7 @@ class Controller:
     def _step_down(self) -> None:
         """Leave the office to whoever is elected next, and stand again after a pause."""
         self._resign()
-        self._elect_at = time.monotonic() + _PAUSE_SECONDS
+        self._schedule.add(_PAUSE_SECONDS, self._elect)
         try:
             stat = self._zookeeper.exists(znodes.CONTROLLER)
             if stat is not None and stat.ephemeral_owner == self._zookeeper.session_id:

@@ -86,6 +86,13 @@ class StateStore:
         log.error("partition_states_keep_changing", partitions=[str(partition) for partition in remaining])
         return results
 
+    def replace(self, wanted: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
+        """Write states where the nodes are still at the versions given; return those written, with their new ones."""
+        writes = {partition: replace(state, controller_epoch=self._fence.epoch) for partition, state in wanted.items()}
+        results: dict[TopicPartition, LeaderAndIsr] = {}
+        self._write(writes, results)
+        return results
+
     def _write(
         self, writes: Mapping[TopicPartition, LeaderAndIsr], results: dict[TopicPartition, LeaderAndIsr]
     ) -> list[TopicPartition]:

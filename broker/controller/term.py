@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from ottla.broker.controller.batch import ControllerRequest
 from ottla.broker.controller.channel import Channels
 from ottla.broker.controller.context import ControllerContext, RegisteredBroker, Replica, assignments_of
 from ottla.broker.controller.election import Elected, Fence
+from ottla.broker.controller.isr_updates import IsrUpdates
 from ottla.broker.controller.loading import ClusterReader
 from ottla.broker.controller.outbox import Outbox
 from ottla.broker.controller.partition_states import PartitionState, ReplicaState
@@ -30,12 +31,14 @@ from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.broker.controller.transitions import Transitions
 from ottla.client.connection import Connection
 from ottla.protocol.api import Api
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from ottla.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 Post = Callable[[Callable[[], None]], None]
 
@@ -69,6 +72,7 @@ class Term:
         self._outbox = Outbox(self.context, config.inter_broker_listener.name)
         self._transitions = Transitions(self.context, self._store, self._outbox)
         self._deletion = TopicDeletion(self.context, zookeeper, self._fence, self._outbox, self._transitions)
+        self.isr_updates = IsrUpdates(self.context, self._store, self._outbox)
         self._channels = Channels(self._connection, self._answered, self._fell_behind)
 
     @property
@@ -85,6 +89,16 @@ class Term:
                 self._send()
 
         self._post(event)
+
+    def run(self, work: Callable[[Term], T]) -> T:
+        """Do a piece of work, and send what it has to say, also when it is refused: what it has written is told."""
+        try:
+            result = work(self)
+        except KafkaError:
+            self._send()
+            raise
+        self._send()
+        return result
 
     def close(self) -> None:
         """End the term: nothing more is written or sent."""
@@ -172,6 +186,7 @@ class Term:
         log.info("brokers_left", brokers=sorted(left))
         for broker in left:
             self.context.brokers.pop(broker, None)
+            self.context.shutting_down.discard(broker)
             self._channels.close(broker)
         self.context.offline_replicas = {each for each in self.context.offline_replicas if each.broker not in left}
         self._replicas_lost(list(self.context.replicas_on(list(left))))

@@ -88,8 +88,8 @@ class TopicDeletion:
         done = ReplicaState.DELETION_SUCCESSFUL
         left = [replica for replica in replicas if self._context.replica_state(replica) is not done]
         self._transitions.move_replicas(left, ReplicaState.OFFLINE)
-        online = [replica for replica in left if self._context.is_online(replica)]
-        dead = [replica for replica in left if not self._context.is_online(replica)]
+        online = [replica for replica in left if self._context.is_working(replica)]
+        dead = [replica for replica in left if not self._context.is_working(replica)]
         self._transitions.move_replicas(online, ReplicaState.DELETION_STARTED)
         self._transitions.move_replicas(dead, ReplicaState.DELETION_INELIGIBLE)
         if dead:

@@ -72,8 +72,7 @@ class Transitions:
         for partition, state in elected.items():
             self._take_state(partition, state)
             self._context.partition_states[partition] = PartitionState.ONLINE
-            recipients = self._context.live(self._context.assignment(partition).replicas)
-            self._outbox.add_leader_and_isr(recipients, partition, state)
+            self._outbox.add_leader_and_isr(self._context.working_replicas(partition), partition, state)
         without_leader = [str(partition) for partition in partitions if partition not in elected]
         if without_leader:
             log.warning("partitions_without_leader", partitions=without_leader[:20], count=len(without_leader))
@@ -163,8 +162,8 @@ class Transitions:
             self._take_state(partition, state)
             if state.leader == NO_LEADER:
                 self._context.partition_states[partition] = PartitionState.OFFLINE
-            others = [each for each in self._context.assignment(partition).replicas if each != broker]
-            self._outbox.add_leader_and_isr(self._context.live(others), partition, state)
+            others = [each for each in self._context.working_replicas(partition) if each != broker]
+            self._outbox.add_leader_and_isr(others, partition, state)
 
     def _replica_may_enter(self, replica: Replica, target: ReplicaState) -> bool:
         present = self._context.replica_state(replica)

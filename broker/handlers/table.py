@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.broker.handlers.alter_configs import alter_configs
+from ottla.broker.handlers.alter_partition import alter_partition
 from ottla.broker.handlers.api_versions import api_versions
 from ottla.broker.handlers.create_partitions import create_partitions
 from ottla.broker.handlers.create_topics import create_topics
@@ -56,6 +57,8 @@ _FUNCTIONS: Final[dict[Api, Handler]] = {
     Api.LEADER_AND_ISR: leader_and_isr,
     Api.STOP_REPLICA: stop_replica,
     Api.UPDATE_METADATA: update_metadata,
+    # To the controller
+    Api.ALTER_PARTITION: alter_partition,
 }
 
 HANDLERS: Final[dict[Api, Entry]] = {api: Entry(handle, api.versions) for api, handle in _FUNCTIONS.items()}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import queue
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
 
 from tests.broker.controller.fake_brokers import FakeBroker
-from tests.broker.sessions import clock, session
+from tests.broker.sessions import TIMEOUT_S, clock, session
 from tests.zookeeper import ZooKeeper as Ensemble
 
 from ottla.broker.cluster.cluster import Cluster
@@ -14,6 +17,13 @@ from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.session import SessionRenewal
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.controller import Controller
+from ottla.broker.handlers.request import Request
+from ottla.broker.handlers.table import HANDLERS
+from ottla.broker.purgatory import Purgatory
+from ottla.broker.services import Services
+from ottla.protocol.api import Api
+from ottla.protocol.codec import decode, encode
+from ottla.protocol.message import Message
 
 
 class Broker:
@@ -44,6 +54,38 @@ class Broker:
         self.renewal.start()
         self.membership.register([self.fake.listener])
         self.controller.start()
+        self._answer_requests(config)
+
+    def _answer_requests(self, config: BrokerConfig) -> None:
+        self.delayed_topics = Purgatory("topic")
+        self.delayed_topics.start()
+        self.fake.on_metadata = self._check_delayed
+        # What the handlers of the controller have no use for is None.
+        rooms: dict[str, Any] = dict.fromkeys(field.name for field in fields(Services))
+        rooms |= {
+            "config": config,
+            "metadata": self.fake.metadata,
+            "cluster": self.cluster,
+            "controller": self.controller,
+            "delayed_topics": self.delayed_topics,
+        }
+        self.services = Services(**rooms)
+
+    def _check_delayed(self, topics: Collection[str]) -> None:
+        for topic in topics:
+            self.delayed_topics.check(topic)
+
+    def ask(self, api: Api, version: int, body: Message) -> Any:
+        """Ask a handler, and wait for the response; both pass through the codec."""
+        sent = decode(api.request, version, encode(body, version))
+        answer = HANDLERS[api].handle(Request(api, version, sent, "test", "PLAINTEXT", "127.0.0.1", self.services))
+        assert answer is not None
+        responses: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        if isinstance(answer, Message):
+            responses.put(answer)
+        else:
+            answer.then(responses.put)
+        return decode(api.response, version, encode(responses.get(timeout=TIMEOUT_S), version))
 
     def wait_for_brokers(self, count: int) -> None:
         """Wait until the broker has heard of so many live ones."""
@@ -53,6 +95,7 @@ class Broker:
         """Leave the cluster."""
         self.renewal.close()
         self.controller.close()
+        self.delayed_topics.stop()
         self.zookeeper.close()
         self.fake.close()
 

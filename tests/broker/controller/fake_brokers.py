@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from tests.broker.sessions import TIMEOUT_S
@@ -47,6 +47,8 @@ class FakeBroker:
         self.lost: set[TopicPartition] = set()
         # The error to answer to each deletion of a replica.
         self.stop_error = ErrorCode.NONE
+        # Called with the topics that metadata was told of.
+        self.on_metadata: Callable[[Collection[str]], None] = lambda _topics: None
         self._changed = threading.Condition()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._connections: list[socket.socket] = []
@@ -120,6 +122,7 @@ class FakeBroker:
         match request:
             case UpdateMetadataRequest():
                 self.metadata.update(request)
+                self.on_metadata({topic.topic_name for topic in request.topic_states})
                 return UpdateMetadataResponse(error_code=0)
             case LeaderAndIsrRequest():
                 for topic in request.topic_states:

@@ -1,0 +1,147 @@
+"""What leaders ask of the controller about their ISR: AlterPartition.
+
+A leader proposes an ISR on top of the state that it knows, named by leader epoch and partition epoch. The controller
+writes it if that is still the state; so an ISR never changes behind the back of an election.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import structlog
+
+from ottla.broker.controller.context import ControllerContext, Replica
+from ottla.broker.controller.outbox import Outbox
+from ottla.broker.controller.partition_states import RECOVERED, RECOVERING, LeaderAndIsr
+from ottla.broker.controller.state_store import StateStore
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+
+log = structlog.get_logger(__name__)
+
+UNKNOWN_BROKER_EPOCH: Final = -1
+
+
+class IsrUpdate(NamedTuple):
+    """The ISR that a leader wants for a partition, and the state that it builds on."""
+
+    leader_epoch: int
+    partition_epoch: int
+    # Brokers, each with the epoch of the life in which the leader saw it catch up; -1 if that is not known.
+    isr: tuple[tuple[int, int], ...]
+    leader_recovery_state: int = RECOVERED
+
+    @property
+    def members(self) -> frozenset[int]:
+        """The brokers."""
+        return frozenset(broker for broker, _ in self.isr)
+
+
+# The state of a partition after an update, or why it was refused.
+IsrOutcome = LeaderAndIsr | ErrorCode
+
+
+class IsrUpdates:
+    """Takes updates in one term."""
+
+    def __init__(self, context: ControllerContext, store: StateStore, outbox: Outbox) -> None:
+        self._context = context
+        self._store = store
+        self._outbox = outbox
+        # Told of the partitions whose ISR has changed.
+        self.on_change: Callable[[list[TopicPartition]], None] = lambda _partitions: None
+
+    def update(
+        self, broker_id: int, broker_epoch: int, updates: Mapping[TopicPartition, IsrUpdate]
+    ) -> dict[TopicPartition, IsrOutcome]:
+        """Do what a leader asks for; STALE_BROKER_EPOCH where another life of that broker is registered, or none."""
+        registered = self._context.brokers.get(broker_id)
+        if registered is None or registered.epoch != broker_epoch:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} with epoch {broker_epoch}")
+        outcomes: dict[TopicPartition, IsrOutcome] = {}
+        wanted: dict[TopicPartition, LeaderAndIsr] = {}
+        for partition, update in updates.items():
+            present = self._context.leadership.get(partition)
+            if present is None or partition.topic in self._context.deleting:
+                outcomes[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif is_present_state(present, broker_id, update):
+                outcomes[partition] = present
+            elif (refusal := self._refusal(partition, present, broker_id, update)) is not None:
+                outcomes[partition] = refusal
+            else:
+                wanted[partition] = replace(
+                    present,
+                    isr=tuple(broker for broker, _ in update.isr),
+                    leader_recovery_state=update.leader_recovery_state,
+                )
+        return outcomes | self._write(wanted)
+
+    def _refusal(
+        self, partition: TopicPartition, present: LeaderAndIsr, broker_id: int, update: IsrUpdate
+    ) -> ErrorCode | None:
+        replicas = self._context.assignment(partition).replicas
+        refusal = refusal_of(present, replicas, broker_id, update)
+        if refusal is None and not all(self._is_eligible(partition, *member) for member in update.isr):
+            refusal = ErrorCode.INELIGIBLE_REPLICA
+        if refusal is not None:
+            log.info("isr_update_refused", partition=str(partition), error=refusal.name, update=update, present=present)
+        return refusal
+
+    def _is_eligible(self, partition: TopicPartition, broker: int, epoch: int) -> bool:
+        """Say whether a replica may be in sync: it works, goes on working, and is the one that the leader saw.
+
+        A broker that registered anew may have lost what it had when it caught up, so its earlier life does not count.
+        """
+        if not self._context.is_online(Replica(partition.topic, partition.partition, broker)):
+            return False
+        return epoch in (UNKNOWN_BROKER_EPOCH, self._context.brokers[broker].epoch)
+
+    def _write(self, wanted: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, IsrOutcome]:
+        if not wanted:
+            return {}
+        written = self._store.replace(wanted)
+        self._context.leadership |= written
+        lost = [partition for partition in wanted if partition not in written]
+        if lost:
+            # Somebody else has changed these nodes; leaders get along with what they hold from now on.
+            self._context.leadership |= self._store.read(lost)
+        self._outbox.add_metadata(wanted)
+        if written:
+            self.on_change(list(written))
+        return {partition: written.get(partition, ErrorCode.INVALID_UPDATE_VERSION) for partition in wanted}
+
+
+def is_present_state(present: LeaderAndIsr, broker_id: int, update: IsrUpdate) -> bool:
+    """Say whether an update asks for what is there: such as one that is sent again, because its answer was lost."""
+    return (
+        broker_id == present.leader
+        and update.leader_epoch == present.leader_epoch
+        and update.partition_epoch <= present.partition_epoch
+        and update.members == frozenset(present.isr)
+        and update.leader_recovery_state == present.leader_recovery_state
+    )
+
+
+def refusal_of(present: LeaderAndIsr, replicas: tuple[int, ...], broker_id: int, update: IsrUpdate) -> ErrorCode | None:
+    """Return why an update cannot follow a state; None if it can."""
+    if update.leader_epoch > present.leader_epoch:
+        # The leader has heard of an election that we have not: from another controller.
+        return ErrorCode.NOT_CONTROLLER
+    if update.leader_epoch < present.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if update.partition_epoch != present.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    is_well_formed = (
+        broker_id == present.leader
+        and broker_id in update.members
+        and len(update.members) == len(update.isr)
+        and update.members <= set(replicas)
+        and update.leader_recovery_state in (RECOVERED, RECOVERING)
+    )
+    is_recovering = update.leader_recovery_state == RECOVERING
+    falls_back = is_recovering and present.leader_recovery_state == RECOVERED
+    if not is_well_formed or falls_back or (is_recovering and len(update.isr) > 1):
+        return ErrorCode.INVALID_REQUEST
+    return None
