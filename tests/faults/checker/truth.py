@@ -1,0 +1,223 @@
+"""What must have been in each partition, put together from everything that anybody saw."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tests.faults.checker.history import (
+    NO_OFFSET,
+    Assign,
+    Drain,
+    Fail,
+    FaultStart,
+    FaultStop,
+    History,
+    Info,
+    Invoke,
+    IsrChange,
+    LeaderStart,
+    Ok,
+    Poll,
+    ReplicaLog,
+)
+
+
+class Outcome(StrEnum):
+    """How a send ended."""
+
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+
+
+@dataclass(slots=True)
+class Send:
+    """One send from invocation to answer."""
+
+    invoked: Invoke
+    outcome: Outcome = Outcome.INFO
+    completed_ns: int | None = None
+    offset: int = NO_OFFSET
+    error: str = ""
+
+    @property
+    def value(self) -> str:
+        """What was sent."""
+        return self.invoked.value
+
+    def __str__(self) -> str:
+        told = f"at {self.offset}" if self.outcome is Outcome.OK else self.error
+        return f"send of {self.value} {self.outcome} {told}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One record in the hands of a consumer; polls and assignments are numbered through the whole run."""
+
+    offset: int
+    value: str
+    leader_epoch: int
+    worker: str
+    assignment: int
+    poll: int
+    time_ns: int
+
+    def __str__(self) -> str:
+        return f"{self.worker} read {self.value} at {self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class SeenWatermark:
+    """A high watermark as it came with a poll."""
+
+    poll: int
+    broker: int
+    leader_epoch: int
+    high_watermark: int
+
+
+@dataclass(slots=True)
+class PartitionTruth:
+    """Everything that is known of one partition."""
+
+    name: str
+    sends: list[Send] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+    watermarks: list[SeenWatermark] = field(default_factory=list)
+    leader_starts: list[LeaderStart] = field(default_factory=list)
+    isr_changes: list[IsrChange] = field(default_factory=list)
+    replica_logs: list[ReplicaLog] = field(default_factory=list)
+    # Derived from the above by `settle`.
+    values_at: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    offsets_of: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    reads_of: dict[str, list[Read]] = field(default_factory=lambda: defaultdict(list))
+    send_of: dict[str, Send] = field(default_factory=dict)
+    read_offsets: list[int] = field(default_factory=list)
+    values_in_the_end: set[str] = field(default_factory=set)
+
+    def settle(self, drains: set[str]) -> None:
+        """Derive which values are where: what was read, and what was acknowledged with an offset."""
+        self.values_in_the_end = {read.value for read in self.reads if read.worker in drains}
+        for read in self.reads:
+            self.values_at[read.offset].add(read.value)
+            self.offsets_of[read.value].add(read.offset)
+            self.reads_of[read.value].append(read)
+        for send in self.sends:
+            self.send_of[send.value] = send
+            if send.outcome is Outcome.OK and send.offset != NO_OFFSET:
+                self.values_at[send.offset].add(send.value)
+                self.offsets_of[send.value].add(send.offset)
+        self.read_offsets = sorted({read.offset for read in self.reads})
+
+    def read_between(self, after: int, before: int) -> list[int]:
+        """Return the offsets strictly between two others at which somebody read something."""
+        return self.read_offsets[bisect_right(self.read_offsets, after) : bisect_left(self.read_offsets, before)]
+
+    def surroundings(self, offset: int, count: int = 5) -> str:
+        """Say what is known of the offsets around one."""
+        known = (
+            f"{at}: {' | '.join(sorted(self.values_at[at])) if at in self.values_at else '?'}"
+            for at in range(max(0, offset - count), offset + count + 1)
+        )
+        return ", ".join(known)
+
+
+@dataclass(slots=True)
+class Truth:
+    """A whole run."""
+
+    partitions: dict[str, PartitionTruth] = field(default_factory=dict)
+    fault_starts: list[FaultStart] = field(default_factory=list)
+    fault_stops: list[FaultStop] = field(default_factory=list)
+    drains: list[Drain] = field(default_factory=list)
+    # Answers to sends that nobody made, and second answers: the history itself is wrong.
+    contradictions: list[str] = field(default_factory=list)
+
+    def partition(self, name: str) -> PartitionTruth:
+        """Return a partition, which is made when it is first named."""
+        return self.partitions.setdefault(name, PartitionTruth(name))
+
+    def sends(self) -> Iterator[Send]:
+        """Go through the sends to all partitions."""
+        for partition in self.partitions.values():
+            yield from partition.sends
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether everything was read in the end."""
+        return bool(self.drains) and all(drain.is_complete for drain in self.drains)
+
+
+def truth_of(history: History) -> Truth:
+    """Put the events of a history in their places."""
+    truth = Truth()
+    sends: dict[tuple[str, int], Send] = {}
+    values: set[str] = set()
+    assignments: dict[str, int] = {}
+    for number, event in enumerate(history.events):
+        match event:
+            case Invoke():
+                send = Send(event)
+                if (event.worker, event.op) in sends or event.value in values:
+                    truth.contradictions.append(f"{event.worker} sends {event.value} twice")
+                values.add(event.value)
+                sends[event.worker, event.op] = send
+                truth.partition(event.partition).sends.append(send)
+            case Ok() | Fail() | Info():
+                _complete(truth, sends.get((event.worker, event.op)), event)
+            case Assign():
+                assignments[event.worker] = number
+            case Poll():
+                _poll(truth, number, event, assignments.get(event.worker, -1))
+            case LeaderStart():
+                truth.partition(event.partition).leader_starts.append(event)
+            case IsrChange():
+                truth.partition(event.partition).isr_changes.append(event)
+            case ReplicaLog():
+                truth.partition(event.partition).replica_logs.append(event)
+            case FaultStart():
+                truth.fault_starts.append(event)
+            case FaultStop():
+                truth.fault_stops.append(event)
+            case Drain():
+                truth.drains.append(event)
+    for partition in truth.partitions.values():
+        partition.settle({drain.worker for drain in truth.drains})
+    return truth
+
+
+def _complete(truth: Truth, send: Send | None, event: Ok | Fail | Info) -> None:
+    if send is None or send.completed_ns is not None:
+        truth.contradictions.append(f"an answer to {event.worker} {event.op}, which waits for none")
+        return
+    send.completed_ns = event.time_ns
+    match event:
+        case Ok():
+            send.outcome, send.offset = Outcome.OK, event.offset
+        case Fail():
+            send.outcome, send.error = Outcome.FAIL, event.error
+        case Info():
+            send.outcome, send.error = Outcome.INFO, event.error
+
+
+def _poll(truth: Truth, number: int, poll: Poll, assignment: int) -> None:
+    for record in poll.records:
+        truth.partition(record.partition).reads.append(
+            Read(
+                offset=record.offset,
+                value=record.value,
+                leader_epoch=record.leader_epoch,
+                worker=poll.worker,
+                assignment=assignment,
+                poll=number,
+                time_ns=poll.time_ns,
+            )
+        )
+    for watermark in poll.watermarks:
+        truth.partition(watermark.partition).watermarks.append(
+            SeenWatermark(number, watermark.broker, watermark.leader_epoch, watermark.high_watermark)
+        )
