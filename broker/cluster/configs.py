@@ -23,6 +23,7 @@ from ottla.broker.cluster.operations import (
     NoNodeError,
     SessionExpiredError,
     ZooKeeperError,
+    ZooKeeperUnavailableError,
 )
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import ConfigType, Option
@@ -177,6 +178,10 @@ class ConfigChanges:
                 self._take_notes()
             except SessionExpiredError:
                 log.debug("config_changes_wait_for_session")
+            except ZooKeeperUnavailableError as error:
+                # The watch may not have been set. The next call waits for the connection, so this does not spin.
+                log.warning("config_changes_wait_for_zookeeper", reason=str(error))
+                self._wake()
             except ZooKeeperError as error:
                 log.error("config_changes_not_read", reason=str(error))
 

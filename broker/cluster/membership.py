@@ -53,6 +53,15 @@ class Membership:
         # -1 while the broker is not registered; read by any thread.
         self.broker_epoch = -1
 
+    @property
+    def may_lead_alone(self) -> bool:
+        """Whether nobody can have been told that this broker is gone; cheap, for any thread.
+
+        While this is False another broker may lead the partitions that this one takes for its own, so it must not
+        acknowledge a record that no other in-sync replica has confirmed.
+        """
+        return self.broker_epoch >= 0 and self._zookeeper.is_session_sure
+
     def prepare(self) -> None:
         """Make the nodes that everything else stands below."""
         for path in znodes.PERSISTENT_PATHS:
@@ -176,7 +185,8 @@ class Membership:
             if self._zookeeper.exists(path, watch=changed.set) is None:
                 return True
             if not changed.wait(max(0.0, deadline - time.monotonic())):
-                return False
+                # The watch is not called while there is no connection.
+                return self._zookeeper.exists(path) is None
 
 
 def _endpoint(listener: Listener) -> str:

@@ -1,4 +1,8 @@
-"""What happens when the session with ZooKeeper is over: all stop, then a new one begins, then all go on."""
+"""What happens when the session with ZooKeeper is over: all stop, then a new one begins, then all go on.
+
+Over means that a server said so. While a session is only in doubt nobody is called, since most often it is still there
+when a server can be reached again; whoever acts on its strength alone asks `Membership.may_lead_alone`.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +25,18 @@ class SessionListener(Protocol):
         """Stop acting on what the session stood for; return when that is done. No calls to ZooKeeper."""
 
     def session_renewed(self) -> None:
-        """Begin again in a new session."""
+        """Begin again in a new session; called again when it raised ZooKeeperUnavailableError."""
 
 
 class SessionRenewal:
     """Renews the session, on a thread of its own.
 
-    The listeners are called in the order given. `on_failure` is called when one of them cannot go on in the new
-    session, such as a broker whose id has been taken: the broker must stop.
+    The listeners are called in the order given, in the end of a session as in the beginning of one. The membership is
+    the first: no request for the broker's earlier life makes it a leader again while it gives up what it led, and the
+    controller stands for election as a member. Nobody is registered anew before all have given up.
+
+    `on_failure` is called when one of them cannot go on in the new session, such as a broker whose id has been taken:
+    the broker must stop.
     """
 
     def __init__(
@@ -84,5 +92,14 @@ class SessionRenewal:
         if self._closing:
             return
         for listener in self._listeners:
-            listener.session_renewed()
+            self._go_on(listener)
         log.info("zookeeper_session_renewed")
+
+    def _go_on(self, listener: SessionListener) -> None:
+        """Let a listener begin again, however long ZooKeeper is away meanwhile."""
+        while not self._closing:
+            try:
+                listener.session_renewed()
+                return
+            except ZooKeeperUnavailableError as error:
+                log.warning("zookeeper_unavailable", reason=str(error))

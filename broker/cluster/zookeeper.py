@@ -1,4 +1,4 @@
-"""The one crossing point to ZooKeeper, and the only file that imports kazoo.
+"""The one crossing point to ZooKeeper; with the client that it uses, the only file that imports kazoo.
 
 A `ZooKeeper` has one session at a time. Calls block, and belong on worker and controller threads. A call that loses the
 connection is sent again when the connection is back; what the first try may have done is recognised. When the session
@@ -6,11 +6,14 @@ is over, every call raises SessionExpiredError until `renew_session` has made an
 without having noticed the end of the old one.
 
 kazoo calls us in exactly one function, `_post`, which only queues. Our own thread takes the events from there, keeps
-the state, and calls those who watch; they must return at once, so they post to their own queues.
+the state, and calls those who watch; they must return at once, so they post to their own queues. kazoo fires every
+watch when the connection is lost, as something may be missed from then on: those who watch are told when it is back,
+and can look.
 
-kazoo says that a session is lost only when it has reached a server again. A broker that is cut off must know earlier,
-so the thread runs a timer from the moment the connection is lost, and takes the session for expired when the session
-timeout has passed.
+Only a server can say that a session is over, and kazoo hears that when it has reached one again. A broker that is cut
+off must know earlier that others may have been told so: when the session timeout has passed since the last request that
+is known to have arrived, the session is in doubt. kazoo goes on with it, calls go on waiting, and when a server still
+knows the session nothing has happened (docs/adr/0004-session-in-doubt.md).
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from typing import Any, Final, cast
 
 import structlog
 from kazoo import exceptions as kazoo_errors  # type: ignore[import-untyped]
-from kazoo.client import KazooClient, KazooState  # type: ignore[import-untyped]
+from kazoo.client import KazooState  # type: ignore[import-untyped]
 from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]
 
 from ottla.broker.cluster.operations import (
@@ -43,6 +46,7 @@ from ottla.broker.cluster.operations import (
     ZooKeeperError,
     ZooKeeperUnavailableError,
 )
+from ottla.broker.cluster.session_client import SessionClient
 from ottla.broker.cluster.tree import Submit, Tree, Watch
 from ottla.broker.config import ZooKeeperAddresses
 
@@ -50,7 +54,6 @@ log = structlog.get_logger(__name__)
 
 # How often a waiting call looks whether the session is over.
 _WAIT_SLICE_SECONDS: Final = 0.25
-_CONNECTION_RETRY: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 _LOST: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.OperationTimeoutError, kazoo_errors.SessionMovedError)
 # Of a multi that fails, the operations before the one at fault are answered by the first, those behind by the second.
 _NOT_DONE: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
@@ -68,15 +71,20 @@ class State(Enum):
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
-    # Not connected; the session may still live on the servers.
+    # Not connected; the session lives on the servers.
     SUSPENDED = "suspended"
+    # Not connected for so long that the servers may have ended the session, and have told others.
+    IN_DOUBT = "in_doubt"
     EXPIRED = "expired"
     CLOSED = "closed"
 
 
+_CUT_OFF: Final = (State.SUSPENDED, State.IN_DOUBT)
+
+
 @dataclass(frozen=True, slots=True)
 class _StateChange:
-    client: KazooClient
+    client: SessionClient
     state: str
 
 
@@ -106,18 +114,19 @@ class ZooKeeper(Tree):
         self.chroot = addresses.chroot
         # Called from the event thread when the session is over; must return at once.
         self.on_expired: Callable[[], None] = lambda: None
-        # Called from the event thread when the connection is lost or back; must return at once.
+        # Called from the event thread with each new state; must return at once.
         self.on_state: Callable[[State], None] = lambda _state: None
         self._session_timeout = session_timeout_ms / 1000
         self._connection_timeout = connection_timeout_ms / 1000
         self._in_flight_max = in_flight_max
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._handle_events, name="zookeeper-events", daemon=True)
+        # Fired while there is no connection; only the event thread has them.
+        self._held_watches: list[Watch] = []
         # The three below change under `_changed`, and only on the event thread once a client is set.
         self._changed = threading.Condition()
-        self._client: KazooClient = None
+        self._client: SessionClient | None = None
         self._state = State.CLOSED
-        self._suspended_at: float | None = None
         self.session_id = 0
 
     def __repr__(self) -> str:
@@ -127,6 +136,13 @@ class ZooKeeper(Tree):
     def state(self) -> State:
         """What is believed about the session now."""
         return self._state
+
+    @property
+    def is_session_sure(self) -> bool:
+        """Whether nobody can have been told that this session is over; cheap, for any thread."""
+        client = self._client
+        is_open = self._state in (State.CONNECTED, State.SUSPENDED)
+        return is_open and client is not None and time.monotonic() < client.sure_until
 
     # The session
 
@@ -147,6 +163,7 @@ class ZooKeeper(Tree):
             if self._state is not State.EXPIRED:
                 raise AssertionError(f"the session is {self._state.value}, not expired")
             client = self._client
+        assert client is not None
         _stop(client)
         self._connect()
 
@@ -163,14 +180,11 @@ class ZooKeeper(Tree):
             self._thread.join(timeout=self._session_timeout)
 
     def _connect(self) -> None:
-        client = KazooClient(
-            hosts=",".join(map(str, self.addresses.servers)),
-            timeout=self._session_timeout,
-            connection_retry=dict(_CONNECTION_RETRY),
-        )
+        servers = list(map(str, self.addresses.servers))
+        client = SessionClient(servers, self._session_timeout)
         with self._changed:
             before = self._state
-            self._client, self._state, self._suspended_at = client, State.CONNECTING, None
+            self._client, self._state = client, State.CONNECTING
         client.add_listener(lambda state: self._post(_StateChange(client, state)))
         try:
             client.start(timeout=self._connection_timeout)
@@ -181,7 +195,7 @@ class ZooKeeper(Tree):
                 self._state = before
             _stop(client)
             raise ZooKeeperUnavailableError(
-                f"no ZooKeeper server answers at {', '.join(map(str, self.addresses.servers))} within "
+                f"no ZooKeeper server answers at {', '.join(servers)} within "
                 f"{self._connection_timeout:g} s; check that it runs there, that zookeeper.connect names it, "
                 f"and that nothing between blocks the port"
             ) from error
@@ -194,20 +208,22 @@ class ZooKeeper(Tree):
             try:
                 event = self._events.get(timeout=self._time_left())
             except queue.Empty:
-                log.warning("zookeeper_session_taken_for_expired", silent_s=self._session_timeout)
-                self._change_state(State.EXPIRED)
+                self._change_state(State.IN_DOUBT)
                 continue
             if event is None:
                 return
             if isinstance(event, _StateChange):
                 self._take_state(event)
+            elif self._state in _CUT_OFF:
+                self._held_watches.append(cast(Watch, event))
             else:
                 self._call_out(cast(Watch, event))
 
     def _time_left(self) -> float | None:
-        if self._suspended_at is None:
+        client = self._client
+        if self._state is not State.SUSPENDED or client is None:
             return None
-        return max(0.0, self._suspended_at + self._session_timeout - time.monotonic())
+        return max(0.0, client.sure_until - time.monotonic())
 
     def _take_state(self, event: _StateChange) -> None:
         if event.client is not self._client or self._state is State.EXPIRED:
@@ -224,15 +240,17 @@ class ZooKeeper(Tree):
     def _change_state(self, state: State) -> None:
         with self._changed:
             if self._state is State.CLOSED:
-                self._suspended_at = None
                 return
             self._state = state
-            self._suspended_at = time.monotonic() if state is State.SUSPENDED else None
             self._changed.notify_all()
         log.info("zookeeper_state", state=state.value, session=f"{self.session_id:#x}")
         self._call_out(lambda: self.on_state(state))
         if state is State.EXPIRED:
             self._call_out(self.on_expired)
+        if state not in _CUT_OFF:
+            held, self._held_watches = self._held_watches, []
+            for watch in held:
+                self._call_out(watch)
 
     def _call_out(self, callback: Callable[[], None]) -> None:
         try:
@@ -245,7 +263,7 @@ class ZooKeeper(Tree):
     def _watcher(self, watch: Watch | None) -> _WatchFired | None:
         return None if watch is None else _WatchFired(self._post, watch)
 
-    def _transaction(self, client: KazooClient, operations: Sequence[Operation]) -> Any:
+    def _transaction(self, client: SessionClient, operations: Sequence[Operation]) -> Any:
         transaction = client.transaction()
         for operation in operations:
             path = self._full(operation.path)
@@ -266,15 +284,15 @@ class ZooKeeper(Tree):
                 return index, _translated(result, "in a multi")
         return None
 
-    def _connected_client(self, deadline: float) -> KazooClient:
+    def _connected_client(self, deadline: float) -> SessionClient:
         """Wait for a connection; SessionExpiredError when the session ends instead."""
         with self._changed:
-            while self._state in (State.CONNECTING, State.SUSPENDED):
+            while self._state is State.CONNECTING or self._state in _CUT_OFF:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise ZooKeeperUnavailableError(f"no connection to ZooKeeper at {self.addresses}")
                 self._changed.wait(left)
-            if self._state is not State.CONNECTED:
+            if self._state is not State.CONNECTED or self._client is None:
                 raise SessionExpiredError(f"the session with ZooKeeper at {self.addresses} is {self._state.value}")
             return self._client
 
@@ -328,7 +346,7 @@ class ZooKeeper(Tree):
                     raise ZooKeeperUnavailableError(f"ZooKeeper at {self.addresses} does not answer") from None
 
 
-def _stop(client: KazooClient) -> None:
+def _stop(client: SessionClient) -> None:
     client.stop()
     client.close()
 

@@ -58,6 +58,7 @@ def expire(zookeeper: ZooKeeper) -> None:
 
     zookeeper.on_expired = notice
     client = zookeeper._client
+    assert client is not None
     thief = KazooClient(hosts=",".join(map(str, zookeeper.addresses.servers)), client_id=client.client_id, timeout=10)
     thief.start(timeout=TIMEOUT_S)
     thief.stop()

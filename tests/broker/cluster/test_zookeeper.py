@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import socket
 import threading
-from pathlib import Path
 
 import pytest
 from tests.broker.sessions import TIMEOUT_S, Connect, expire, session
 from tests.zookeeper import ZooKeeper as Ensemble
-from tests.zookeeper import ZooKeeperServer
 
 from ottla.broker.cluster.operations import (
     BadVersionError,
@@ -145,55 +143,6 @@ def test_after_expiry_nothing_works_until_the_session_is_renewed(connect: Connec
     assert zookeeper.state is State.CONNECTED
     assert zookeeper.session_id not in (0, session_id)
     assert zookeeper.create("/mine", ephemeral=True).ephemeral_owner == zookeeper.session_id
-
-
-def test_a_session_without_connection_is_taken_for_expired(tmp_path: Path) -> None:
-    """When no server answers for the session timeout, the end is noticed without one."""
-    server = ZooKeeperServer(tmp_path)
-    server.start()
-    zookeeper = session(server.connect, session_timeout_ms=500, connection_timeout_ms=10_000)
-    expired = threading.Event()
-    zookeeper.on_expired = expired.set
-    try:
-        zookeeper.start()
-        server.kill()
-        assert expired.wait(TIMEOUT_S)
-        with pytest.raises(SessionExpiredError):
-            zookeeper.read("/")
-        server.start()
-        zookeeper.renew_session()
-        assert zookeeper.children("/") == ["zookeeper"]
-    finally:
-        zookeeper.close()
-        server.kill()
-
-
-def test_calls_survive_a_restart_of_the_server(tmp_path: Path) -> None:
-    """A call during a short outage waits, watches tell that they may have missed something, the session goes on."""
-    server = ZooKeeperServer(tmp_path)
-    server.start()
-    zookeeper = session(server.connect, session_timeout_ms=30_000)
-    suspended = threading.Event()
-    watched = threading.Event()
-    zookeeper.on_state = lambda state: suspended.set() if state is State.SUSPENDED else None
-    try:
-        zookeeper.start()
-        session_id = zookeeper.session_id
-        zookeeper.create("/mine", b"1", ephemeral=True)
-        zookeeper.read("/mine", watched.set)
-        server.kill()
-        assert suspended.wait(TIMEOUT_S)
-        read = threading.Thread(target=lambda: results.append(zookeeper.read("/mine").data))
-        results: list[bytes] = []
-        read.start()
-        server.start()
-        read.join(TIMEOUT_S)
-        assert results == [b"1"]
-        assert watched.is_set()
-        assert zookeeper.session_id == session_id
-    finally:
-        zookeeper.close()
-        server.kill()
 
 
 def test_an_ensemble_that_does_not_answer_is_named() -> None:

@@ -1,0 +1,96 @@
+"""kazoo's client, made to keep a session as long as it can be kept, and to know how long it lives for sure."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[import-untyped]
+from kazoo.protocol.connection import ConnectionHandler  # type: ignore[import-untyped]
+
+# A server that has just started may accept a connection and never answer on it, and what is sent into a network that is
+# cut is not answered either. One such attempt must leave the session time for others, where kazoo would give it the
+# whole session timeout.
+_ATTEMPTS_PER_SESSION_TIMEOUT: Final = 4
+_CONNECTION_RETRY: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
+
+
+class SessionClient(KazooClient):  # type: ignore[misc]
+    """A client of an ensemble, for one session."""
+
+    def __init__(self, servers: Sequence[str], session_timeout_s: float) -> None:
+        super().__init__(
+            hosts=",".join(servers),
+            timeout=session_timeout_s,
+            connection_retry=dict(_CONNECTION_RETRY),
+            handler=_Handler(),
+        )
+        self._connection = _Connection(self)
+
+    @property
+    def sure_until(self) -> float:
+        """The time, by the monotonic clock, before which no server can have ended the session."""
+        return self._connection.sure_until
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads, and connections that are given up in time."""
+
+    def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
+        return super().create_connection(*args, timeout=timeout / _ATTEMPTS_PER_SESSION_TIMEOUT, **options)
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]
+    """kazoo's connection, which also keeps the time until which the session lives for sure.
+
+    The servers keep a session for its timeout from the last request that reached one of them. An answer shows that its
+    request arrived, so the timeout counts from when that was sent: the answer may have waited for a process that was
+    frozen.
+    """
+
+    def __init__(self, client: KazooClient) -> None:
+        super().__init__(client, client._conn_retry.copy(), logger=client.logger)
+        # Changed by kazoo's thread, read by any.
+        self.sure_until = 0.0
+        self._session_timeout_s = 0.0
+        # When the requests that wait for answers were sent, in step with kazoo's `_pending`.
+        self._sent: deque[float] = deque()
+        self._ping_sent = 0.0
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        """Ask for the session; the timeout that the server grants may be another than we asked for."""
+        sent = time.monotonic()
+        timeout = min(timeout, self.client._session_timeout / 1000 / _ATTEMPTS_PER_SESSION_TIMEOUT)
+        answer = super()._invoke(timeout, request, xid)
+        granted_ms = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
+        if granted_ms > 0:
+            self._session_timeout_s = granted_ms / 1000
+            self._sent.clear()
+            self._arrived(sent)
+        return answer
+
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
+        now, before = time.monotonic(), len(self.client._pending)
+        super()._send_request(read_timeout, connect_timeout)
+        if len(self.client._pending) > before:
+            self._sent.append(now)
+
+    def _send_ping(self, connect_timeout: float) -> None:
+        if not self.ping_outstanding.is_set():
+            self._ping_sent = time.monotonic()
+        super()._send_ping(connect_timeout)
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        before, was_pinging = len(self.client._pending), self.ping_outstanding.is_set()
+        answer = super()._read_socket(read_timeout)
+        if len(self.client._pending) < before:
+            self._arrived(self._sent.popleft())
+        elif was_pinging and not self.ping_outstanding.is_set():
+            self._arrived(self._ping_sent)
+        return answer
+
+    def _arrived(self, sent: float) -> None:
+        self.sure_until = max(self.sure_until, sent + self._session_timeout_s)

@@ -1,0 +1,214 @@
+"""What becomes of a session while its server is away, frozen or silent; each test has a server of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.broker.sessions import TIMEOUT_S, expire, session
+from tests.zookeeper import ZooKeeperServer
+
+from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperUnavailableError
+from ottla.broker.cluster.zookeeper import State, ZooKeeper
+
+# The shortest timeout that the server grants.
+SHORT_MS = 1_000
+
+
+class Observed:
+    """A session, with all the states that it was in."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self.zookeeper = zookeeper
+        self.states: list[State] = []
+        self._changed = threading.Condition()
+        zookeeper.on_state = self._note
+
+    def _note(self, state: State) -> None:
+        with self._changed:
+            self.states.append(state)
+            self._changed.notify_all()
+
+    def wait_for(self, state: State) -> None:
+        """Wait until the session is in a state."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.states[-1:] == [state], TIMEOUT_S), self.states
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ZooKeeperServer]:
+    """A server that a test may stop."""
+    server = ZooKeeperServer(tmp_path)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def observe(server: ZooKeeperServer) -> Iterator[Callable[[int], Observed]]:
+    """Opens sessions with a timeout."""
+    opened: list[ZooKeeper] = []
+
+    def connect(session_timeout_ms: int) -> Observed:
+        zookeeper = session(server.connect, session_timeout_ms=session_timeout_ms)
+        observed = Observed(zookeeper)
+        zookeeper.start()
+        opened.append(zookeeper)
+        return observed
+
+    yield connect
+    for each in opened:
+        each.close()
+
+
+Observe = Callable[[int], Observed]
+
+
+def test_calls_survive_a_restart_of_the_server(server: ZooKeeperServer, observe: Observe) -> None:
+    """A call during a short outage waits, and the session goes on."""
+    observed = observe(30_000)
+    zookeeper = observed.zookeeper
+    session_id = zookeeper.session_id
+    zookeeper.create("/mine", b"1", ephemeral=True)
+    server.kill()
+    observed.wait_for(State.SUSPENDED)
+    assert zookeeper.is_session_sure
+    results: list[bytes] = []
+    read = threading.Thread(target=lambda: results.append(zookeeper.read("/mine").data))
+    read.start()
+    server.start()
+    read.join(TIMEOUT_S)
+    assert results == [b"1"]
+    assert zookeeper.session_id == session_id
+
+
+def test_watches_are_called_when_the_connection_is_back(server: ZooKeeperServer, observe: Observe) -> None:
+    """They may have missed something, and whoever looks then gets an answer."""
+    observed = observe(30_000)
+    zookeeper = observed.zookeeper
+    states: list[State] = []
+    called = threading.Event()
+
+    def watch() -> None:
+        states.append(zookeeper.state)
+        called.set()
+
+    zookeeper.exists("/a", watch)
+    server.kill()
+    observed.wait_for(State.SUSPENDED)
+    server.start()
+    assert called.wait(TIMEOUT_S)
+    assert states == [State.CONNECTED]
+
+
+def test_a_server_that_never_answers_does_not_use_up_the_session(server: ZooKeeperServer, observe: Observe) -> None:
+    """A connection that is accepted and left alone is given up in time for another."""
+    observed = observe(12_000)
+    session_id = observed.zookeeper.session_id
+    server.kill()
+    observed.wait_for(State.SUSPENDED)
+    with socket.socket() as silent:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        silent.bind((server.host, server.port))
+        silent.listen()
+        silent.settimeout(TIMEOUT_S)
+        accepted, _ = silent.accept()
+    with accepted:
+        server.start()
+        observed.wait_for(State.CONNECTED)
+    assert observed.zookeeper.session_id == session_id
+    assert State.IN_DOUBT not in observed.states
+
+
+def test_a_session_in_doubt_goes_on_when_the_server_is_back(server: ZooKeeperServer, observe: Observe) -> None:
+    """An outage longer than the session timeout ends no session by itself: the server was not there to end it."""
+    observed = observe(SHORT_MS)
+    zookeeper = observed.zookeeper
+    session_id = zookeeper.session_id
+    zookeeper.create("/mine", ephemeral=True)
+    server.kill()
+    observed.wait_for(State.IN_DOUBT)
+    assert not zookeeper.is_session_sure
+    server.start()
+    assert zookeeper.read("/mine").stat.ephemeral_owner == session_id
+    assert State.EXPIRED not in observed.states
+
+
+def test_calls_wait_for_a_session_in_doubt_up_to_their_deadline(server: ZooKeeperServer, observe: Observe) -> None:
+    """They neither fail at once nor wait for ever."""
+    observed = observe(SHORT_MS)
+    server.kill()
+    observed.wait_for(State.IN_DOUBT)
+    begun = time.monotonic()
+    with pytest.raises(ZooKeeperUnavailableError):
+        observed.zookeeper.read("/")
+    assert time.monotonic() - begun >= 2 * SHORT_MS / 1000
+    assert observed.zookeeper.state is State.IN_DOUBT
+
+
+def test_a_session_in_doubt_that_the_server_does_not_know_is_expired(server: ZooKeeperServer, observe: Observe) -> None:
+    """The doubt ends with the server's word."""
+    observed = observe(SHORT_MS)
+    zookeeper = observed.zookeeper
+    expired = threading.Event()
+    zookeeper.on_expired = expired.set
+    session_id = zookeeper.session_id
+    server.kill()
+    observed.wait_for(State.IN_DOUBT)
+    assert not expired.is_set()
+    shutil.rmtree(server.folder / "data")
+    server.start()
+    assert expired.wait(TIMEOUT_S)
+    assert not zookeeper.is_session_sure
+    with pytest.raises(SessionExpiredError):
+        zookeeper.read("/")
+    zookeeper.renew_session()
+    assert zookeeper.session_id != session_id
+    assert zookeeper.is_session_sure
+
+
+def test_a_frozen_server_puts_the_session_in_doubt(server: ZooKeeperServer, observe: Observe) -> None:
+    """Nothing is refused, nothing is answered; the timeout counts from the last word that arrived."""
+    observed = observe(SHORT_MS)
+    zookeeper = observed.zookeeper
+    zookeeper.read("/")
+    asked = time.monotonic()
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        observed.wait_for(State.IN_DOUBT)
+        # kazoo gives up a silent connection after two thirds of the timeout. To wait for all of it from there would be
+        # to lead on while others have been told that we are gone.
+        assert time.monotonic() - asked < 1.6 * SHORT_MS / 1000
+        assert not zookeeper.is_session_sure
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+
+def test_the_session_is_sure_as_long_as_requests_arrive(server: ZooKeeperServer, observe: Observe) -> None:
+    """Pings and calls both show that it lives; the end is known at once when a server tells it."""
+    observed = observe(SHORT_MS)
+    zookeeper = observed.zookeeper
+    end = time.monotonic() + 2 * SHORT_MS / 1000
+    while time.monotonic() < end:
+        zookeeper.read("/")
+        assert zookeeper.is_session_sure
+    assert zookeeper._client is not None
+    before = zookeeper._client.sure_until
+    pinged = threading.Event()
+    deadline = time.monotonic() + TIMEOUT_S
+    while zookeeper._client.sure_until <= before:
+        assert zookeeper.is_session_sure
+        assert time.monotonic() < deadline
+        pinged.wait(0.05)
+    expire(zookeeper)
+    assert not zookeeper.is_session_sure
