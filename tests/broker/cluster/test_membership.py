@@ -195,3 +195,27 @@ def test_a_broker_whose_id_was_taken_meanwhile_gives_up(connect: Connect) -> Non
     assert failed.wait(TIMEOUT_S)
     renewal.close()
     assert isinstance(failures[0], RegistrationError)
+
+
+def test_a_replacement_for_a_lost_broker_takes_its_id(connect: Connect) -> None:
+    """It comes with empty disks, from another address; the configured id is enough, and the epoch is higher."""
+    lost = connect()
+    epoch = membership(lost, broker_id="1", listeners="PLAINTEXT://one:9092").register()
+    lost.close()
+    replacement = membership(connect(), broker_id="1", listeners="PLAINTEXT://two:9092")
+    assert replacement.choose_broker_id(None) == 1
+    assert replacement.register() > epoch
+
+
+def test_a_broker_leads_alone_only_as_a_member_whose_session_is_sure(connect: Connect) -> None:
+    """Before the registration, and after the end of the session, others may know more than it does."""
+    zookeeper = connect()
+    broker = membership(zookeeper, broker_id="1", listeners="PLAINTEXT://h:9092")
+    assert [broker.may_lead_alone, broker.register() > 0, broker.may_lead_alone] == [False, True, True]
+    expire(zookeeper)
+    assert not broker.may_lead_alone
+    broker.session_expired()
+    zookeeper.renew_session()
+    assert not broker.may_lead_alone
+    broker.session_renewed()
+    assert broker.may_lead_alone
