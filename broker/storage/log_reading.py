@@ -203,7 +203,7 @@ class ReadableLog:
                 end += batch.size
             if end == batch.position:
                 return None
-            segment.check_order(batch.position, end, self.leader_epochs.epoch_for)
+            segment.check_found(batch.position, end, self.leader_epochs.epoch_for)
             return FileSlice(segment.file, batch.position, end - batch.position)
         return None
 

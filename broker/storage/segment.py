@@ -232,7 +232,7 @@ class Segment(ReadableSegment):
         self.next_offset = next_offset
         self.synced_size = -1
         self.own_position = min(self.own_position, size)
-        self._ordered = (0, 0)
+        self._checked = (0, 0)
         self._first_timestamp = None
         self._bytes_since_index = 0
 

@@ -56,10 +56,9 @@ class ReadableSegment:
         self.next_offset = base_offset
         # How much was forced to disk, with the indexes if the segment is closed; -1 where the files are new or trimmed.
         self.synced_size = -1
-        # From here on the batches were written or scanned by this process; of those below, the order of [begin, end) is
-        # known to be right.
+        # From here on the batches were written or scanned by this process; of those below, [begin, end) was checked.
         self.own_position = NO_LIMIT
-        self._ordered = (0, 0)
+        self._checked = (0, 0)
         # Whether the largest timestamp comes from the batches themselves, not from an index that was found.
         self.is_largest_certain = False
         self.used = True
@@ -181,14 +180,16 @@ class ReadableSegment:
             end = batch.end
         return end
 
-    def check_order(self, position: int, end: int, epoch_for: Callable[[int], int]) -> None:
-        """Raise CorruptBatchError unless offsets rise, and epochs are what they were, from `position` to `end`.
+    def check_found(self, position: int, end: int, epoch_for: Callable[[int], int]) -> None:
+        """Raise CorruptBatchError unless what was found on disk from `position` to `end` is what was once written.
 
-        Neither is under a CRC, so nobody who reads the batches would notice. What was checked once is not again.
+        CRCs must be right; offsets must rise and epochs be what they were, since neither is under a CRC. Many clients
+        do not check CRCs, and a replica must not lead with damaged records while others have them whole. What this
+        process wrote, or has checked once, is not checked again.
         """
         end = min(end, self.own_position)
-        begin, ordered_end = self._ordered
-        start = ordered_end if begin <= position <= ordered_end else position
+        begin, checked_end = self._checked
+        start = checked_end if begin <= position <= checked_end else position
         if start >= end:
             return
         # One more than is asked for: a batch whose offset is too high contradicts the one behind it.
@@ -198,7 +199,9 @@ class ReadableSegment:
             known_epoch = epoch_for(batch.base_offset)
             if batch.leader_epoch != known_epoch and NO_LEADER_EPOCH not in (batch.leader_epoch, known_epoch):
                 raise CorruptBatchError(f"{self.path} has epoch {batch.leader_epoch} at offset {batch.base_offset}")
-        self._ordered = (position, end) if start == position else (begin, end)
+        for _, whole in whole_batches(self.file.fd, self.path, start, end):
+            whole.check()
+        self._checked = (position, end) if start == position else (begin, end)
 
     def headers_from(self, offset: int) -> Iterator[BatchAt]:
         """Walk from a batch on that is not above `offset`: the last one that the index knows."""

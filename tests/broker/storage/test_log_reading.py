@@ -18,6 +18,7 @@ from tests.broker.storage.logs import (
     make_marker,
 )
 
+from ottla.broker.storage.recovery import close_log
 from ottla.broker.storage.validation import validated
 from ottla.protocol.control_records import ControlType
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -185,3 +186,40 @@ def test_a_log_says_what_it_is(tmp_path: Path) -> None:
 
     assert repr(log) == f"Log(orders-0, offsets=0..1, segments=1, size={SIZE})"
     assert "offsets=0..1" in repr(log.active)
+
+
+def test_a_wrong_crc_in_what_was_found_on_disk_is_noticed_when_it_is_read(tmp_path: Path) -> None:
+    """Clients may not check CRCs: damage to a record must not reach them, and the log must say that it is damaged."""
+    log = make_log(tmp_path)
+    for _ in range(3):
+        append(log, make_batch(value=b"v" * 50))
+    close_log(log)
+    path = tmp_path / "00000000000000000000.log"
+    damaged = bytearray(path.read_bytes())
+    damaged[-10] ^= 1
+    path.write_bytes(damaged)
+
+    log = make_log(tmp_path, recovery_point=3, was_clean=True)
+    assert log.read(0, 1) is not None
+    assert log.damage is None
+    with pytest.raises(KafkaError) as caught:
+        log.read(2, 1000)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.damage is not None
+
+
+def test_what_was_checked_once_is_not_read_a_second_time(tmp_path: Path) -> None:
+    """The check costs a read of the file; zero copy is for all later fetches."""
+    log = make_log(tmp_path)
+    append(log, make_batch(value=b"v" * 50))
+    close_log(log)
+    log = make_log(tmp_path, recovery_point=1, was_clean=True)
+    first = log.read(0, 1000)
+    path = tmp_path / "00000000000000000000.log"
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    second = log.read(0, 1000)
+    assert first is not None
+    assert second is not None
+    assert len(first) == len(second)
