@@ -11,6 +11,7 @@
     /config/<type>/<name>                           ConfigNode
     /config/changes/config_change_<n>               ConfigChangeNode
     /admin/delete_topics/<topic>                    no data
+    /admin/reassign_partitions                      ReassignmentNode, while there is something in it
     /latest_producer_id_block                       ProducerIdBlockNode
     /log_dir_event_notification/log_dir_event_<n>   LogDirEventNode
 
@@ -39,6 +40,7 @@ TOPICS: Final = "/brokers/topics"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = "config_change_"
 DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGNMENT: Final = "/admin/reassign_partitions"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
@@ -198,6 +200,21 @@ class PartitionStateNode(Content, frozen=True, kw_only=True):
     controller_epoch: int
     isr: list[int]
     leader_recovery_state: int | UnsetType = UNSET
+
+
+class ReassignedPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """The brokers that a partition is to move to."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+
+
+class ReassignmentNode(Content, frozen=True, kw_only=True):
+    """What old tools ask to be moved; the controller removes what is done, and in the end the node."""
+
+    version: int = 1
+    partitions: list[ReassignedPartition]
 
 
 class ConfigNode(Content, frozen=True, kw_only=True):

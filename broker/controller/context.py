@@ -70,6 +70,8 @@ class ControllerContext:
     leadership: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     partition_states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     replica_states: dict[Replica, ReplicaState] = field(default_factory=dict)
+    # Partitions on their way to other brokers; their topics are not deleted before they are there.
+    reassigning: set[TopicPartition] = field(default_factory=set)
     # Topics to delete; and those of them that cannot be deleted now, such as ones with a replica on a dead broker.
     deleting: set[str] = field(default_factory=set)
     ineligible: set[str] = field(default_factory=set)
@@ -129,6 +131,7 @@ class ControllerContext:
         for partition in self.partitions([topic]):
             self.leadership.pop(partition, None)
             self.partition_states.pop(partition, None)
+            self.reassigning.discard(partition)
             for replica in self.replicas([partition]):
                 self.replica_states.pop(replica, None)
                 self.offline_replicas.discard(replica)

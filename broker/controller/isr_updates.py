@@ -64,7 +64,8 @@ class IsrUpdates:
         wanted: dict[TopicPartition, LeaderAndIsr] = {}
         for partition, update in updates.items():
             present = self._context.leadership.get(partition)
-            if present is None or partition.topic in self._context.deleting:
+            is_deleted = partition.topic in self._context.deleting and partition not in self._context.reassigning
+            if present is None or is_deleted:
                 outcomes[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif is_present_state(present, broker_id, update):
                 outcomes[partition] = present

@@ -26,6 +26,7 @@ from ottla.broker.controller.isr_updates import IsrUpdates
 from ottla.broker.controller.loading import ClusterReader
 from ottla.broker.controller.outbox import Outbox
 from ottla.broker.controller.partition_states import PartitionState, ReplicaState
+from ottla.broker.controller.reassignment import Reassignments
 from ottla.broker.controller.state_store import StateStore
 from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.broker.controller.transitions import Transitions
@@ -72,7 +73,17 @@ class Term:
         self._outbox = Outbox(self.context, config.inter_broker_listener.name)
         self._transitions = Transitions(self.context, self._store, self._outbox)
         self._deletion = TopicDeletion(self.context, zookeeper, self._fence, self._outbox, self._transitions)
+        self.reassignments = Reassignments(
+            self.context,
+            zookeeper,
+            self._fence,
+            self._outbox,
+            self._transitions,
+            self._deletion,
+            lambda handler: _Notice(self, handler),
+        )
         self.isr_updates = IsrUpdates(self.context, self._store, self._outbox)
+        self.isr_updates.on_change = self.reassignments.isr_changed
         self._channels = Channels(self._connection, self._answered, self._fell_behind)
 
     @property
@@ -124,6 +135,7 @@ class Term:
         self._begin_replicas()
         self._begin_partitions()
         self._send()
+        self.reassignments.resume()
         self._deletion.resume()
         self._send()
 
@@ -179,6 +191,7 @@ class Term:
         replicas = [each for each in self.context.replicas_on(list(joined)) if each.topic not in self.context.deleting]
         self._transitions.move_replicas(replicas, ReplicaState.ONLINE)
         self._transitions.bring_online()
+        self.reassignments.brokers_joined(joined)
         self._deletion.brokers_joined(joined)
 
     def _brokers_left(self, brokers: Iterable[int]) -> None:
@@ -190,6 +203,7 @@ class Term:
             self._channels.close(broker)
         self.context.offline_replicas = {each for each in self.context.offline_replicas if each.broker not in left}
         self._replicas_lost(list(self.context.replicas_on(list(left))))
+        self.reassignments.brokers_left(left)
         # Even where no partition was touched, the others must drop the broker from their metadata.
         self._outbox.add_metadata([])
 
@@ -262,6 +276,7 @@ class Term:
         kept = [replica for replica in replicas if replica.topic not in self.context.deleting]
         self._transitions.move_replicas(kept, ReplicaState.ONLINE)
         self._deletion.replicas_failed(replica for replica in replicas if replica.topic in self.context.deleting)
+        self.reassignments.brokers_joined([broker])
         self._deletion.brokers_joined([broker])
 
     def _connection(self, broker: int) -> Connection | None:
@@ -369,6 +384,7 @@ class Term:
                     replica = Replica(topic.topic_name, state.partition_index, broker)
                     is_failed = response.error_code != ErrorCode.NONE or replica[:2] in failed
                     (not_deleted if is_failed else deleted).append(replica)
+        self.reassignments.replicas_stopped([*deleted, *not_deleted])
         self._deletion.replicas_failed(not_deleted)
         self._deletion.replicas_deleted(deleted)
 

@@ -6,6 +6,7 @@
     4. When all are successful, the topic's nodes are deleted.
 
 While a replica is on a dead broker or disk, or failed, the topic is ineligible: it waits until that broker comes back.
+So does a topic with a partition that is being reassigned, until that is done.
 Every step can be taken again by another controller, since the mark below /admin/delete_topics goes last.
 """
 
@@ -65,7 +66,8 @@ class TopicDeletion:
 
     def resume(self) -> None:
         """Take each topic one step further, where that is possible."""
-        for topic in sorted(self._context.deleting):
+        reassigned = {partition.topic for partition in self._context.reassigning}
+        for topic in sorted(self._context.deleting - reassigned):
             replicas = self._context.replicas(self._context.partitions([topic]))
             states = {self._context.replica_state(replica) for replica in replicas}
             if states <= {ReplicaState.DELETION_SUCCESSFUL}:
