@@ -127,7 +127,9 @@ class Server:
             lambda: self.config,
             cluster_id=self.cluster_id,
             # Not before its own metadata knows that: until then it would see no live broker to put a replica on.
-            is_controller=lambda: self.controller.is_active and bool(self.metadata.snapshot.brokers),
+            is_controller=lambda: (
+                self.controller.is_active and self.membership.may_lead_alone and bool(self.metadata.snapshot.brokers)
+            ),
         )
         self.config = config = config.with_dynamic(*self.cluster.dynamic_config())
         self.topic_configs = TopicConfigs(config, self.cluster.topic_overrides())
@@ -149,8 +151,10 @@ class Server:
             lag_max_ms=lambda: self.config.replica_lag_time_max_ms,
             is_alive=lambda broker: broker in self.metadata.snapshot.brokers,
             broker_epoch=lambda: self.membership.broker_epoch,
+            may_lead_alone=lambda: self.membership.may_lead_alone,
         )
         self.partitions = Partitions(context, self.logs, self._read_topic_options)
+        self.partitions.on_damaged = self._on_damaged
         self.group_commit = GroupCommit(self.logs.dirs)
         self.maintenance = Maintenance(self.logs, self.group_commit, self._on_log_dir_offline)
         self.controller = Controller(self.zookeeper, self.membership.broker_id, lambda: self.config, clock=now_ms)
@@ -176,7 +180,7 @@ class Server:
         self.config_changes = ConfigChanges(self.zookeeper, self._on_config_change, clock=now_ms)
         self.config_changes.start()
         self.session = SessionRenewal(
-            self.zookeeper, [self.membership, self.controller, self.config_changes], self._fail
+            self.zookeeper, [self.membership, self.partitions, self.controller, self.config_changes], self._fail
         )
         self.session.start()
         self.controller.start()
@@ -227,10 +231,18 @@ class Server:
         log.error("log_directory_offline", directory=str(log_dir.path), partitions=len(partitions))
         for partition in partitions:
             self.partitions.moved(partition)
+        self._report_lost_replicas()
+
+    def _on_damaged(self, partition: TopicPartition) -> None:
+        log.error("replica_damaged", partition=str(partition))
+        self._report_lost_replicas()
+
+    def _report_lost_replicas(self) -> None:
+        """Have the controller ask which replicas we still have; it elects other leaders for those that we lack."""
         try:
             self.cluster.report_log_dir_failure()
         except KafkaError as error:
-            log.error("log_directory_failure_not_reported", error=str(error))
+            log.error("lost_replicas_not_reported", error=str(error))
 
     def _read_topic_options(self, topic: str) -> None:
         self.topic_configs.set_overrides(topic, self.cluster.overrides_of(topic))
