@@ -4,6 +4,10 @@ An operation is watched under keys. Whoever changes what a key stands for calls 
 under it whether they are complete now; a deadline completes the rest. Completion happens exactly once, whoever comes
 first. While it waits, an operation costs the memory of its entries and nothing else: there is no polling, and one
 thread looks after all deadlines.
+
+What an operation waits for may happen after it has looked and before it is watched; nobody would tell it then. So it
+is asked once more when it is watched: about everything, or, if it took a `mark` before it looked, about the keys that
+were checked since.
 """
 
 from __future__ import annotations
@@ -11,12 +15,22 @@ from __future__ import annotations
 import heapq
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from itertools import count
 
 import structlog
 
 log = structlog.get_logger(__name__)
+
+# How many checks are remembered for operations that are about to be watched.
+_RECENT_MAX = 256
+
+
+class Mark:
+    """A moment, among the keys that were checked before and after it."""
+
+    __slots__ = ()
 
 
 class DelayedOperation:
@@ -37,6 +51,10 @@ class DelayedOperation:
     def is_satisfied(self) -> bool:
         """Whether what it waits for has happened. Called from any thread, often; it must be cheap."""
         raise NotImplementedError
+
+    def is_satisfied_by(self, key: Hashable) -> bool:
+        """Whether it is satisfied now that something happened under one of its keys."""
+        return self.is_satisfied()
 
     def on_complete(self, *, expired: bool) -> None:
         """Do what was to be done; called exactly once, from any thread."""
@@ -62,6 +80,7 @@ class Purgatory:
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._deadlines: list[tuple[float, int, DelayedOperation]] = []
         self._order = count()
+        self._recent: deque[Hashable] = deque(maxlen=_RECENT_MAX)
         self._waiting = 0
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name=f"purgatory-{name}", daemon=True)
@@ -82,8 +101,23 @@ class Purgatory:
             self._thread.join()
         self.expire(float("inf"))
 
-    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_seconds: float) -> None:
-        """Let an operation wait, unless it is satisfied by now; it may be complete when this returns."""
+    def mark(self) -> Mark:
+        """Remember this moment; for `watch`."""
+        mark = Mark()
+        self._recent.append(mark)
+        return mark
+
+    def watch(
+        self,
+        operation: DelayedOperation,
+        keys: Iterable[Hashable],
+        timeout_seconds: float,
+        since: Mark | None = None,
+    ) -> None:
+        """Let an operation wait, unless it is satisfied by now; it may be complete when this returns.
+
+        `since` is when it began to look whether it has to wait.
+        """
         operation.keys = tuple(keys)
         deadline = self._clock() + timeout_seconds
         with self._lock:
@@ -94,17 +128,28 @@ class Purgatory:
             heapq.heappush(self._deadlines, (deadline, next(self._order), operation))
             if is_first:
                 self._lock.notify()
-        # What it waits for may have happened before it was watched: nobody would tell it then.
-        if operation.is_satisfied():
+        if self._is_satisfied_since(operation, since):
             self._finish(operation, expired=False)
+
+    def _is_satisfied_since(self, operation: DelayedOperation, since: Mark | None) -> bool:
+        if since is None:
+            return operation.is_satisfied()
+        keys: set[Hashable] = set()
+        for key in reversed(list(self._recent)):
+            if key is since:
+                return any(operation.is_satisfied_by(key) for key in keys)
+            if operation in self._watchers.get(key, ()):
+                keys.add(key)
+        return operation.is_satisfied()
 
     def check(self, key: Hashable) -> int:
         """Complete the operations under a key that are satisfied now; return how many that were."""
+        self._recent.append(key)
         if key not in self._watchers:
             return 0
         with self._lock:
             candidates = list(self._watchers.get(key, ()))
-        return sum(self._finish(operation, expired=False) for operation in candidates if operation.is_satisfied())
+        return sum(self._finish(operation, expired=False) for operation in candidates if operation.is_satisfied_by(key))
 
     def expire(self, now: float) -> int:
         """Complete the operations whose deadline has passed; return how many that were."""

@@ -26,17 +26,25 @@ class LeaderHints(NamedTuple):
 
 
 def leader_hints(request: Request, partitions: Iterable[TopicPartition]) -> LeaderHints:
-    """Look the leaders up in the metadata that the controller gave us."""
+    """Look the leaders up: what we were told as a replica, or what the controller told everybody."""
     snapshot = request.services.metadata.snapshot
     leaders = {}
     nodes: dict[int, Node] = {}
     for partition in partitions:
-        known = snapshot.partition(*partition)
-        if known is None or known.leader < 0:
+        leader, epoch = _newest(request, partition)
+        if leader < 0:
             continue
-        leaders[partition] = (known.leader, known.leader_epoch)
-        endpoint = snapshot.endpoint(known.leader, request.listener)
+        leaders[partition] = (leader, epoch)
+        endpoint = snapshot.endpoint(leader, request.listener)
         if endpoint is not None:
-            rack = snapshot.brokers[known.leader].rack
-            nodes[known.leader] = Node(known.leader, endpoint.host, endpoint.port, rack)
+            nodes[leader] = Node(leader, endpoint.host, endpoint.port, snapshot.brokers[leader].rack)
     return LeaderHints(leaders, list(nodes.values()))
+
+
+def _newest(request: Request, partition: TopicPartition) -> tuple[int, int]:
+    """Return leader and epoch. Replicas learn of a change before everybody does."""
+    told = request.services.metadata.snapshot.partition(*partition)
+    here = request.services.partitions.find(partition)
+    if here is not None and (told is None or here.role.leader_epoch >= told.leader_epoch):
+        return here.role.leader_id, here.role.leader_epoch
+    return (told.leader, told.leader_epoch) if told is not None else (-1, -1)

@@ -3,8 +3,12 @@
 Behavior: per partition the latest offset (-1: high watermark, or last stable offset with read_committed), the earliest
 (-2, and -4: all our data is local), the record with the largest timestamp (-3), or the first record at or after a
 timestamp. Nothing found is offset -1 without an error. Only the leader answers. -5 (tiered storage) finds nothing.
+To followers, and to tools that look (replica id -2, which any replica answers), the end is that of the log.
+A new leader does not know at once how far the log is committed: until its followers have told, a client that would get
+the end, or finds nothing below it, is answered OFFSET_NOT_AVAILABLE, because offsets would seem to go back.
 
-Version notes: -3 from version 7, -4 from 8, -5 from 9. Version 0 answers a list, which has the one offset.
+Version notes: -3 from version 7, -4 from 8, -5 from 9. Version 0 answers a list, which has the one offset. Below 5,
+LEADER_NOT_AVAILABLE stands for OFFSET_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ from ottla.protocol.records import NO_TIMESTAMP
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 _FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _READ_COMMITTED = 1
+_CLIENT, _DEBUGGING = -1, -2
+_NOT_AVAILABLE_VERSION = 5
 _NOTHING = OffsetAtTime(-1, NO_TIMESTAMP, -1)
 
 
@@ -56,7 +62,10 @@ def _answer(
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for twice")
         partition = hosted_partition(request, TopicPartition(topic, wanted.partition_index))
-        partition.check_leader(wanted.current_leader_epoch)
+        if request.body.replica_id == _DEBUGGING:
+            partition.check_epoch(partition.role, wanted.current_leader_epoch)
+        else:
+            partition.check_leader(wanted.current_leader_epoch)
         found = _find(request, partition, wanted.timestamp)
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
@@ -78,12 +87,30 @@ def _find(request: Request, partition: Partition, timestamp: int) -> OffsetAtTim
     if request.version < _FIRST_VERSION.get(timestamp, 0) or timestamp < LATEST_TIERED:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {request.version}")
     log = partition.log
-    upper = partition.upper_offset(committed_only=request.body.isolation_level == _READ_COMMITTED)
+    upper = _end(request, partition)
     if timestamp == LATEST:
+        _check_end_is_known(request, partition)
         return OffsetAtTime(upper, NO_TIMESTAMP, partition.role.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return OffsetAtTime(log.log_start_offset, NO_TIMESTAMP, log.leader_epochs.epoch_for(log.log_start_offset))
     if timestamp == LATEST_TIERED:
         return _NOTHING
     found = offset_of_max_timestamp(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp)
-    return found if found is not None and found.offset < upper else _NOTHING
+    if found is not None and found.offset < upper:
+        return found
+    _check_end_is_known(request, partition)
+    return _NOTHING
+
+
+def _end(request: Request, partition: Partition) -> int:
+    if request.body.replica_id != _CLIENT:
+        return partition.log.log_end_offset
+    return partition.upper_offset(committed_only=request.body.isolation_level == _READ_COMMITTED)
+
+
+def _check_end_is_known(request: Request, partition: Partition) -> None:
+    if request.body.replica_id != _CLIENT or partition.is_high_watermark_known:
+        return
+    if request.version < _NOT_AVAILABLE_VERSION:
+        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the high watermark is not known yet")
+    raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "the high watermark is not known yet")

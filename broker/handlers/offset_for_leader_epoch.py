@@ -1,7 +1,8 @@
 """OffsetForLeaderEpoch (23), versions 0-4.
 
 Behavior: the largest leader epoch up to the one asked for that the log knows, and where it ends; -1 and -1 where the
-log knows none. Consumers find with it that their position was cut away, followers where to cut.
+log knows none. Consumers find with it that their position was cut away, followers where to cut. Only the leader
+answers, in the epoch that the asker knows, to both alike: `replica_id` changes nothing.
 """
 
 from __future__ import annotations
