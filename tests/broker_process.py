@@ -22,10 +22,8 @@ from pathlib import Path
 
 import pytest
 from tests.guarded_process import GuardedProcess
+from tests.hosts import LOOPBACK, Host
 from tests.zookeeper import ZooKeeper, ZooKeeperServer
-
-from ottla.client.local_cluster.ports import free_port
-from ottla.client.local_cluster.record import HOST
 
 START_TIMEOUT_S = 90
 START_ATTEMPTS = 3
@@ -57,11 +55,14 @@ class BrokerStartError(Exception):
 class BrokerProcess:
     """A broker that keeps its ports and its data over restarts."""
 
-    def __init__(self, folder: Path, zookeeper: str, *overrides: str, broker_id: int = 1) -> None:
+    def __init__(
+        self, folder: Path, zookeeper: str, *overrides: str, broker_id: int = 1, where: Host = LOOPBACK
+    ) -> None:
         self.folder = folder
         self.zookeeper = zookeeper
         self.broker_id = broker_id
-        self.host = HOST
+        self.where = where
+        self.host = where.address
         self.log_dir = folder / "data"
         self.log = folder / "broker.log"
         self._overrides = overrides
@@ -100,7 +101,7 @@ class BrokerProcess:
         assert self._process is None
         self.folder.mkdir(parents=True, exist_ok=True)
         said_before = self.log.stat().st_size if self.log.exists() else 0
-        self._process = GuardedProcess(self._command(), self.log, _environment())
+        self._process = GuardedProcess(self.where.command(self._command()), self.log, _environment())
         deadline = time.monotonic() + START_TIMEOUT_S
         while not _READY.search(self._said_since(said_before)):
             exit_code = self._process.poll()
@@ -140,8 +141,8 @@ class BrokerProcess:
         return ended.end(number)
 
     def _choose_ports(self) -> None:
-        self.port = free_port(self.host)
-        self.http_port = free_port(self.host, {self.port})
+        self.port = self.where.free_port()
+        self.http_port = self.where.free_port({self.port})
 
     def _said_since(self, position: int) -> bytes:
         with self.log.open("rb") as log:

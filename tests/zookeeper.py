@@ -18,10 +18,9 @@ from pathlib import Path
 import pytest
 from tests.apache_kafka import UnavailableError, skip_or_fail
 from tests.guarded_process import GuardedProcess
+from tests.hosts import LOOPBACK, Host
 
 from ottla.client.local_cluster.errors import ClusterError, JavaNotFoundError
-from ottla.client.local_cluster.ports import free_port
-from ottla.client.local_cluster.record import HOST
 from ottla.client.local_cluster.zookeeper import READY_TIMEOUT_S, command, is_serving, prepare
 
 START_TIMEOUT_S = 60
@@ -31,10 +30,11 @@ START_ATTEMPTS = 3
 class ZooKeeperServer:
     """A server in a folder, which keeps its data and its port over restarts."""
 
-    def __init__(self, folder: Path, port: int | None = None) -> None:
+    def __init__(self, folder: Path, port: int | None = None, where: Host = LOOPBACK) -> None:
         self.folder = folder
-        self.host = HOST
-        self.port = port or free_port(HOST)
+        self.where = where
+        self.host = where.address
+        self.port = port or where.free_port()
         self._process: GuardedProcess | None = None
 
     @property
@@ -55,9 +55,9 @@ class ZooKeeperServer:
     def start(self) -> None:
         """Start it and wait until it serves clients."""
         prepare(self.folder, self.host, self.port)
-        self._process = GuardedProcess(command(self.folder, fsync=False), self.log)
+        self._process = GuardedProcess(self.where.command(command(self.folder, fsync=False)), self.log)
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not is_serving(self.host, self.port, READY_TIMEOUT_S):
+        while not self.where.call(lambda: is_serving(self.host, self.port, READY_TIMEOUT_S)):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise ClusterError(f"ZooKeeper did not start:\n{self.log.read_text()[-2000:]}")

@@ -26,6 +26,7 @@ class Rule(StrEnum):
     POLL_SKIP = "poll skip"
     INTERNAL_INVERSION = "inversion inside a poll"
     INTERNAL_SKIP = "skip inside a poll"
+    LOST_POSITION = "lost position"
     OFFSET_GAP = "offset gap"
     WATERMARK_BACK = "high watermark goes back"
     TWO_LEADERS = "two leaders in one epoch"

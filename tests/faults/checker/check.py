@@ -17,7 +17,7 @@ from tests.faults.checker.anomaly import Anomaly, Promises, Rule, RuleCheck
 from tests.faults.checker.availability import FaultReport, fault_reports
 from tests.faults.checker.brokers import divergences, epochs_going_back, leaders_in_one_epoch, watermarks_going_back
 from tests.faults.checker.history import History, read_history
-from tests.faults.checker.polls import broken_polls, uncommitted_reads
+from tests.faults.checker.polls import broken_polls, lost_positions, uncommitted_reads
 from tests.faults.checker.sends import (
     aborted_reads,
     duplicates,
@@ -47,6 +47,7 @@ RULES: tuple[RuleCheck, ...] = (
     offset_gaps,
     uncommitted_reads,
     broken_polls,
+    lost_positions,
     watermarks_going_back,
     leaders_in_one_epoch,
     epochs_going_back,

@@ -19,6 +19,7 @@ from tests.faults.checker.history import (
     LeaderStart,
     Ok,
     Poll,
+    PositionLost,
     PolledRecord,
     ReplicaBatch,
     ReplicaLog,
@@ -51,6 +52,7 @@ class Bug(Enum):
     SKIP_ON_POLL = auto()
     SKIP_INSIDE_POLL = auto()
     DELIVER_TWICE = auto()
+    LOSE_POSITION = auto()
     INVERT_INSIDE_POLL = auto()
     APPEND_WHAT_FAILED = auto()
     SKIP_AN_OFFSET = auto()
@@ -220,6 +222,8 @@ class FakeCluster:
             shown, records = shown - 2, records[:1]
             end = position + 1
         self.positions[worker] = end
+        if is_first and self._is_time_for(Bug.LOSE_POSITION, number):
+            self.events.append(PositionLost(time_ns=self._tick(), worker=worker, partition=PARTITION, offset=position))
         watermark = Watermark(PARTITION, self.leader, self.epoch, shown)
         self.events.append(Poll(time_ns=self._tick(), worker=worker, records=tuple(records), watermarks=(watermark,)))
 

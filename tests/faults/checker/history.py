@@ -95,6 +95,14 @@ class Poll(_Event, frozen=True, kw_only=True, tag="poll"):
     watermarks: tuple[Watermark, ...] = ()
 
 
+class PositionLost(_Event, frozen=True, kw_only=True, tag="position_lost"):
+    """A consumer was told that its position is out of range, which means that what it had read is gone."""
+
+    worker: str
+    partition: str
+    offset: int
+
+
 class LeaderStart(_Event, frozen=True, kw_only=True, tag="leader_start"):
     """A broker began to lead, as it says itself or as ZooKeeper has it."""
 
@@ -153,7 +161,19 @@ class Drain(_Event, frozen=True, kw_only=True, tag="drain"):
 
 
 Event: TypeAlias = (
-    Invoke | Ok | Fail | Info | Assign | Poll | LeaderStart | IsrChange | ReplicaLog | FaultStart | FaultStop | Drain
+    Invoke
+    | Ok
+    | Fail
+    | Info
+    | Assign
+    | Poll
+    | PositionLost
+    | LeaderStart
+    | IsrChange
+    | ReplicaLog
+    | FaultStart
+    | FaultStop
+    | Drain
 )
 
 _DECODER = msgspec.json.Decoder(Event)

@@ -19,6 +19,13 @@ def uncommitted_reads(partition: PartitionTruth, promises: Promises) -> Iterator
             yield Anomaly(Rule.UNCOMMITTED_READ, partition.name, detail, partition.surroundings(read.offset))
 
 
+def lost_positions(partition: PartitionTruth, promises: Promises) -> Iterator[Anomaly]:
+    """A consumer that was told, at a position which it had reached by reading, that there is no such offset."""
+    for lost in partition.lost_positions:
+        detail = f"{lost.worker} was told that {lost.offset} is out of range"
+        yield Anomaly(Rule.LOST_POSITION, partition.name, detail, partition.surroundings(lost.offset))
+
+
 def broken_polls(partition: PartitionTruth, promises: Promises) -> Iterator[Anomaly]:
     """Within one assignment, a position that goes back or stays, or that jumps over what somebody else read."""
     previous: dict[int, Read] = {}

@@ -22,6 +22,7 @@ from tests.faults.checker.history import (
     LeaderStart,
     Ok,
     Poll,
+    PositionLost,
     ReplicaLog,
 )
 
@@ -88,6 +89,7 @@ class PartitionTruth:
     sends: list[Send] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     watermarks: list[SeenWatermark] = field(default_factory=list)
+    lost_positions: list[PositionLost] = field(default_factory=list)
     leader_starts: list[LeaderStart] = field(default_factory=list)
     isr_changes: list[IsrChange] = field(default_factory=list)
     replica_logs: list[ReplicaLog] = field(default_factory=list)
@@ -173,6 +175,8 @@ def truth_of(history: History) -> Truth:
                 assignments[event.worker] = number
             case Poll():
                 _poll(truth, number, event, assignments.get(event.worker, -1))
+            case PositionLost():
+                truth.partition(event.partition).lost_positions.append(event)
             case LeaderStart():
                 truth.partition(event.partition).leader_starts.append(event)
             case IsrChange():
