@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, Sample
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector, CollectorRegistry
 
 from ottla.broker.network.network import Network
 from ottla.broker.observability import ApiTimings, RequestMetrics, Timing
@@ -27,16 +27,13 @@ _PHASES: dict[str, Callable[[ApiTimings], Timing]] = {
 }
 
 
-class BrokerCollector:
+class BrokerCollector(Collector):
     """Reads the rooms of one broker."""
 
-    def __init__(
-        self, network: Network, partitions: Partitions, requests: RequestMetrics, is_controller: Callable[[], bool]
-    ) -> None:
+    def __init__(self, network: Network, partitions: Partitions, requests: RequestMetrics) -> None:
         self._network = network
         self._partitions = partitions
         self._requests = requests
-        self._is_controller = is_controller
 
     def collect(self) -> Iterator[Metric]:
         """Return everything as it is now."""
@@ -44,8 +41,6 @@ class BrokerCollector:
         yield from self._network_metrics()
         yield from self._topic_metrics()
         yield from self._log_metrics()
-        active = int(self._is_controller())
-        yield _gauge("kafka_controller_kafkacontroller_activecontrollercount", "Whether this is the controller", active)
 
     def _request_metrics(self) -> Iterable[Metric]:
         by_api = dict(self._requests.by_api)
@@ -97,17 +92,12 @@ class BrokerCollector:
 
     def _topic_metrics(self) -> Iterable[Metric]:
         partitions = list(self._partitions)
-        leading = [partition for partition in partitions if partition.is_leader]
-        lagging = [partition for partition in leading if len(partition.role.isr) < len(partition.role.replicas)]
-        yield _gauge("kafka_server_replicamanager_partitioncount", "Partitions here", len(partitions))
-        yield _gauge("kafka_server_replicamanager_leadercount", "Partitions led here", len(leading))
-        yield _gauge(
-            "kafka_server_replicamanager_underreplicatedpartitions", "Partitions that lack a replica", len(lagging)
-        )
         for name, help_text, attribute in (
             ("messagesin", "Records appended", "records_in"),
             ("bytesin", "Bytes appended", "bytes_in"),
             ("bytesout", "Bytes read by consumers", "bytes_out"),
+            ("replicationbytesin", "Bytes copied from leaders", "replicated_bytes_in"),
+            ("replicationbytesout", "Bytes read by followers", "replicated_bytes_out"),
             ("totalproducerequests", "Appends", "appends"),
             ("totalfetchrequests", "Reads", "reads"),
         ):
@@ -139,10 +129,11 @@ class BrokerCollector:
         yield _gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that failed", offline)
 
 
-def registry_of(collector: BrokerCollector) -> CollectorRegistry:
+def registry_of(*collectors: Collector) -> CollectorRegistry:
     """Return a registry with the broker's metrics and those of its process."""
     registry = CollectorRegistry()
-    registry.register(collector)
+    for collector in collectors:
+        registry.register(collector)
     ProcessCollector(registry=registry)
     return registry
 

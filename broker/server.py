@@ -23,6 +23,7 @@ from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.cluster.session import SessionRenewal
 from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.cluster_metrics import ClusterCollector, replica_counts
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.controller.controller import Controller
 from ottla.broker.handlers.controller_gate import ControllerGate
@@ -201,14 +202,16 @@ class Server:
         address = self.config.ottla_http_listener
         if address is None:
             return
-        collector = BrokerCollector(self.network, self.partitions, self.metrics, lambda: self.controller.is_active)
-        self.http = HttpServer(address.host, address.port, registry_of(collector), self._health)
+        broker = BrokerCollector(self.network, self.partitions, self.metrics)
+        cluster = ClusterCollector(self.partitions, self.controller, self.metadata, self.zookeeper, self.membership)
+        self.http = HttpServer(address.host, address.port, registry_of(broker, cluster), self._health)
         self.http.start()
 
     def _health(self) -> dict[str, Any]:
         """Ready: a member of the cluster, serving, with a log directory that works."""
         is_member = self.membership.broker_epoch >= 0
         has_disk = any(log_dir.is_online for log_dir in self.logs.dirs)
+        replicas = replica_counts(self.partitions)
         return {
             "ready": self.is_ready and is_member and has_disk,
             "broker_id": self.membership.broker_id,
@@ -216,6 +219,10 @@ class Server:
             "is_member": is_member,
             "zookeeper": self.zookeeper.state.value,
             "log_directories_online": sum(log_dir.is_online for log_dir in self.logs.dirs),
+            "is_controller": self.controller.is_active,
+            "partitions": replicas.partitions,
+            "leaders": replicas.leaders,
+            "under_replicated": replicas.under_replicated,
         }
 
     def _advertised(self, ports: Sequence[int]) -> list[Listener]:

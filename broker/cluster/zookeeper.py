@@ -21,7 +21,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -121,6 +121,8 @@ class ZooKeeper(Tree):
         self._in_flight_max = in_flight_max
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._handle_events, name="zookeeper-events", daemon=True)
+        # How often the session came into each state; for metrics.
+        self.entered: Counter[State] = Counter()
         # Fired while there is no connection; only the event thread has them.
         self._held_watches: list[Watch] = []
         # The three below change under `_changed`, and only on the event thread once a client is set.
@@ -242,6 +244,7 @@ class ZooKeeper(Tree):
             if self._state is State.CLOSED:
                 return
             self._state = state
+            self.entered[state] += 1
             self._changed.notify_all()
         log.info("zookeeper_state", state=state.value, session=f"{self.session_id:#x}")
         self._call_out(lambda: self.on_state(state))

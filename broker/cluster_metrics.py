@@ -1,0 +1,175 @@
+"""Metrics of the cluster as one broker sees it: its replicas, what it follows, its session, and the controller's view.
+
+Counted elsewhere, read here when somebody asks, in one pass over the partitions. Where Kafka has a name, it is Kafka's;
+numbers that only the controller knows are 0 on all other brokers, so that a sum over the brokers is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ottla.broker.cluster.membership import Membership
+from ottla.broker.cluster.metadata import NO_LEADER, MetadataCache
+from ottla.broker.cluster.zookeeper import State, ZooKeeper
+from ottla.broker.controller.controller import Controller
+from ottla.broker.replication.partitions import Partitions
+
+
+@dataclass(slots=True)
+class ReplicaCounts:
+    """The partitions of a broker by their state."""
+
+    partitions: int = 0
+    leaders: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    at_min_isr: int = 0
+    reassigning: int = 0
+    # Whose logs cannot be used.
+    offline: int = 0
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    failed_isr_updates: int = 0
+
+
+def replica_counts(partitions: Partitions) -> ReplicaCounts:
+    """Count the partitions; those of which something is wrong are counted by their leader, so each only once."""
+    broken = partitions.logs.broken
+    counts = ReplicaCounts(offline=len(broken))
+    for partition in partitions:
+        name = partition.partition
+        counts.offline += partitions.logs.find(name) is None and name not in broken
+        counts.partitions += 1
+        counts.isr_shrinks += partition.isr_shrinks
+        counts.isr_expands += partition.isr_expands
+        counts.failed_isr_updates += partition.failed_isr_updates
+        if not partition.is_leader:
+            continue
+        role = partition.role
+        min_isr = min(partition.log.config.min_insync_replicas, len(role.replicas))
+        counts.leaders += 1
+        # A replica that is about to be added is not yet missing.
+        counts.under_replicated += len(role.isr) < len(role.replicas) - len(role.adding)
+        counts.under_min_isr += len(role.isr) < min_isr
+        counts.at_min_isr += len(role.isr) == min_isr
+        counts.reassigning += bool(role.adding or role.removing)
+    return counts
+
+
+class ClusterCollector(Collector):
+    """Reads what one broker knows about its cluster."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        controller: Controller,
+        metadata: MetadataCache,
+        zookeeper: ZooKeeper,
+        membership: Membership,
+    ) -> None:
+        self._partitions = partitions
+        self._controller = controller
+        self._metadata = metadata
+        self._zookeeper = zookeeper
+        self._membership = membership
+
+    def collect(self) -> Iterator[Metric]:
+        """Return everything as it is now."""
+        yield from self._replica_metrics()
+        yield from self._fetcher_metrics()
+        yield from self._controller_metrics()
+        yield from self._session_metrics()
+
+    def _replica_metrics(self) -> Iterable[Metric]:
+        counts = replica_counts(self._partitions)
+        for name, help_text, value in (
+            ("partitioncount", "Partitions here", counts.partitions),
+            ("leadercount", "Partitions led here", counts.leaders),
+            ("underreplicatedpartitions", "Partitions led here that lack a replica", counts.under_replicated),
+            ("underminisrpartitioncount", "Partitions led here that refuse acks=all", counts.under_min_isr),
+            ("atminisrpartitioncount", "Partitions led here that can lose no replica more", counts.at_min_isr),
+            ("reassigningpartitions", "Partitions led here that move to other brokers", counts.reassigning),
+            ("offlinereplicacount", "Replicas here whose log cannot be used", counts.offline),
+        ):
+            yield _gauge(f"kafka_server_replicamanager_{name}", help_text, value)
+        for name, help_text, value in (
+            ("isrshrinks", "Times that a replica fell out of sync", counts.isr_shrinks),
+            ("isrexpands", "Times that a replica caught up", counts.isr_expands),
+            ("failedisrupdates", "Changes of the ISR that the controller refused", counts.failed_isr_updates),
+        ):
+            yield _counter(f"kafka_server_replicamanager_{name}", help_text, value)
+
+    def _fetcher_metrics(self) -> Iterable[Metric]:
+        """The lags by leader: rows for all partitions would be more than a scrape should have."""
+        fetchers = self._partitions.fetchers
+        largest: dict[int, int] = {}
+        total: dict[int, int] = {}
+        for name, lag in ({} if fetchers is None else fetchers.lags()).items():
+            partition = self._partitions.find(name)
+            if partition is not None:
+                leader = partition.role.leader_id
+                largest[leader] = max(lag, largest.get(leader, 0))
+                total[leader] = total.get(leader, 0) + lag
+        max_lag = GaugeMetricFamily(
+            "kafka_server_replicafetchermanager_maxlag", "Records that a follower here lacks", labels=["clientId"]
+        )
+        max_lag.add_metric(["Replica"], max(largest.values(), default=0))
+        yield max_lag
+        for metric, help_text, lags in (
+            ("ottla_fetcher_lag_max", "Records that the partition furthest behind lacks", largest),
+            ("ottla_fetcher_lag_sum", "Records that the partitions of a leader lack here", total),
+        ):
+            family = GaugeMetricFamily(metric, help_text, labels=["leader"])
+            for leader, lag in sorted(lags.items()):
+                family.add_metric([str(leader)], lag)
+            yield family
+
+    def _controller_metrics(self) -> Iterable[Metric]:
+        is_active = self._controller.is_active
+        topics = self._metadata.snapshot.topics.values() if is_active else ()
+        partitions = [partition for topic in topics for partition in topic.partitions.values()]
+        for name, help_text, value in (
+            ("activecontrollercount", "Whether this is the controller", int(is_active)),
+            ("activebrokercount", "Live brokers", len(self._metadata.snapshot.brokers) if is_active else 0),
+            ("globaltopiccount", "Topics", len(topics)),
+            ("globalpartitioncount", "Partitions", len(partitions)),
+            ("offlinepartitionscount", "Partitions without a leader", sum(each.leader < 0 for each in partitions)),
+            (
+                "preferredreplicaimbalancecount",
+                "Partitions that another replica leads than their first one",
+                sum(each.leader != next(iter(each.replicas), NO_LEADER) for each in partitions),
+            ),
+        ):
+            yield _gauge(f"kafka_controller_kafkacontroller_{name}", help_text, value)
+        yield _gauge("ottla_controller_epoch", "Epoch of the controller that spoke last", self._controller_epoch())
+
+    def _controller_epoch(self) -> int:
+        return max(self._controller.epoch, self._metadata.snapshot.controller_epoch)
+
+    def _session_metrics(self) -> Iterable[Metric]:
+        state = GaugeMetricFamily("ottla_zookeeper_session", "1 for the state of the session", labels=["state"])
+        for each in State:
+            state.add_metric([each.value], int(self._zookeeper.state is each))
+        yield state
+        entered = self._zookeeper.entered
+        listener = "kafka_server_sessionexpirelistener"
+        yield _counter(f"{listener}_zookeeperdisconnects", "Connections lost", entered[State.SUSPENDED])
+        yield _counter(f"{listener}_zookeeperexpires", "Sessions that ZooKeeper ended", entered[State.EXPIRED])
+        yield _counter("ottla_zookeeper_doubts", "Times that a session may have been over", entered[State.IN_DOUBT])
+        yield _gauge("ottla_broker_epoch", "Epoch of the registration; -1 without", self._membership.broker_epoch)
+
+
+def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, help_text)
+    family.add_metric([], value)
+    return family
+
+
+def _counter(name: str, help_text: str, value: float) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, help_text)
+    family.add_metric([], value)
+    return family

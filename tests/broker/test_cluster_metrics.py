@@ -1,0 +1,89 @@
+"""What a broker shows of its cluster: real partitions, and as little as possible of the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client.registry import CollectorRegistry
+from tests.broker.handlers.data_path import Broker, running_broker
+
+from ottla.broker.cluster.zookeeper import State
+from ottla.broker.cluster_metrics import ClusterCollector, replica_counts
+from ottla.protocol.identifiers import TopicPartition
+
+SHRUNK = {"min.insync.replicas": "2"}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker with two replicas of each partition: one partition is whole, one has shrunk, one is followed."""
+    with running_broker(tmp_path, {"shrunk": SHRUNK}) as broker:
+        broker.lead("whole", isr=(1, 2))
+        broker.lead("shrunk", isr=(1,))
+        broker.lead("followed", leader=2, isr=(1, 2))
+        yield broker
+
+
+def shown(broker: Broker, *, is_controller: bool = True, state: State = State.CONNECTED) -> CollectorRegistry:
+    """Return what the broker shows."""
+    controller: Any = SimpleNamespace(is_active=is_controller, epoch=1 if is_controller else -1)
+    zookeeper: Any = SimpleNamespace(state=state, entered=Counter({State.SUSPENDED: 3, State.EXPIRED: 1}))
+    membership: Any = SimpleNamespace(broker_epoch=77)
+    registry = CollectorRegistry()
+    services = broker.services
+    registry.register(ClusterCollector(services.partitions, controller, services.metadata, zookeeper, membership))
+    return registry
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    """Return one number."""
+    return registry.get_sample_value(name, labels)
+
+
+def test_the_leader_counts_what_is_wrong_with_a_partition(broker: Broker) -> None:
+    """A follower does not, so that a sum over all brokers is right."""
+    counts = replica_counts(broker.services.partitions)
+    assert (counts.partitions, counts.leaders) == (3, 2)
+    assert (counts.under_replicated, counts.under_min_isr, counts.at_min_isr) == (1, 1, 0)
+    registry = shown(broker)
+    assert value(registry, "kafka_server_replicamanager_underreplicatedpartitions") == 1
+    assert value(registry, "kafka_server_replicamanager_leadercount") == 2
+    assert value(registry, "kafka_server_replicamanager_isrshrinks_total") == 0
+
+
+def test_lags_are_shown_by_leader(broker: Broker) -> None:
+    """The largest, and the sum; not a row for each partition."""
+    partitions: Any = broker.services.partitions
+    partitions.fetchers = SimpleNamespace(lags=lambda: {TopicPartition("followed", 0): 7, TopicPartition("gone", 0): 9})
+    registry = shown(broker)
+    assert value(registry, "kafka_server_replicafetchermanager_maxlag", clientId="Replica") == 7
+    assert value(registry, "ottla_fetcher_lag_max", leader="2") == 7
+    assert value(registry, "ottla_fetcher_lag_sum", leader="2") == 7
+
+
+def test_only_the_controller_counts_the_cluster(broker: Broker) -> None:
+    """Partitions without a leader, and those that another than the first replica leads."""
+    broker.lead("nobodys", leader=-1, isr=(2,))
+    prefix = "kafka_controller_kafkacontroller"
+    registry = shown(broker)
+    assert value(registry, f"{prefix}_globalpartitioncount") == 4
+    assert value(registry, f"{prefix}_offlinepartitionscount") == 1
+    assert value(registry, f"{prefix}_preferredreplicaimbalancecount") == 2
+    assert value(registry, "ottla_controller_epoch") == 1
+    others = shown(broker, is_controller=False)
+    assert value(others, f"{prefix}_offlinepartitionscount") == value(others, f"{prefix}_globaltopiccount") == 0
+
+
+def test_the_state_of_the_session_is_one_of_all(broker: Broker) -> None:
+    """With the number of times that it was lost."""
+    registry = shown(broker, state=State.IN_DOUBT)
+    states = {state.value: value(registry, "ottla_zookeeper_session", state=state.value) for state in State}
+    assert states == {state.value: int(state is State.IN_DOUBT) for state in State}
+    assert value(registry, "kafka_server_sessionexpirelistener_zookeeperdisconnects_total") == 3
+    assert value(registry, "kafka_server_sessionexpirelistener_zookeeperexpires_total") == 1
+    assert value(registry, "ottla_broker_epoch") == 77
