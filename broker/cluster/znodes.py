@@ -11,6 +11,7 @@
     /config/<type>/<name>                           ConfigNode
     /config/changes/config_change_<n>               ConfigChangeNode
     /admin/delete_topics/<topic>                    no data
+    /admin/preferred_replica_election               PreferredElectionNode, until it is done
     /admin/reassign_partitions                      ReassignmentNode, while there is something in it
     /latest_producer_id_block                       ProducerIdBlockNode
     /log_dir_event_notification/log_dir_event_<n>   LogDirEventNode
@@ -40,6 +41,7 @@ TOPICS: Final = "/brokers/topics"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = "config_change_"
 DELETE_TOPICS: Final = "/admin/delete_topics"
+PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
 REASSIGNMENT: Final = "/admin/reassign_partitions"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 ISR_CHANGES: Final = "/isr_change_notification"
@@ -200,6 +202,20 @@ class PartitionStateNode(Content, frozen=True, kw_only=True):
     controller_epoch: int
     isr: list[int]
     leader_recovery_state: int | UnsetType = UNSET
+
+
+class ElectedPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that is to be led by its preferred replica."""
+
+    topic: str
+    partition: int
+
+
+class PreferredElectionNode(Content, frozen=True, kw_only=True):
+    """What old tools ask to be elected; the controller deletes the node when it is done."""
+
+    version: int = 1
+    partitions: list[ElectedPartition]
 
 
 class ReassignedPartition(msgspec.Struct, frozen=True, kw_only=True):

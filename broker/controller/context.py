@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -121,7 +121,7 @@ class ControllerContext:
             for broker in self.assignment(partition).replicas
         ]
 
-    def replicas_on(self, brokers: Sequence[int]) -> Iterator[Replica]:
+    def replicas_on(self, brokers: Collection[int]) -> Iterator[Replica]:
         """Return the replicas on some brokers."""
         chosen = set(brokers)
         return (replica for replica in self.replicas(self.partitions()) if replica.broker in chosen)

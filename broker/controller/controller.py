@@ -22,6 +22,7 @@ from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.election import ControllerMovedError, elect
 from ottla.broker.controller.schedule import Event, Schedule
+from ottla.broker.controller.stats import ControllerStats, ElectionCounters, stats_of
 from ottla.broker.controller.term import Term
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -61,6 +62,7 @@ class Controller:
         # None ends the thread.
         self._events: queue.SimpleQueue[Event | _Submission | None] = queue.SimpleQueue()
         self._schedule = Schedule()
+        self._counters = ElectionCounters()
         # Changed by the controller's thread only, and under the lock: nothing is submitted to a term that is over.
         self._term: Term | None = None
         self._lock = threading.Lock()
@@ -79,6 +81,12 @@ class Controller:
         """The epoch of the present term; -1 out of office."""
         term = self._term
         return -1 if term is None else term.epoch
+
+    @property
+    def stats(self) -> ControllerStats:
+        """What there is to show, as it is now."""
+        term = self._term
+        return stats_of(None if term is None else term.context, self._counters)
 
     def start(self) -> None:
         """Stand for election, when the broker is registered."""
@@ -115,6 +123,15 @@ class Controller:
                 self._events.put(_Submission(term, lambda: self._work(term, work, reply), refuse))
         if term is None:
             refuse()
+
+    def options_changed(self, topic: str | None = None) -> None:
+        """Learn that the options of a topic, or those of all brokers, have changed; returns at once.
+
+        They may allow leaders that are not in sync, for partitions that have none.
+        """
+        term = self._term
+        if term is not None:
+            term.options_changed(topic)
 
     def session_expired(self) -> None:
         """Resign; returns when that is done."""
@@ -204,7 +221,15 @@ class Controller:
         if elected is None:
             return
         log.info("controller_elected", broker=self._broker_id, epoch=elected.epoch)
-        term = Term(self._zookeeper, self._broker_id, elected, self._config(), self._events.put)
+        term = Term(
+            self._zookeeper,
+            self._broker_id,
+            elected,
+            self._config,
+            self._events.put,
+            self._schedule,
+            self._counters,
+        )
         with self._lock:
             self._term = term
         term.begin()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import structlog
 from msgspec.structs import replace
@@ -11,6 +11,7 @@ from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import BadVersionError, Create, Node, NodeExistsError, SetData
 from ottla.broker.cluster.topics import topic_id_of
 from ottla.broker.cluster.tree import Tree, Watch
+from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.controller.context import RegisteredBroker
 from ottla.broker.controller.election import Fence
 from ottla.protocol.primitives import uuid_to_text
@@ -21,9 +22,10 @@ log = structlog.get_logger(__name__)
 class ClusterReader:
     """Reads brokers and topics in one term. Nodes that make no sense are logged and left out."""
 
-    def __init__(self, zookeeper: Tree, fence: Fence) -> None:
+    def __init__(self, zookeeper: Tree, fence: Fence, config: Callable[[], BrokerConfig]) -> None:
         self._zookeeper = zookeeper
         self._fence = fence
+        self._config = config
 
     def brokers(self, watch: Watch) -> dict[int, RegisteredBroker]:
         """Return the live brokers; `watch` is called when one comes or goes."""
@@ -56,6 +58,21 @@ class ClusterReader:
             else:
                 log.error("topic_without_partitions", topic=name)
         return topics
+
+    def unclean_topics(self, names: Collection[str]) -> set[str]:
+        """Return those of some topics whose options allow a leader out of sync."""
+        config = self._config()
+        unclean: set[str] = set()
+        for name, node in self._nodes(f"/config/{znodes.TOPIC_CONFIGS}", sorted(names)):
+            path = znodes.config_path(znodes.TOPIC_CONFIGS, name)
+            try:
+                overrides = znodes.ConfigNode.decode(node.data, path).config if node.data else {}
+            except znodes.MalformedNodeError as error:
+                log.error("topic_options_malformed", topic=name, reason=str(error))
+                continue
+            if TopicConfig(config, overrides).unclean_leader_election_enable:
+                unclean.add(name)
+        return unclean
 
     def log_dir_failures(self, watch: Watch) -> set[int]:
         """Return the brokers that lost a log directory, and remove their notices."""

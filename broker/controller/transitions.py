@@ -4,7 +4,8 @@ what the brokers must be told. Which moves are valid stands in `partition_states
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import structlog
 
@@ -22,6 +23,7 @@ from ottla.broker.controller.partition_states import (
     without_replica,
 )
 from ottla.broker.controller.state_store import StateStore
+from ottla.broker.controller.stats import ElectionCounters
 from ottla.protocol.identifiers import TopicPartition
 
 log = structlog.get_logger(__name__)
@@ -33,10 +35,21 @@ Election = Callable[[TopicPartition, LeaderAndIsr], LeaderAndIsr | None]
 class Transitions:
     """The state machines of partitions and replicas, in one term."""
 
-    def __init__(self, context: ControllerContext, store: StateStore, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: StateStore,
+        outbox: Outbox,
+        *,
+        unclean_topics: Callable[[Collection[str]], Collection[str]],
+        counters: ElectionCounters,
+    ) -> None:
+        """`unclean_topics` says which of some topics may have leaders that are not in sync."""
         self._context = context
         self._store = store
         self._outbox = outbox
+        self._unclean_topics = unclean_topics
+        self._counters = counters
 
     # Partitions
 
@@ -46,7 +59,7 @@ class Transitions:
         if target is PartitionState.ONLINE:
             states = self._context.partition_states
             self._initialize([each for each in valid if states[each] is PartitionState.NEW])
-            self.elect([each for each in valid if states[each] is PartitionState.OFFLINE], self._offline_election)
+            self._elect_offline([each for each in valid if states[each] is PartitionState.OFFLINE])
             return
         for partition in valid:
             if target is PartitionState.NON_EXISTENT:
@@ -54,13 +67,15 @@ class Transitions:
             else:
                 self._context.partition_states[partition] = target
 
-    def bring_online(self) -> None:
-        """Try to get leaders for all partitions that have none."""
+    def bring_online(self, topic: str | None = None) -> None:
+        """Try to get leaders for all partitions that have none, of one topic or of all."""
         waiting = (PartitionState.NEW, PartitionState.OFFLINE)
         partitions = [
             partition
             for partition, state in self._context.partition_states.items()
-            if state in waiting and partition.topic not in self._context.deleting
+            if state in waiting
+            and partition.topic not in self._context.deleting
+            and (topic is None or partition.topic == topic)
         ]
         self.move_partitions(partitions, PartitionState.ONLINE)
 
@@ -68,7 +83,18 @@ class Transitions:
         """Elect leaders; return the partitions that got one."""
         if not partitions:
             return set()
-        elected = self._store.update(partitions, election)
+        started = time.monotonic()
+        unclean: set[TopicPartition] = set()
+
+        def noted_election(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
+            chosen = election(partition, state)
+            if chosen is not None and chosen.leader not in state.isr:
+                unclean.add(partition)
+            return chosen
+
+        elected = self._store.update(partitions, noted_election)
+        for partition in unclean & elected.keys():
+            log.warning("unclean_leader_elected", partition=str(partition), leader=elected[partition].leader)
         for partition, state in elected.items():
             self._take_state(partition, state)
             self._context.partition_states[partition] = PartitionState.ONLINE
@@ -76,6 +102,7 @@ class Transitions:
         without_leader = [str(partition) for partition in partitions if partition not in elected]
         if without_leader:
             log.warning("partitions_without_leader", partitions=without_leader[:20], count=len(without_leader))
+        self._counters.count(time.monotonic() - started, len(unclean & elected.keys()))
         return set(elected)
 
     def _initialize(self, partitions: Sequence[TopicPartition]) -> None:
@@ -94,9 +121,21 @@ class Transitions:
             self._context.partition_states[partition] = PartitionState.ONLINE
             self._outbox.add_leader_and_isr(state.isr, partition, state, is_new=True)
 
-    def _offline_election(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
-        replicas = self._context.assignment(partition).replicas
-        return offline_election(replicas, state, self._context.online_replicas(partition), unclean=False)
+    def _elect_offline(self, partitions: Sequence[TopicPartition]) -> None:
+        """Elect leaders in sync; others only where the topic allows it, which is looked up where it matters."""
+        doubtful = {partition.topic for partition in partitions if not self._has_clean_candidate(partition)}
+        unclean = self._unclean_topics(doubtful) if doubtful else ()
+
+        def election(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
+            replicas = self._context.assignment(partition).replicas
+            online = self._context.online_replicas(partition)
+            return offline_election(replicas, state, online, unclean=partition.topic in unclean)
+
+        self.elect(partitions, election)
+
+    def _has_clean_candidate(self, partition: TopicPartition) -> bool:
+        state = self._context.leadership.get(partition)
+        return state is not None and not set(state.isr).isdisjoint(self._context.online_replicas(partition))
 
     def _may_enter(self, partition: TopicPartition, target: PartitionState) -> bool:
         present = self._context.partition_state(partition)

@@ -91,7 +91,7 @@ def test_work_is_refused_when_a_newer_controller_is_in_office(zookeeper: ZooKeep
     with brokers(zookeeper, 1) as (broker,):
         broker.zookeeper.write(znodes.CONTROLLER_EPOCH, b"7")
         answers = Answers()
-        broker.controller.submit(lambda term: term._fence.delete(["/nothing"]), answers)
+        broker.controller.submit(lambda term: term._office.fence.delete(["/nothing"]), answers)
         assert answers.next_code() is ErrorCode.NOT_CONTROLLER
 
 

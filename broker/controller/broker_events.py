@@ -1,0 +1,200 @@
+"""Brokers that come, go, change, and lose disks, and what becomes of their replicas.
+
+A replica whose log a broker cannot serve goes offline, and another one leads. Then its broker is offered once to follow
+that leader: if it accepts, having begun an empty log in place of a damaged one, the replica is online again. Otherwise
+it stays offline until its broker registers anew, or tells of its disks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import structlog
+
+from ottla.broker.controller.context import RegisteredBroker, Replica
+from ottla.broker.controller.office import Office
+from ottla.broker.controller.partition_states import NO_LEADER, PartitionState, ReplicaState
+from ottla.broker.controller.reassignment import Reassignments
+from ottla.broker.controller.topic_deletion import TopicDeletion
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+
+log = structlog.get_logger(__name__)
+
+
+class BrokerEvents:
+    """What happens to brokers in one term."""
+
+    def __init__(self, office: Office, deletion: TopicDeletion, reassignments: Reassignments) -> None:
+        self._office = office
+        self._context = office.context
+        self._outbox = office.outbox
+        self._transitions = office.transitions
+        self._deletion = deletion
+        self._reassignments = reassignments
+        # Replicas that were offered to follow after they were lost, whatever their brokers answered.
+        self._offered: set[Replica] = set()
+        office.on_answer.setdefault(Api.LEADER_AND_ISR, []).append(self._leadership_answered)
+        office.on_fell_behind = self._tell_everything
+        office.after_event = self._offer_to_follow
+
+    # Taking office
+
+    def load(self) -> None:
+        """Learn which brokers live, and watch them."""
+        self._office.reader.log_dir_failures(self._office.notice(self._log_dirs_changed))
+        self._context.brokers = self._office.reader.brokers(self._office.notice(self._brokers_changed))
+
+    def open_channels(self) -> None:
+        """Open the ways to all brokers."""
+        for broker in self._context.brokers:
+            self._open_channel(broker)
+
+    def _open_channel(self, broker: int) -> None:
+        self._office.reader.broker(broker, self._office.notice(self._broker_changed, broker))
+        self._office.channels.open(broker)
+
+    # Coming and going
+
+    def _brokers_changed(self) -> None:
+        present = self._office.reader.brokers(self._office.notice(self._brokers_changed))
+        known = self._context.brokers
+        gone = [broker for broker in known if broker not in present]
+        joined = [broker for broker in present if broker not in known]
+        # Back under the same id before we saw it go: all that it was told is forgotten.
+        bounced = [broker for broker in present if broker in known and present[broker].epoch != known[broker].epoch]
+        if gone or bounced:
+            self._left([*gone, *bounced])
+        if joined or bounced:
+            self._office.send()
+            self._joined([present[broker] for broker in (*joined, *bounced)])
+
+    def _joined(self, brokers: Iterable[RegisteredBroker]) -> None:
+        joined = {broker.id: broker for broker in brokers}
+        log.info("brokers_joined", brokers=sorted(joined))
+        before = list(self._context.brokers)
+        self._context.brokers |= joined
+        for broker in joined:
+            self._open_channel(broker)
+        self._outbox.add_metadata([], before)
+        self._outbox.add_metadata(self._context.partitions(), joined)
+        replicas = [each for each in self._context.replicas_on(joined) if each.topic not in self._context.deleting]
+        self._transitions.move_replicas(replicas, ReplicaState.ONLINE)
+        self._transitions.bring_online()
+        self._reassignments.brokers_joined(joined)
+        self._deletion.brokers_joined(joined)
+
+    def _left(self, brokers: Iterable[int]) -> None:
+        left = set(brokers)
+        log.info("brokers_left", brokers=sorted(left))
+        for broker in left:
+            self._context.brokers.pop(broker, None)
+            self._office.channels.close(broker)
+        self._context.shutting_down -= left
+        self._context.offline_replicas = {each for each in self._context.offline_replicas if each.broker not in left}
+        self._offered = {each for each in self._offered if each.broker not in left}
+        self._replicas_lost(list(self._context.replicas_on(left)))
+        self._reassignments.brokers_left(left)
+        # Even where no partition was touched, the others must drop the broker from their metadata.
+        self._outbox.add_metadata([])
+
+    def _replicas_lost(self, replicas: list[Replica]) -> None:
+        """Find other leaders for what replicas led that are gone with their broker or disk."""
+        kept = [replica for replica in replicas if replica.topic not in self._context.deleting]
+        led = [
+            replica.topic_partition
+            for replica in kept
+            if (state := self._context.leadership.get(replica.topic_partition)) and state.leader == replica.broker
+        ]
+        self._transitions.move_partitions(led, PartitionState.OFFLINE)
+        self._transitions.bring_online()
+        self._transitions.move_replicas(kept, ReplicaState.OFFLINE)
+        self._deletion.replicas_failed(replica for replica in replicas if replica.topic in self._context.deleting)
+
+    # Changing
+
+    def _broker_changed(self, broker: int) -> None:
+        """Take in other endpoints or another rack; one that came or went is seen by the watch on all."""
+        known = self._context.brokers.get(broker)
+        if known is None:
+            return
+        present = self._office.reader.broker(broker, self._office.notice(self._broker_changed, broker))
+        if present is None or present.epoch != known.epoch or present.node == known.node:
+            return
+        self._context.brokers[broker] = present
+        self._outbox.add_metadata([])
+        if present.node.endpoints != known.node.endpoints:
+            self._office.channels.close(broker)
+            self._office.channels.open(broker)
+            self._tell_everything(broker)
+
+    def _tell_everything(self, broker: int) -> None:
+        """Tell a broker all again, after what waited for it was dropped; what it knows already does no harm."""
+        if broker not in self._context.brokers:
+            return
+        self._outbox.add_metadata(self._context.partitions(), [broker])
+        replicas = [each for each in self._context.replicas_on([broker]) if each not in self._context.offline_replicas]
+        kept = [replica for replica in replicas if replica.topic not in self._context.deleting]
+        self._transitions.move_replicas(kept, ReplicaState.ONLINE)
+        self._deletion.replicas_failed(replica for replica in replicas if replica.topic in self._context.deleting)
+        self._reassignments.brokers_joined([broker])
+        self._deletion.brokers_joined([broker])
+
+    # Disks
+
+    def _log_dirs_changed(self) -> None:
+        """Ask brokers that lost a disk, by telling them their partitions again: they answer which ones they lack."""
+        for broker in self._office.reader.log_dir_failures(self._office.notice(self._log_dirs_changed)):
+            log.warning("broker_lost_log_dir", broker=broker)
+            self._tell_everything(broker)
+            self._offer(replica for replica in self._context.offline_replicas if replica.broker == broker)
+
+    def _leadership_answered(self, broker: int, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse) -> None:
+        if response.error_code != ErrorCode.NONE or broker not in self._context.brokers:
+            return
+        codes = {
+            (topic.topic_id, error.partition_index): error.error_code
+            for topic in response.topics
+            for error in topic.partition_errors
+            if error.error_code != ErrorCode.NONE
+        }
+        lost: set[Replica] = set()
+        found: set[Replica] = set()
+        for topic in request.topic_states if codes or self._context.offline_replicas else ():
+            for state in topic.partition_states:
+                replica = Replica(topic.topic_name, state.partition_index, broker)
+                code = codes.get((topic.topic_id, state.partition_index))
+                if code is None:
+                    found.add(replica)
+                elif code == ErrorCode.KAFKA_STORAGE_ERROR and replica in self._context.replica_states:
+                    lost.add(replica)
+        lost -= self._context.offline_replicas
+        found &= self._context.offline_replicas & self._offered
+        if lost:
+            log.warning("replicas_lost_with_log_dir", broker=broker, count=len(lost))
+            self._context.offline_replicas |= lost
+            self._replicas_lost(sorted(lost))
+        if found:
+            log.info("replicas_found_again", broker=broker, count=len(found))
+            self._context.offline_replicas -= found
+            kept = [replica for replica in sorted(found) if replica.topic not in self._context.deleting]
+            self._transitions.move_replicas(kept, ReplicaState.ONLINE)
+            self._transitions.bring_online()
+
+    def _offer_to_follow(self) -> None:
+        """Offer once, to each replica that was lost, to follow the leader that was elected in its place."""
+        waiting = self._context.offline_replicas - self._offered
+        states = {replica: self._context.leadership.get(replica.topic_partition) for replica in sorted(waiting)}
+        self._offer(
+            replica
+            for replica, state in states.items()
+            if state is not None and state.leader not in (NO_LEADER, replica.broker)
+        )
+
+    def _offer(self, replicas: Iterable[Replica]) -> None:
+        for replica in replicas:
+            state = self._context.leadership.get(replica.topic_partition)
+            if state is not None and replica.topic not in self._context.deleting:
+                self._offered.add(replica)
+                self._outbox.add_leader_and_isr([replica.broker], replica.topic_partition, state)

@@ -1,0 +1,137 @@
+"""What the parts of one term share: what is known, the ways to ZooKeeper and to the brokers, and the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from ottla.broker.cluster.tree import Tree
+from ottla.broker.config import BrokerConfig
+from ottla.broker.controller.batch import ControllerRequest
+from ottla.broker.controller.channel import Channels
+from ottla.broker.controller.context import ControllerContext
+from ottla.broker.controller.election import Elected, Fence
+from ottla.broker.controller.loading import ClusterReader
+from ottla.broker.controller.outbox import Outbox
+from ottla.broker.controller.schedule import Event, Schedule
+from ottla.broker.controller.state_store import StateStore
+from ottla.broker.controller.stats import ElectionCounters
+from ottla.broker.controller.transitions import Transitions
+from ottla.client.connection import Connection
+from ottla.protocol.api import Api
+
+log = structlog.get_logger(__name__)
+
+# Takes a broker, what it was asked and its response.
+OnAnswer = Callable[[int, Any, Any], None]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A watch that posts an event; equal ones are one watch to ZooKeeper."""
+
+    office: Office
+    handler: Callable[..., None]
+    arguments: tuple[Any, ...] = ()
+
+    def __call__(self) -> None:
+        self.office.post(self.handler, *self.arguments)
+
+
+class Office:
+    """The tools of one elected controller. Used on its thread, except where it says so."""
+
+    def __init__(
+        self,
+        zookeeper: Tree,
+        broker_id: int,
+        elected: Elected,
+        config: Callable[[], BrokerConfig],
+        queue_event: Callable[[Event], None],
+        schedule: Schedule,
+        counters: ElectionCounters,
+    ) -> None:
+        """`queue_event` takes an event for the controller's thread, from any thread."""
+        self.zookeeper = zookeeper
+        self.config = config
+        self.context = ControllerContext(broker_id, elected.epoch)
+        self.fence = Fence(zookeeper, elected)
+        self.reader = ClusterReader(zookeeper, self.fence, config)
+        self.store = StateStore(zookeeper, self.fence)
+        self.outbox = Outbox(self.context, config().inter_broker_listener.name)
+        self.transitions = Transitions(
+            self.context, self.store, self.outbox, unclean_topics=self.reader.unclean_topics, counters=counters
+        )
+        self.channels = Channels(self._connection, self._answered, self._fell_behind)
+        # Who is told of the answers of brokers, and of a broker that dropped what waited for it.
+        self.on_answer: dict[Api, list[OnAnswer]] = {}
+        self.on_fell_behind: Callable[[int], None] = lambda _broker: None
+        # Puts more into the outbox, when all that the event had to say has been sent.
+        self.after_event: Callable[[], None] = lambda: None
+        self._queue_event = queue_event
+        self._schedule = schedule
+        self._is_closed = False
+
+    # Events
+
+    def post(self, handler: Callable[..., None], *arguments: object) -> None:
+        """Queue an event of this term, from any thread; it is dropped when the term is over by then."""
+        self._queue_event(self._event(handler, arguments))
+
+    def post_after(self, delay_seconds: float, handler: Callable[..., None], *arguments: object) -> None:
+        """Let an event of this term happen later."""
+        self._schedule.add(delay_seconds, self._event(handler, arguments))
+
+    def notice(self, handler: Callable[..., None], *arguments: object) -> Notice:
+        """Make a watch that posts an event."""
+        return Notice(self, handler, arguments)
+
+    def _event(self, handler: Callable[..., None], arguments: tuple[object, ...]) -> Event:
+        def event() -> None:
+            if not self._is_closed:
+                handler(*arguments)
+                self.finish()
+
+        return event
+
+    def finish(self) -> None:
+        """Send what an event had to say, and then what follows from it."""
+        self.send()
+        self.after_event()
+        self.send()
+
+    def send(self) -> None:
+        """Send what is in the outbox: what comes later in this event, comes after it."""
+        self.channels.send(self.outbox.take())
+
+    def close(self) -> None:
+        """End the term: nothing more is written or sent."""
+        self._is_closed = True
+        self.channels.close_all()
+
+    # Brokers
+
+    def _connection(self, broker: int) -> Connection | None:
+        config = self.config()
+        listener = config.control_plane_listener_name or config.inter_broker_listener.name
+        for endpoint in self.context.brokers[broker].node.parsed_endpoints():
+            if endpoint.listener_name == listener:
+                return Connection(
+                    endpoint.address.host,
+                    endpoint.address.port,
+                    client_id=str(self.context.controller_id),
+                    connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+                    request_timeout_ms=config.controller_socket_timeout_ms,
+                )
+        log.error("broker_lacks_listener", broker=broker, listener=listener)
+        return None
+
+    def _answered(self, broker: int, request: ControllerRequest, response: Any) -> None:
+        for handler in self.on_answer.get(request.api, ()):
+            self.post(handler, broker, request.message, response)
+
+    def _fell_behind(self, broker: int) -> None:
+        self.post(self.on_fell_behind, broker)

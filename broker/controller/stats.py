@@ -1,0 +1,80 @@
+"""What a controller has to show of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.broker.controller.context import ControllerContext
+from ottla.broker.controller.partition_states import NO_LEADER, PartitionState
+
+
+@dataclass(slots=True)
+class ElectionCounters:
+    """Elections of partition leaders in all terms of a broker."""
+
+    # Rounds; one is for all partitions that an event concerns.
+    elections: int = 0
+    # Partitions that were given to a replica out of sync.
+    unclean_elections: int = 0
+    election_seconds: float = 0.0
+    last_election_seconds: float = 0.0
+
+    def count(self, seconds: float, unclean: int) -> None:
+        """Count a round."""
+        self.elections += 1
+        self.unclean_elections += unclean
+        self.election_seconds += seconds
+        self.last_election_seconds = seconds
+
+
+class ControllerStats(NamedTuple):
+    """The state of a controller; out of office only the counters are not zero."""
+
+    active: bool
+    epoch: int
+    elections: int
+    unclean_elections: int
+    election_seconds: float
+    last_election_seconds: float
+    live_brokers: int = 0
+    topics: int = 0
+    partitions: int = 0
+    # Partitions without a leader.
+    offline_partitions: int = 0
+    # Partitions that another than the first of their replicas leads.
+    preferred_imbalance: int = 0
+
+
+def stats_of(context: ControllerContext | None, counters: ElectionCounters) -> ControllerStats:
+    """Return the stats, on any thread.
+
+    The context changes meanwhile; copying a dictionary is one step of the interpreter, and so is safe.
+    """
+    counted = (
+        counters.elections,
+        counters.unclean_elections,
+        counters.election_seconds,
+        counters.last_election_seconds,
+    )
+    if context is None:
+        return ControllerStats(False, -1, *counted)
+    deleting = context.deleting.copy()
+    leadership = context.leadership.copy()
+    states = [state for partition, state in context.partition_states.copy().items() if partition.topic not in deleting]
+    assignments = {topic: partitions.copy() for topic, partitions in context.assignments.copy().items()}
+    imbalance = sum(
+        state.leader != NO_LEADER and state.leader != assignment.replicas[0]
+        for (topic, index), state in leadership.items()
+        if topic not in deleting and (assignment := assignments.get(topic, {}).get(index)) and assignment.replicas
+    )
+    return ControllerStats(
+        True,
+        context.epoch,
+        *counted,
+        live_brokers=len(context.brokers),
+        topics=len(assignments),
+        partitions=sum(map(len, assignments.values())),
+        offline_partitions=sum(state is not PartitionState.ONLINE for state in states),
+        preferred_imbalance=imbalance,
+    )
