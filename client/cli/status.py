@@ -12,7 +12,7 @@ from ottla.client.cli.output import Format, print_table
 if TYPE_CHECKING:
     from ottla.client.local_cluster.status import ProcessStatus
 
-_HEADINGS = ("ROLE", "ID", "PID", "ADDRESS", "HTTP", "STATE")
+_HEADINGS = ("ROLE", "ID", "PID", "ADDRESS", "HTTP", "STATE", "LEADS", "UNDER-REPLICATED", "CONTROLLER")
 _STYLES = {
     "running": "green",
     "starting": "yellow",
@@ -24,6 +24,8 @@ _STYLES = {
 
 def status(directory: DirectoryOption = None, output_format: FormatOption = Format.TABLE) -> None:
     """Show the processes of a cluster; exits with 1 unless all of them run.
+
+    For each broker, how many partitions it leads, and how many of those lack a replica that is in sync.
 
     \b
     Examples:
@@ -45,6 +47,10 @@ def status(directory: DirectoryOption = None, output_format: FormatOption = Form
         raise typer.Exit(1)
 
 
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
 def print_statuses(statuses: list[ProcessStatus]) -> None:
     """Print the table of processes."""
     rows = [
@@ -55,6 +61,9 @@ def print_statuses(statuses: list[ProcessStatus]) -> None:
             f"{each.host}:{each.port}",
             f"http://{each.host}:{each.http_port}" if each.http_port else "-",
             each.state.value,
+            _number(each.leaders),
+            _number(each.under_replicated),
+            "yes" if each.is_controller else "-",
         )
         for each in statuses
     ]

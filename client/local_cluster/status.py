@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 from enum import StrEnum
 
 import msgspec
@@ -9,6 +10,10 @@ import msgspec
 from ottla.client.local_cluster import zookeeper
 from ottla.client.local_cluster.ports import is_accepting
 from ottla.client.local_cluster.record import ProcessRecord, Role
+
+# A broker answers from a thread that has nothing else to do.
+HEALTH_TIMEOUT_S = 1.0
+HEALTH_BYTES_MAX = 64 * 1024
 
 
 class State(StrEnum):
@@ -23,7 +28,10 @@ class State(StrEnum):
 
 
 class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One object of `ottla status --format json`; the pid is that of a process that runs."""
+    """One object of `ottla status --format json`; the pid is that of a process that runs.
+
+    What is known about the partitions is null for ZooKeeper, and where a broker does not answer.
+    """
 
     role: Role
     id: int
@@ -32,11 +40,23 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     http_port: int | None
     state: State
+    is_controller: bool | None = None
+    leaders: int | None = None
+    under_replicated: int | None = None
+
+
+class _Health(msgspec.Struct, frozen=True):
+    """What we read of a broker's `/health`."""
+
+    is_controller: bool | None = None
+    leaders: int | None = None
+    under_replicated: int | None = None
 
 
 def status(process: ProcessRecord) -> ProcessStatus:
     """Return the state of a process."""
     running = process.is_running()
+    health = _health(process) if running and process.http_port is not None else _Health()
     return ProcessStatus(
         role=process.role,
         id=process.id,
@@ -45,7 +65,21 @@ def status(process: ProcessRecord) -> ProcessStatus:
         port=process.port,
         http_port=process.http_port,
         state=_state(process, running=running),
+        is_controller=health.is_controller,
+        leaders=health.leaders,
+        under_replicated=health.under_replicated,
     )
+
+
+def _health(process: ProcessRecord) -> _Health:
+    connection = http.client.HTTPConnection(process.host, process.http_port, timeout=HEALTH_TIMEOUT_S)
+    try:
+        connection.request("GET", "/health")
+        return msgspec.json.decode(connection.getresponse().read(HEALTH_BYTES_MAX), type=_Health)
+    except (OSError, http.client.HTTPException, msgspec.MsgspecError):
+        return _Health()
+    finally:
+        connection.close()
 
 
 def _state(process: ProcessRecord, *, running: bool) -> State:

@@ -1,4 +1,4 @@
-"""A broker that does nothing but listen, say that it has started, and stop: what `ottla up` knows of a broker.
+"""A broker that listens, says that it has started, tells its health, and stops: what `ottla up` knows of a broker.
 
 The override `fake=BEHAVIOUR` or `fake=BEHAVIOUR:ID` makes all of them, or one, behave badly:
 
@@ -29,4 +29,7 @@ if behaviour != "silent":
     sys.stdout.write(f"event='[KafkaServer id={broker_id}] started'\n")
     sys.stdout.flush()
 while True:
-    signal.pause()
+    connection, _ = listeners[1].accept()
+    with connection:
+        connection.recv(4096)
+        connection.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"leaders": 5, "under_replicated": 2, "is_controller": true}')

@@ -69,16 +69,19 @@ def test_status_is_a_list_of_objects(bench: Bench, run: Run) -> None:
 
     statuses = json.loads(printed)
     assert code == 0
-    assert [list(status) for status in statuses] == [["role", "id", "pid", "host", "port", "http_port", "state"]] * 2
+    process = ["role", "id", "pid", "host", "port", "http_port", "state"]
+    health = ["is_controller", "leaders", "under_replicated"]
+    assert [list(status) for status in statuses] == [process + health] * 2
     assert [(each["role"], each["id"], each["host"], each["state"]) for each in statuses] == [
         ("broker", 1, "127.0.0.1", "running"),
         ("broker", 2, "127.0.0.1", "running"),
     ]
+    assert [tuple(each[name] for name in health) for each in statuses] == [(True, 5, 2)] * 2
 
     os.kill(statuses[0]["pid"], signal.SIGKILL)
     wait_until(lambda: run("status", "--dir", str(bench.path), "--format", "json")[0] == 1)
     died, other = json.loads(run("status", "--dir", str(bench.path), "--format", "json")[1])
-    assert died == {**statuses[0], "pid": None, "state": "died"}
+    assert died == {**statuses[0], "pid": None, "state": "died", **dict.fromkeys(health)}
     assert other == statuses[1]
 
 
