@@ -1,0 +1,86 @@
+"""The way from this broker to the controller, whichever broker that is.
+
+The metadata tells who it is; where it is another one than at the last request, or has moved, the link connects anew. A
+broker that is controller itself gets its own requests in the same way, over a connection to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ottla.broker.cluster.metadata import MetadataSnapshot
+from ottla.broker.config import BrokerConfig
+from ottla.client.api_versions import common_version, supported_versions
+from ottla.client.connection import Connection
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ottla.protocol.message import LAST_VERSION, Message, Versions
+
+
+class ControllerLink:
+    """Sends requests to the controller, one at a time. One thread uses a link; any thread may close it."""
+
+    def __init__(
+        self,
+        snapshot: Callable[[], MetadataSnapshot],
+        config: Callable[[], BrokerConfig],
+        client_id: str,
+        request_timeout_ms: int | None = None,
+    ) -> None:
+        """Without a timeout of its own, requests have `controller.socket.timeout.ms`."""
+        self._snapshot = snapshot
+        self._config = config
+        self._client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
+        self._connection: Connection | None = None
+        self._versions: Mapping[int, Versions] | None = None
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<ControllerLink {self._connection}>"
+
+    def request(self, api: Api, build: Callable[[int], Message], version_max: int = LAST_VERSION) -> Any:
+        """Send what `build` makes for the newest version that both sides know, and return the response.
+
+        Raises KafkaError where there is no controller, it cannot be reached or does not answer, and ProtocolError
+        where its answer makes no sense. After that, it is not known whether it acted on the request.
+        """
+        connection = self._to_controller()
+        try:
+            if self._versions is None:
+                self._versions = supported_versions(connection)
+            version = common_version(api, self._versions, version_max)
+            return connection.request(api, version, build(version))
+        except (KafkaError, ProtocolError):
+            # Where it answers again, it may be another process.
+            self._versions = None
+            raise
+
+    def close(self) -> None:
+        """Close for good; a request under way fails."""
+        self._is_closed = True
+        connection = self._connection
+        if connection is not None:
+            connection.close()
+
+    def _to_controller(self) -> Connection:
+        snapshot, config = self._snapshot(), self._config()
+        endpoint = snapshot.endpoint(snapshot.controller_id, config.inter_broker_listener.name)
+        if endpoint is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "the controller is not known yet, or has no address")
+        connection = self._connection
+        if connection is None or (connection.host, connection.port) != (endpoint.host, endpoint.port):
+            if connection is not None:
+                connection.close()
+            self._versions = None
+            self._connection = connection = Connection(
+                endpoint.host,
+                endpoint.port,
+                client_id=self._client_id,
+                connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+                request_timeout_ms=self._request_timeout_ms or config.controller_socket_timeout_ms,
+            )
+        if self._is_closed:
+            connection.close()
+        return connection
