@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run check format test bench bench-kafka docs lock clean
+.PHONY: setup run check format test bench bench-kafka bench-replicated bench-scale docs lock clean
 
 setup: $(STAMP)
 
@@ -43,6 +43,14 @@ bench: setup
 # The last of these beside Apache Kafka on the same machine, by turns. Needs Java 17, and Maven the first time.
 bench-kafka: setup
 	$(BIN)/python -m bench.kafka $(BENCH_ARGS)
+
+# Three brokers, three replicas, acks=all: both clusters on this machine, by turns. BENCH_ARGS="--rounds 1 --seconds 3".
+bench-replicated: setup
+	$(BIN)/python -m bench.replicated $(BENCH_ARGS)
+
+# A cluster with thousands of partitions: creating them, losing the controller, and what they cost when nothing happens.
+bench-scale: setup
+	$(BIN)/python -m bench.scale $(BENCH_ARGS)
 
 # The generated pages; a test fails when they are not current.
 docs: setup

@@ -1,4 +1,4 @@
-"""The brokers that are measured: Ottla, and Apache Kafka with the flags of its own scripts. Each has its ZooKeeper."""
+"""What is measured: Ottla, and Apache Kafka with the flags of its own scripts; one broker or several, and ZooKeeper."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -25,37 +26,57 @@ STOP_SECONDS_MAX = 60.0
 
 # What both get: deleted topics must not fill the disk while the run goes on.
 _PROPERTIES = {
-    "broker.id": "1",
     "num.partitions": "1",
     "log.segment.delete.delay.ms": "1000",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
 
 
+def _broker_name(broker: int) -> str:
+    return f"broker-{broker}"
+
+
 class Contender(ABC):
-    """One broker and its ZooKeeper, in a folder of their own, on free ports of the loopback interface."""
+    """Brokers and their ZooKeeper, in a folder of their own, on free ports of the loopback interface.
+
+    A topic has a replica on every broker, and one of them may be missing.
+    """
 
     name: str
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, broker_count: int = 1, properties: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         folder.mkdir(parents=True)
+        self.broker_count = broker_count
+        self._properties = properties or {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._zookeeper_port = 0
-        self.bootstrap = ""
+        # By broker id.
+        self.addresses: dict[int, str] = {}
 
     @property
-    def pid(self) -> int:
-        """The broker's pid."""
-        return self._processes["broker"].pid
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(self.addresses.values())
+
+    @property
+    def broker_pids(self) -> dict[int, int]:
+        """The pids of the brokers that run, by broker id."""
+        return {
+            broker: self._processes[_broker_name(broker)].pid
+            for broker in self.addresses
+            if _broker_name(broker) in self._processes
+        }
+
+    @property
+    def pids(self) -> list[int]:
+        """The pids of the brokers that run."""
+        return list(self.broker_pids.values())
 
     def start(self) -> None:
-        """Start ZooKeeper and the broker, and wait until a record is acknowledged."""
+        """Start ZooKeeper and the brokers, and wait until a record is acknowledged."""
         self.start_zookeeper()
-        self.start_broker()
+        self.start_brokers()
 
     def start_zookeeper(self) -> float:
         """Start ZooKeeper and wait until it serves; return how long that took."""
@@ -69,24 +90,18 @@ class Contender(ABC):
             time.sleep(0.005)
         return time.perf_counter() - begun
 
-    def start_broker(self) -> float:
-        """Start a broker without data; return the time from its start to the first record that it acknowledges."""
+    def start_brokers(self) -> float:
+        """Start brokers without data; return the time from their start to the first record that all acknowledge."""
         identity = uuid.uuid4().hex
-        port = free_port(HOST)
-        self.bootstrap = f"{HOST}:{port}"
-        properties = {
-            **_PROPERTIES,
-            **self._own_properties(),
-            "listeners": f"PLAINTEXT://{self.bootstrap}",
-            "zookeeper.connect": f"{HOST}:{self._zookeeper_port}/{identity}",
-            "log.dirs": str(self.folder / f"data-{identity}"),
-        }
-        config = self.folder / f"{identity}.properties"
-        write_properties(config, properties)
+        ports: set[int] = set()
+        for broker in range(1, self.broker_count + 1):
+            ports.add(port := free_port(HOST, ports))
+            self.addresses[broker] = f"{HOST}:{port}"
+        configs = {broker: self._write_config(broker, identity, ports) for broker in self.addresses}
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap,
-                "acks": 1,
+                "acks": "all",
                 "linger.ms": 0,
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": 20,
@@ -103,23 +118,36 @@ class Contender(ABC):
                 acknowledged.append(time.perf_counter())
 
         begun = time.perf_counter()
-        self._spawn("broker", self._broker_command(config))
+        for broker, config in configs.items():
+            self._spawn(_broker_name(broker), self._broker_command(config))
         while not acknowledged:
             # While there is no broker the client keeps the record; while there is no topic it may give up on it.
             producer.produce("first", b"record", on_delivery=note)
             producer.flush(1.0)
-            self._check("broker", begun)
+            for broker in configs:
+                self._check(_broker_name(broker), begun)
         return acknowledged[0] - begun
+
+    def kill_broker(self, broker: int) -> None:
+        """End a broker with SIGKILL."""
+        process = self._processes.pop(_broker_name(broker))
+        process.kill()
+        process.wait()
 
     def stop(self) -> None:
         """Stop what runs, and remove the data."""
-        self.stop_broker()
-        self._end("zookeeper")
+        self.stop_brokers()
+        self.stop_zookeeper()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def stop_broker(self) -> None:
-        """Stop the broker."""
-        self._end("broker")
+    def stop_brokers(self) -> None:
+        """Stop the brokers."""
+        names = [_broker_name(broker) for broker in self.addresses]
+        for name in names:
+            if name in self._processes:
+                self._processes[name].send_signal(signal.SIGTERM)
+        for name in names:
+            self._end(name)
 
     def stop_zookeeper(self) -> None:
         """Stop ZooKeeper."""
@@ -132,7 +160,29 @@ class Contender(ABC):
     def _broker_command(self, config: Path) -> list[str]: ...
 
     @abstractmethod
-    def _own_properties(self) -> dict[str, str]: ...
+    def _own_properties(self, ports: set[int]) -> dict[str, str]:
+        """Return options; a port that is chosen here is added to those that are taken."""
+
+    def _write_config(self, broker: int, identity: str, ports: set[int]) -> Path:
+        replicas = str(self.broker_count)
+        in_sync_min = str(max(1, self.broker_count - 1))
+        properties = {
+            **_PROPERTIES,
+            "default.replication.factor": replicas,
+            "min.insync.replicas": in_sync_min,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": in_sync_min,
+            **self._own_properties(ports),
+            **self._properties,
+            "broker.id": str(broker),
+            "listeners": f"PLAINTEXT://{self.addresses[broker]}",
+            "zookeeper.connect": f"{HOST}:{self._zookeeper_port}/{identity}",
+            "log.dirs": str(self.folder / f"data-{broker}-{identity}"),
+        }
+        config = self.folder / f"{broker}-{identity}.properties"
+        write_properties(config, properties)
+        return config
 
     def _log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
@@ -154,7 +204,8 @@ class Contender(ABC):
         process = self._processes.pop(name, None)
         if process is None:
             return
-        process.send_signal(signal.SIGTERM)
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
         try:
             process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
@@ -173,8 +224,9 @@ class Ottla(Contender):
     def _broker_command(self, config: Path) -> list[str]:
         return [sys.executable, "-P", "-m", "ottla.broker", "--config", str(config)]
 
-    def _own_properties(self) -> dict[str, str]:
-        return {"ottla.http.listener": f"{HOST}:{free_port(HOST)}"}
+    def _own_properties(self, ports: set[int]) -> dict[str, str]:
+        ports.add(port := free_port(HOST, ports))
+        return {"ottla.http.listener": f"{HOST}:{port}"}
 
 
 class ApacheKafka(Contender):
@@ -183,8 +235,8 @@ class ApacheKafka(Contender):
     name = "kafka"
     _COLLECTOR = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true")
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, broker_count: int = 1, properties: Mapping[str, str] | None = None) -> None:
+        super().__init__(folder, broker_count, properties)
         self._class_path = os.pathsep.join(map(str, jars(LIBS)))
         self._java = java()
         self._log4j = folder / "log4j.properties"
@@ -202,7 +254,7 @@ class ApacheKafka(Contender):
     def _broker_command(self, config: Path) -> list[str]:
         return self._command("1G", "kafka.Kafka", str(config))
 
-    def _own_properties(self) -> dict[str, str]:
+    def _own_properties(self, ports: set[int]) -> dict[str, str]:
         return {}
 
     def _command(self, heap: str, main_class: str, config: str) -> list[str]:

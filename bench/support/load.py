@@ -1,6 +1,7 @@
 """The load: librdkafka through confluent-kafka, in a process of its own, so that it and the broker do not share a GIL.
 
     python -m bench.support.load produce --bootstrap HOST:PORT --topic T --count N --record-bytes B [--set key=value]...
+    python -m bench.support.load produce --bootstrap HOST:PORT --topic T --seconds S --partitions P ...
 
 Prints one line of JSON. Payloads are made once, and records are handed over a thousand at a time: the client is to be
 as little of what is measured as possible. Still, it tops out at about half a million records of 100 bytes a second.
@@ -23,6 +24,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 WAIT_SECONDS_MAX = 120.0
 _QUEUED_MAX = 1_000_000
 _AT_ONCE = 1000
+_REQUESTS_QUEUED_MAX = 500
 
 
 def produce(options: argparse.Namespace) -> dict[str, float]:
@@ -35,14 +37,16 @@ def produce(options: argparse.Namespace) -> dict[str, float]:
     queued_max = min(_QUEUED_MAX, 512 * 1024 * 1024 // options.record_bytes) // 2
     begun = time.perf_counter()
     deadline = begun + WAIT_SECONDS_MAX
-    for _ in range(options.count // _AT_ONCE):
+    batches = 0
+    while _goes_on(options, batches * _AT_ONCE, begun):
         while len(producer) > queued_max:
             producer.poll(0.01)
             _check(deadline)
-        producer.produce_batch(options.topic, records, partition=0)
+        producer.produce_batch(options.topic, records, partition=batches % options.partitions)
+        batches += 1
     if producer.flush(WAIT_SECONDS_MAX):
         raise SystemExit("some records were not acknowledged in time")
-    return _rate(options, options.count // _AT_ONCE * _AT_ONCE, time.perf_counter() - begun)
+    return _rate(options, batches * _AT_ONCE, time.perf_counter() - begun)
 
 
 def consume(options: argparse.Namespace) -> dict[str, float]:
@@ -88,16 +92,25 @@ def requests(options: argparse.Namespace) -> dict[str, float]:
     value = os.urandom(options.record_bytes)
     _first_record(producer, options.topic, value)
     begun = time.perf_counter()
-    for _ in range(options.count):
-        producer.produce(options.topic, value, partition=0)
+    deadline = begun + WAIT_SECONDS_MAX
+    sent = 0
+    while _goes_on(options, sent, begun):
+        # Enough to keep five in flight, and little to wait for when the time is over.
+        while len(producer) > _REQUESTS_QUEUED_MAX:
+            producer.poll(0.01)
+            _check(deadline)
+        producer.produce(options.topic, value, partition=sent % options.partitions)
+        sent += 1
     if producer.flush(WAIT_SECONDS_MAX):
         raise SystemExit("some records were not acknowledged in time")
-    return _rate(options, options.count, time.perf_counter() - begun)
+    return _rate(options, sent, time.perf_counter() - begun)
 
 
 def latency(options: argparse.Namespace) -> dict[str, float]:
     """Produce at an even pace and consume in another thread; return from send to receive, in milliseconds."""
     options.set = ["linger.ms=0", *options.set]
+    if options.seconds is not None:
+        options.count = int(options.seconds * options.per_second)
     producer = _producer(options)
     _first_record(producer, options.topic, bytes(options.record_bytes))
     sent = [0.0] * options.count
@@ -136,6 +149,12 @@ def latency(options: argparse.Namespace) -> dict[str, float]:
         "p99_ms": ordered[int(len(ordered) * 0.99)] * 1000,
         "max_ms": ordered[-1] * 1000,
     }
+
+
+def _goes_on(options: argparse.Namespace, sent: int, begun: float) -> bool:
+    if options.seconds is None:
+        return bool(sent < options.count)
+    return bool(time.perf_counter() - begun < options.seconds)
 
 
 def _producer(options: argparse.Namespace) -> Producer:
@@ -189,7 +208,10 @@ def main() -> None:
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--count", type=int, required=True)
+    amount = parser.add_mutually_exclusive_group(required=True)
+    amount.add_argument("--count", type=int, help="records")
+    amount.add_argument("--seconds", type=float, help="as many records as go in this time")
+    parser.add_argument("--partitions", type=int, default=1, help="what is produced is spread over so many")
     parser.add_argument("--record-bytes", type=int, default=100)
     parser.add_argument("--per-second", type=float, default=500.0)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="an option of librdkafka")

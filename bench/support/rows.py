@@ -104,10 +104,10 @@ def load_rows(scale: Scale, *, with_kcat: bool) -> list[Row]:
     """The rows that need a running broker."""
     rows = []
     for size, label, count in ((100, "100 B", scale.records_100), (1024, "1 KB", scale.records_1k)):
-        for batches, settings in BATCHES.items():
+        for batches, options in BATCHES.items():
             # The goals are for batches that are not made small on purpose.
             goals = {} if batches.startswith("16") else _PRODUCE_GOALS
-            rows.append(Row(f"produce {label}, {batches}", _produce(count, size, settings), goals))
+            rows.append(Row(f"produce {label}, {batches}", _produce(count, size, options), goals))
         rows.append(Row(f"consume {label}", _consume("consume", count, size), _CONSUME_GOALS))
         if with_kcat:
             rows.append(Row(f"consume {label}, kcat", _consume("consume-kcat", count, size), _CONSUME_GOALS))
@@ -136,40 +136,101 @@ def start_rows() -> list[Row]:
     ]
 
 
-IDLE = Row("memory idle", lambda contender: _memory(contender, "VmRSS"), {"resident MB": at_most(0.2)})
-LOADED = Row("memory under load", lambda contender: _memory(contender, "VmHWM"), {"resident MB": at_most(0.15)})
+IDLE = Row("memory idle", lambda contender: memory(contender, "VmRSS"), {"resident MB": at_most(0.2)})
+LOADED = Row("memory under load", lambda contender: memory(contender, "VmHWM"), {"resident MB": at_most(0.15)})
 
 
 def warm_up(contender: Contender, scale: Scale) -> None:
     """Let compilers and caches do their work, and count peaks from here on."""
     count = scale.warm_up_records
-    with _topic(contender) as topic:
-        _run(contender, "produce", topic, count, 1024)
-        _run(contender, "consume", topic, count, 1024)
-    forget_peak(contender.pid)
+    with topic_for(contender) as topic:
+        load(contender, "produce", topic, 1024, "--count", str(count))
+        load(contender, "consume", topic, 1024, "--count", str(count))
+    forget_peak(contender.pids)
 
 
-def _produce(count: int, size: int, settings: list[str]) -> Callable[[Contender], Values]:
+def _produce(count: int, size: int, options: list[str]) -> Callable[[Contender], Values]:
     def measure(contender: Contender) -> Values:
-        with _topic(contender) as topic:
-            return _throughput(contender, "produce", topic, count, size, *settings)
+        with topic_for(contender) as topic:
+            return throughput(contender, "produce", topic, size, "--count", str(count), *settings(*options))
 
     return measure
 
 
 def _consume(kind: str, count: int, size: int) -> Callable[[Contender], Values]:
     def measure(contender: Contender) -> Values:
-        with _topic(contender) as topic:
-            _run(contender, "produce", topic, count, size)
-            return _throughput(contender, kind, topic, count, size)
+        with topic_for(contender) as topic:
+            load(contender, "produce", topic, size, "--count", str(count))
+            return throughput(contender, kind, topic, size, "--count", str(count))
 
     return measure
 
 
-def _throughput(contender: Contender, kind: str, topic: str, count: int, size: int, *settings: str) -> Values:
-    before = cpu_seconds(contender.pid)
-    result = _run(contender, kind, topic, count, size, *settings)
-    used = cpu_seconds(contender.pid) - before
+def _requests(count: int) -> Callable[[Contender], Values]:
+    def measure(contender: Contender) -> Values:
+        with topic_for(contender) as topic:
+            return requests(contender, topic, "--count", str(count))
+
+    return measure
+
+
+def _latency(count: int) -> Callable[[Contender], Values]:
+    def measure(contender: Contender) -> Values:
+        with topic_for(contender) as topic:
+            return latency(contender, topic, "--count", str(count))
+
+    return measure
+
+
+def _start(contender: Contender) -> Values:
+    contender.start_zookeeper()
+    try:
+        return {"s": contender.start_brokers()}
+    finally:
+        contender.stop_brokers()
+        contender.stop_zookeeper()
+
+
+def _start_with_zookeeper(contender: Contender) -> Values:
+    seconds = contender.start_zookeeper()
+    try:
+        return {"s": seconds + contender.start_brokers()}
+    finally:
+        contender.stop_brokers()
+        contender.stop_zookeeper()
+
+
+@contextmanager
+def topic_for(contender: Contender, partitions: int = 1) -> Iterator[str]:
+    """A topic for one measurement, with a replica on every broker."""
+    name = f"bench-{uuid.uuid4().hex}"
+    admin = AdminClient({"bootstrap.servers": contender.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(name, partitions, contender.broker_count)])[name].result(ADMIN_SECONDS_MAX)
+    try:
+        yield name
+    finally:
+        admin.delete_topics([name])[name].result(ADMIN_SECONDS_MAX)
+
+
+def load(contender: Contender, kind: str, topic: str, size: int, *arguments: str) -> Values:
+    """Run a load in a process of its own; return what it says."""
+    command = [sys.executable, "-m", "bench.support.load", kind, "--bootstrap", contender.bootstrap, "--topic", topic]
+    command += ["--record-bytes", str(size), *arguments]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=LOAD_SECONDS_MAX)
+    values: Values = json.loads(done.stdout)
+    return values
+
+
+def settings(*pairs: str) -> list[str]:
+    """Return arguments of a load that set options of librdkafka."""
+    return [argument for pair in pairs for argument in ("--set", pair)]
+
+
+def throughput(contender: Contender, kind: str, topic: str, size: int, *arguments: str) -> Values:
+    """Run a load, and count bytes and what the brokers use for them."""
+    before = cpu_seconds(contender.pids)
+    result = load(contender, kind, topic, size, *arguments)
+    used = cpu_seconds(contender.pids) - before
     return {
         "MB/s": result["bytes"] / MB / result["seconds"],
         "records/s": result["records"] / result["seconds"],
@@ -177,66 +238,24 @@ def _throughput(contender: Contender, kind: str, topic: str, count: int, size: i
     }
 
 
-def _requests(count: int) -> Callable[[Contender], Values]:
-    def measure(contender: Contender) -> Values:
-        with _topic(contender) as topic:
-            before = cpu_seconds(contender.pid)
-            result = _run(contender, "requests", topic, count, 100)
-            used = cpu_seconds(contender.pid) - before
-            return {"requests/s": count / result["seconds"], "CPU us/request": used / count * 1e6}
-
-    return measure
-
-
-def _latency(count: int) -> Callable[[Contender], Values]:
-    def measure(contender: Contender) -> Values:
-        with _topic(contender) as topic:
-            result = _run(contender, "latency", topic, count, 100)
-            return {"p50 ms": result["p50_ms"], "p99 ms": result["p99_ms"], "max ms": result["max_ms"]}
-
-    return measure
+def requests(contender: Contender, topic: str, *arguments: str) -> Values:
+    """Run a load of one record in each request, and count requests and what the brokers use for them."""
+    before = cpu_seconds(contender.pids)
+    result = load(contender, "requests", topic, 100, *arguments)
+    used = cpu_seconds(contender.pids) - before
+    return {
+        "requests/s": result["records"] / result["seconds"],
+        "CPU us/request": used / result["records"] * 1e6,
+    }
 
 
-def _memory(contender: Contender, field: str) -> Values:
+def latency(contender: Contender, topic: str, *arguments: str) -> Values:
+    """Run a load at an even pace, and measure from send to receive."""
+    result = load(contender, "latency", topic, 100, *arguments)
+    return {"p50 ms": result["p50_ms"], "p99 ms": result["p99_ms"], "max ms": result["max_ms"]}
+
+
+def memory(contender: Contender, field: str) -> Values:
+    """Return the memory of all brokers; a line of /proc/PID/status."""
     # Pages of files that are mapped are the system's cache as much as the process's own; hence both.
-    return {"resident MB": memory_mb(contender.pid, field), "without files MB": memory_mb(contender.pid, "RssAnon")}
-
-
-def _start(contender: Contender) -> Values:
-    contender.start_zookeeper()
-    try:
-        return {"s": contender.start_broker()}
-    finally:
-        contender.stop_broker()
-        contender.stop_zookeeper()
-
-
-def _start_with_zookeeper(contender: Contender) -> Values:
-    seconds = contender.start_zookeeper()
-    try:
-        return {"s": seconds + contender.start_broker()}
-    finally:
-        contender.stop_broker()
-        contender.stop_zookeeper()
-
-
-@contextmanager
-def _topic(contender: Contender) -> Iterator[str]:
-    """A topic with one partition, for one measurement."""
-    name = f"bench-{uuid.uuid4().hex}"
-    admin = AdminClient({"bootstrap.servers": contender.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(ADMIN_SECONDS_MAX)
-    try:
-        yield name
-    finally:
-        admin.delete_topics([name])[name].result(ADMIN_SECONDS_MAX)
-
-
-def _run(contender: Contender, kind: str, topic: str, count: int, size: int, *settings: str) -> Values:
-    command = [sys.executable, "-m", "bench.support.load", kind, "--bootstrap", contender.bootstrap, "--topic", topic]
-    command += ["--count", str(count), "--record-bytes", str(size)]
-    for setting in settings:
-        command += ["--set", setting]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=LOAD_SECONDS_MAX)
-    values: Values = json.loads(done.stdout)
-    return values
+    return {"resident MB": memory_mb(contender.pids, field), "without files MB": memory_mb(contender.pids, "RssAnon")}

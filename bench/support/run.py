@@ -48,7 +48,7 @@ def measure_starts(contenders: list[Contender], results: Results, rounds: int, o
     """Start each contender again and again."""
     for number in range(rounds):
         for row in _chosen(start_rows(), only):
-            _measure(row, contenders, results, number)
+            measure(row, contenders, results, number)
 
 
 def measure_loads(contenders: list[Contender], results: Results, scale: Scale, rounds: int, only: str | None) -> None:
@@ -59,17 +59,17 @@ def measure_loads(contenders: list[Contender], results: Results, scale: Scale, r
     for contender in contenders:
         contender.start()
     time.sleep(SETTLE_SECONDS)
-    _measure(IDLE, contenders, results, 0)
+    measure(IDLE, contenders, results, 0)
     for contender in contenders:
         warm_up(contender, scale)
     for number in range(rounds):
         for row in rows:
-            _measure(row, contenders, results, number)
-    _measure(LOADED, contenders, results, 0)
+            measure(row, contenders, results, number)
+    measure(LOADED, contenders, results, 0)
 
 
-def _measure(row: Row, contenders: list[Contender], results: Results, number: int) -> None:
-    """Take turns in who is first."""
+def measure(row: Row, contenders: Sequence[Contender], results: Results, number: int) -> None:
+    """Measure all contenders in one round, taking turns in who is first."""
     for contender in contenders if number % 2 == 0 else reversed(contenders):
         values = row.measure(contender)
         results.add(row, contender.name, values)
