@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ottla.broker.cluster.membership import Membership
-from ottla.broker.cluster.metadata import NO_LEADER, MetadataCache
+from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.cluster.zookeeper import State, ZooKeeper
 from ottla.broker.controller.controller import Controller
 from ottla.broker.replication.partitions import Partitions
@@ -129,26 +129,30 @@ class ClusterCollector(Collector):
             yield family
 
     def _controller_metrics(self) -> Iterable[Metric]:
-        is_active = self._controller.is_active
-        topics = self._metadata.snapshot.topics.values() if is_active else ()
-        partitions = [partition for topic in topics for partition in topic.partitions.values()]
+        stats = self._controller.stats
         for name, help_text, value in (
-            ("activecontrollercount", "Whether this is the controller", int(is_active)),
-            ("activebrokercount", "Live brokers", len(self._metadata.snapshot.brokers) if is_active else 0),
-            ("globaltopiccount", "Topics", len(topics)),
-            ("globalpartitioncount", "Partitions", len(partitions)),
-            ("offlinepartitionscount", "Partitions without a leader", sum(each.leader < 0 for each in partitions)),
+            ("activecontrollercount", "Whether this is the controller", int(stats.active)),
+            ("activebrokercount", "Live brokers", stats.live_brokers),
+            ("globaltopiccount", "Topics", stats.topics),
+            ("globalpartitioncount", "Partitions", stats.partitions),
+            ("offlinepartitionscount", "Partitions without a leader", stats.offline_partitions),
             (
                 "preferredreplicaimbalancecount",
                 "Partitions that another replica leads than their first one",
-                sum(each.leader != next(iter(each.replicas), NO_LEADER) for each in partitions),
+                stats.preferred_imbalance,
             ),
         ):
             yield _gauge(f"kafka_controller_kafkacontroller_{name}", help_text, value)
-        yield _gauge("ottla_controller_epoch", "Epoch of the controller that spoke last", self._controller_epoch())
-
-    def _controller_epoch(self) -> int:
-        return max(self._controller.epoch, self._metadata.snapshot.controller_epoch)
+        yield _counter(
+            "kafka_controller_controllerstats_uncleanleaderelections",
+            "Partitions given to a replica out of sync",
+            stats.unclean_elections,
+        )
+        yield _counter("ottla_controller_elections", "Rounds of elections of leaders", stats.elections)
+        yield _counter("ottla_controller_election_seconds", "Time that these took", stats.election_seconds)
+        yield _gauge("ottla_controller_last_election_seconds", "Time of the last one", stats.last_election_seconds)
+        epoch = max(stats.epoch, self._metadata.snapshot.controller_epoch)
+        yield _gauge("ottla_controller_epoch", "Epoch of the controller that spoke last", epoch)
 
     def _session_metrics(self) -> Iterable[Metric]:
         state = GaugeMetricFamily("ottla_zookeeper_session", "1 for the state of the session", labels=["state"])

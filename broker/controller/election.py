@@ -52,8 +52,12 @@ def elect(zookeeper: Tree, broker_id: int, now_ms: int, watch: Watch) -> Elected
             log.debug("controller_epoch_made_by_another")
         epoch_node = zookeeper.read(znodes.CONTROLLER_EPOCH)
     epoch = znodes.decode_number(epoch_node.data, znodes.CONTROLLER_EPOCH)
-    if zookeeper.exists(znodes.CONTROLLER, watch) is not None:
-        return None
+    holder = zookeeper.exists(znodes.CONTROLLER, watch)
+    if holder is not None:
+        if holder.ephemeral_owner != zookeeper.session_id:
+            return None
+        # Of an earlier term of ours, which ended while ZooKeeper was away. Nobody else can free the office.
+        zookeeper.delete(znodes.CONTROLLER)
     content = znodes.ControllerNode(broker_id=broker_id, timestamp=str(now_ms)).encode()
     raise_epoch = SetData(znodes.CONTROLLER_EPOCH, str(epoch + 1).encode(), epoch_node.stat.version)
     try:

@@ -14,8 +14,10 @@ from tests.broker.handlers.data_path import Broker, running_broker
 
 from ottla.broker.cluster.zookeeper import State
 from ottla.broker.cluster_metrics import ClusterCollector, replica_counts
+from ottla.broker.controller.stats import ControllerStats
 from ottla.protocol.identifiers import TopicPartition
 
+OUT_OF_OFFICE = ControllerStats(False, -1, 0, 0, 0.0, 0.0)
 SHRUNK = {"min.insync.replicas": "2"}
 
 
@@ -29,9 +31,11 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         yield broker
 
 
-def shown(broker: Broker, *, is_controller: bool = True, state: State = State.CONNECTED) -> CollectorRegistry:
+def shown(
+    broker: Broker, *, stats: ControllerStats = OUT_OF_OFFICE, state: State = State.CONNECTED
+) -> CollectorRegistry:
     """Return what the broker shows."""
-    controller: Any = SimpleNamespace(is_active=is_controller, epoch=1 if is_controller else -1)
+    controller: Any = SimpleNamespace(stats=stats)
     zookeeper: Any = SimpleNamespace(state=state, entered=Counter({State.SUSPENDED: 3, State.EXPIRED: 1}))
     membership: Any = SimpleNamespace(broker_epoch=77)
     registry = CollectorRegistry()
@@ -66,17 +70,21 @@ def test_lags_are_shown_by_leader(broker: Broker) -> None:
     assert value(registry, "ottla_fetcher_lag_sum", leader="2") == 7
 
 
-def test_only_the_controller_counts_the_cluster(broker: Broker) -> None:
-    """Partitions without a leader, and those that another than the first replica leads."""
-    broker.lead("nobodys", leader=-1, isr=(2,))
+def test_the_controller_shows_the_cluster_and_its_elections(broker: Broker) -> None:
+    """On the other brokers these are 0, but for the epoch, which all have been told."""
     prefix = "kafka_controller_kafkacontroller"
-    registry = shown(broker)
-    assert value(registry, f"{prefix}_globalpartitioncount") == 4
-    assert value(registry, f"{prefix}_offlinepartitionscount") == 1
-    assert value(registry, f"{prefix}_preferredreplicaimbalancecount") == 2
-    assert value(registry, "ottla_controller_epoch") == 1
-    others = shown(broker, is_controller=False)
-    assert value(others, f"{prefix}_offlinepartitionscount") == value(others, f"{prefix}_globaltopiccount") == 0
+    registry = shown(
+        broker, stats=ControllerStats(True, 5, 9, 1, 0.25, 0.05, live_brokers=3, partitions=4, offline_partitions=2)
+    )
+    assert value(registry, f"{prefix}_activecontrollercount") == 1
+    assert value(registry, f"{prefix}_activebrokercount") == 3
+    assert value(registry, f"{prefix}_offlinepartitionscount") == 2
+    assert value(registry, "kafka_controller_controllerstats_uncleanleaderelections_total") == 1
+    assert value(registry, "ottla_controller_elections_total") == 9
+    assert value(registry, "ottla_controller_election_seconds_total") == 0.25
+    assert value(registry, "ottla_controller_epoch") == 5
+    assert value(shown(broker), f"{prefix}_activecontrollercount") == 0
+    assert value(shown(broker), "ottla_controller_epoch") == 1
 
 
 def test_the_state_of_the_session_is_one_of_all(broker: Broker) -> None:

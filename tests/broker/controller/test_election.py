@@ -55,6 +55,14 @@ def test_of_two_that_race_one_wins(connect: Connect) -> None:
         sessions[0].delete(znodes.CONTROLLER)
 
 
+def test_an_office_that_was_given_up_during_an_outage_is_not_lost(connect: Connect) -> None:
+    """Its node could not be deleted then, and lives as long as the session; the next term has a higher epoch."""
+    zookeeper = connect()
+    assert elect(zookeeper, 1, NOW_MS, nothing) == Elected(epoch=1, epoch_version=1)
+    assert elect(zookeeper, 1, NOW_MS, nothing) == Elected(epoch=2, epoch_version=2)
+    assert elect(connect(), 2, NOW_MS, nothing) is None
+
+
 def test_the_loser_hears_when_the_office_is_free(connect: Connect) -> None:
     """And is elected then, with a higher epoch."""
     winner, loser = connect(), connect()
