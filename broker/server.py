@@ -258,6 +258,7 @@ class Server:
         if entity_type == "topics":
             self._read_topic_options(name)
             self.logs.refresh_configs(name)
+            self.controller.options_changed(name)
             log.info("topic_options_changed", topic=name)
         elif entity_type == "brokers":
             self.config = self.config.with_dynamic(*self.cluster.dynamic_config())
@@ -265,6 +266,7 @@ class Server:
             self._loop.call_soon_threadsafe(self.network.reconfigure, self.config)
             self.topic_configs.set_broker(self.config)
             self.logs.refresh_configs()
+            self.controller.options_changed()
             log.info("broker_options_changed", entity=name)
 
     # Stopping

@@ -63,10 +63,11 @@ class ClusterReader:
         """Return those of some topics whose options allow a leader out of sync."""
         config = self._config()
         unclean: set[str] = set()
-        for name, node in self._nodes(f"/config/{znodes.TOPIC_CONFIGS}", sorted(names)):
-            path = znodes.config_path(znodes.TOPIC_CONFIGS, name)
+        nodes = dict(self._nodes(f"/config/{znodes.TOPIC_CONFIGS}", sorted(names)))
+        for name in names:
+            path, data = znodes.config_path(znodes.TOPIC_CONFIGS, name), nodes[name].data if name in nodes else b""
             try:
-                overrides = znodes.ConfigNode.decode(node.data, path).config if node.data else {}
+                overrides = znodes.ConfigNode.decode(data, path).config if data else {}
             except znodes.MalformedNodeError as error:
                 log.error("topic_options_malformed", topic=name, reason=str(error))
                 continue

@@ -10,6 +10,7 @@ from typing import Final
 from ottla.broker.handlers.alter_configs import alter_configs
 from ottla.broker.handlers.alter_partition import alter_partition
 from ottla.broker.handlers.api_versions import api_versions
+from ottla.broker.handlers.controlled_shutdown import controlled_shutdown
 from ottla.broker.handlers.create_partitions import create_partitions
 from ottla.broker.handlers.create_topics import create_topics
 from ottla.broker.handlers.delete_records import delete_records
@@ -18,6 +19,7 @@ from ottla.broker.handlers.describe_cluster import describe_cluster
 from ottla.broker.handlers.describe_configs import describe_configs
 from ottla.broker.handlers.describe_log_dirs import describe_log_dirs
 from ottla.broker.handlers.dispatch import Entry
+from ottla.broker.handlers.elect_leaders import elect_leaders
 from ottla.broker.handlers.fetch import fetch
 from ottla.broker.handlers.find_coordinator import find_coordinator
 from ottla.broker.handlers.incremental_alter_configs import incremental_alter_configs
@@ -59,6 +61,8 @@ _FUNCTIONS: Final[dict[Api, Handler]] = {
     Api.UPDATE_METADATA: update_metadata,
     # To the controller
     Api.ALTER_PARTITION: alter_partition,
+    Api.CONTROLLED_SHUTDOWN: controlled_shutdown,
+    Api.ELECT_LEADERS: elect_leaders,
 }
 
 HANDLERS: Final[dict[Api, Entry]] = {api: Entry(handle, api.versions) for api, handle in _FUNCTIONS.items()}

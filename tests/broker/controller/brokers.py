@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.broker.controller.fake_brokers import FakeBroker
 from tests.broker.sessions import TIMEOUT_S, clock, session
@@ -17,13 +17,17 @@ from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.session import SessionRenewal
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.controller import Controller
+from ottla.broker.controller.term import Term
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.services import Services
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.message import Message
+
+T = TypeVar("T")
 
 
 class Broker:
@@ -86,6 +90,14 @@ class Broker:
         else:
             answer.then(responses.put)
         return decode(api.response, version, encode(responses.get(timeout=TIMEOUT_S), version))
+
+    def do(self, work: Callable[[Term], T]) -> T:
+        """Do something on the controller's thread, and return what came of it."""
+        answers: queue.SimpleQueue[T | KafkaError] = queue.SimpleQueue()
+        self.controller.submit(work, answers.put)
+        answer = answers.get(timeout=TIMEOUT_S)
+        assert not isinstance(answer, KafkaError)
+        return answer
 
     def wait_for_brokers(self, count: int) -> None:
         """Wait until the broker has heard of so many live ones."""

@@ -115,7 +115,7 @@ def test_a_broker_that_is_not_live_cannot_be_in_sync(zookeeper: ZooKeeper) -> No
         refused = result(ask(first, first, 3, [1, earlier], partition_epoch=1))
         assert refused.error_code == ErrorCode.INELIGIBLE_REPLICA
 
-        first.controller.submit(lambda term: term.context.shutting_down.add(2), lambda _: None)
+        first.do(lambda term: term.context.shutting_down.add(2))
         assert result(ask(first, first, 2, [1, 2], partition_epoch=1)).error_code == ErrorCode.INELIGIBLE_REPLICA
         assert result(ask(first, first, 1, [1, 2], partition_epoch=1)).error_code == ErrorCode.OPERATION_NOT_ATTEMPTED
 
