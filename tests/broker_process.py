@@ -88,6 +88,11 @@ class BrokerProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not ended since."""
+        return self._process is not None
+
     def partition_dir(self, topic: str, partition: int = 0) -> Path:
         """Return the folder of a partition's log."""
         return self.log_dir / f"{topic}-{partition}"

@@ -1,0 +1,245 @@
+"""Three brokers and a ZooKeeper that a test may harm: on the loopback interface, or each on a host of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from tests.broker_process import BrokerProcess
+from tests.faults.cluster_state import ClusterState, PartitionState, StateUnknownError
+from tests.faults.live import until
+from tests.faults.namespaces import NamespaceNetwork
+from tests.hosts import LOOPBACK, Host
+from tests.zookeeper import ZooKeeperServer
+
+from ottla.client.connection import Connection
+from ottla.protocol.api import Api
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.message import Message
+from ottla.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+
+BROKER_IDS = (1, 2, 3)
+SESSION_TIMEOUT_S = 3.0
+LAG_LIMIT_S = 3.0
+# Several seconds of a machine that does something else are not a failure.
+SETTLE_TIMEOUT_S = 60.0
+REQUEST_TIMEOUT_MS = 15_000
+CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, METADATA_VERSION = 5, 4, 9
+HOST_NAMES = ("broker-1", "broker-2", "broker-3", "zookeeper", "client")
+
+_OPTIONS = (
+    f"zookeeper.session.timeout.ms={int(SESSION_TIMEOUT_S * 1000)}",
+    f"replica.lag.time.max.ms={int(LAG_LIMIT_S * 1000)}",
+    "default.replication.factor=3",
+    "min.insync.replicas=2",
+    "auto.create.topics.enable=false",
+    "controlled.shutdown.retry.backoff.ms=1000",
+)
+
+
+class Cluster:
+    """Brokers 1, 2 and 3; each keeps its address and its data over restarts."""
+
+    def __init__(
+        self, folder: Path, *overrides: str, network: NamespaceNetwork | None = None, log_dirs: Mapping[int, Path] = {}
+    ) -> None:
+        self.network = network
+        self.client_host = self._host("client")
+        self.zookeeper = ZooKeeperServer(folder / "zookeeper", where=self._host("zookeeper"))
+        self.brokers = {
+            broker: BrokerProcess(
+                folder / f"broker-{broker}",
+                self.zookeeper.connect,
+                *_OPTIONS,
+                *overrides,
+                broker_id=broker,
+                where=self._host(f"broker-{broker}"),
+            )
+            for broker in BROKER_IDS
+        }
+        for broker, log_dir in log_dirs.items():
+            self.brokers[broker].log_dir = log_dir
+        self._state: ClusterState | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    @property
+    def state(self) -> ClusterState:
+        """What ZooKeeper knows."""
+        assert self._state is not None, "the cluster was not started"
+        return self._state
+
+    def start(self) -> None:
+        """Start everything, the brokers together, and wait until they know each other."""
+        self.zookeeper.start()
+        self._state = ClusterState(self.zookeeper.connect, self.client_host)
+        self.start_brokers(*BROKER_IDS)
+
+    def start_brokers(self, *brokers: int) -> None:
+        """Start some brokers at the same time, and wait until all of the cluster see them."""
+        in_parallel([self.brokers[broker].start_on_free_ports for broker in brokers])
+        until(lambda: self._is_known(set(brokers)), f"everybody knows the brokers {brokers}", SETTLE_TIMEOUT_S)
+
+    def close(self) -> None:
+        """End everything at once."""
+        if self._state is not None:
+            self._state.close()
+        for broker in self.brokers.values():
+            broker.kill()
+        self.zookeeper.kill()
+        if self.network is not None:
+            self.network.close()
+
+    def pause(self, broker: int) -> None:
+        """Stop a broker from running, and wait until it does not."""
+        pid = self.brokers[broker].pid
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: process_state(pid) == "T", f"broker {broker} is stopped")
+
+    def resume(self, broker: int) -> None:
+        """Let a broker run on."""
+        os.kill(self.brokers[broker].pid, signal.SIGCONT)
+
+    def request(self, broker: int, api: Api, version: int, message: Message) -> object:
+        """Ask one broker, as a client on the client's host; KafkaError where it does not answer."""
+        process = self.brokers[broker]
+
+        def ask() -> object:
+            connection = Connection(
+                process.host,
+                process.port,
+                client_id="faults",
+                connect_timeout_ms=REQUEST_TIMEOUT_MS,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+            )
+            with closing(connection):
+                answer: object = connection.request(api, version, message)
+                return answer
+
+        return self.client_host.call(ask)
+
+    def create_topic(self, topic: str, replicas: Sequence[Sequence[int]], **configs: str) -> None:
+        """Create a topic with the replicas of each partition, the leader first; wait until all are in sync."""
+        wanted = CreatableTopic(
+            name=topic,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+                for number, brokers in enumerate(replicas)
+            ],
+            configs=[CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()],
+        )
+        request = CreateTopicsRequest(topics=[wanted], timeout_ms=REQUEST_TIMEOUT_MS)
+        answer = self.request(self.state.controller(), Api.CREATE_TOPICS, CREATE_TOPICS_VERSION, request)
+        assert answer.topics[0].error_code == 0, answer  # type: ignore[attr-defined]
+        self.wait_for_full_isr(topic, replicas)
+        for number in range(len(replicas)):
+            known = partial(self._is_led_for_all, topic, number)
+            until(known, f"all know who leads {topic}-{number}", SETTLE_TIMEOUT_S)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic and wait until it is gone from ZooKeeper."""
+        request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=REQUEST_TIMEOUT_MS)
+        answer = self.request(self.state.controller(), Api.DELETE_TOPICS, DELETE_TOPICS_VERSION, request)
+        assert answer.responses[0].error_code == 0, answer  # type: ignore[attr-defined]
+        until(lambda: not self.state.has_topic(topic), f"{topic} is gone", SETTLE_TIMEOUT_S)
+
+    def topic_as_seen_by(self, broker: int, topic: str) -> MetadataResponseTopic:
+        """Return what a broker tells clients about a topic."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        answer = self.request(broker, Api.METADATA, METADATA_VERSION, request)
+        seen: MetadataResponseTopic = answer.topics[0]  # type: ignore[attr-defined]
+        return seen
+
+    def wait_for_partition(
+        self, topic: str, partition: int, holds: Callable[[PartitionState], bool], timeout_s: float = SETTLE_TIMEOUT_S
+    ) -> PartitionState:
+        """Wait until something holds for a partition in ZooKeeper; return its state then."""
+        found: list[PartitionState] = []
+
+        def is_so() -> bool:
+            try:
+                found[:] = [self.state.partition(topic, partition)]
+            except StateUnknownError:
+                return False
+            return holds(found[0])
+
+        until(is_so, f"the wanted state of {topic}-{partition}", timeout_s)
+        return found[0]
+
+    def wait_for_full_isr(self, topic: str, replicas: Sequence[Sequence[int]]) -> None:
+        """Wait until every partition has a leader, and all its replicas are in sync."""
+        for number, brokers in enumerate(replicas):
+            self.wait_for_partition(topic, number, partial(_is_in_sync, set(brokers)))
+
+    def _host(self, name: str) -> Host:
+        return LOOPBACK if self.network is None else self.network.hosts[name]
+
+    def _running(self) -> list[int]:
+        return [broker for broker, process in self.brokers.items() if process.is_running]
+
+    def _is_known(self, brokers: set[int]) -> bool:
+        request = MetadataRequest(topics=[])
+        try:
+            answers = [self.request(one, Api.METADATA, METADATA_VERSION, request) for one in self._running()]
+        except KafkaError:
+            return False
+        return all(
+            brokers <= {known.node_id for known in answer.brokers}  # type: ignore[attr-defined]
+            for answer in answers
+        )
+
+    def _is_led_for_all(self, topic: str, partition: int) -> bool:
+        seen = [self.topic_as_seen_by(broker, topic).partitions for broker in self._running()]
+        return all(len(partitions) > partition and _by_index(partitions)[partition] >= 0 for partitions in seen)
+
+
+def _is_in_sync(brokers: set[int], state: PartitionState) -> bool:
+    return state.isr == brokers and state.leader in brokers
+
+
+def _by_index(partitions: Sequence[object]) -> dict[int, int]:
+    return {one.partition_index: one.leader_id for one in partitions}  # type: ignore[attr-defined]
+
+
+def in_parallel(calls: Sequence[Callable[[], object]]) -> None:
+    """Make several calls at the same time; raise what the first that failed raised."""
+    errors: list[BaseException] = []
+
+    def run(call: Callable[[], object]) -> None:
+        try:
+            call()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def process_state(pid: int) -> str:
+    """Return the letter that the system has for the state of a process; T is stopped, nothing is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""

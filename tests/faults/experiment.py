@@ -1,0 +1,201 @@
+"""A workload on a cluster, faults, and the verdict:
+
+    experiment = Experiment(cluster, tmp_path, partitions=3)
+    experiment.start()                                            clients send and read, and both get something done
+    with experiment.fault("kill leader", "broker 1") as fault:
+        ...
+        fault.proof = "its registration is gone"
+    report = experiment.finish()                                  heal, drain, stop, compare, judge
+
+Everything is kept in the test's folder.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.broker_process import topic_name
+from tests.faults.checker.check import Report, Verdict, check
+from tests.faults.checker.history import FaultStart, FaultStop, HistoryWriter, IsrChange, LeaderStart, read_history
+from tests.faults.cluster import BROKER_IDS, Cluster
+from tests.faults.cluster_state import PartitionState, StateUnknownError
+from tests.faults.live import until
+from tests.faults.progress import Progress
+from tests.faults.replica_logs import replica_log
+from tests.guarded_process import GuardedProcess
+
+ROOT = Path(__file__).parents[2]
+PROGRESS_TIMEOUT_S = 60.0
+DRAIN_TIMEOUT_S = 60.0
+WATCH_INTERVAL_S = 0.1
+
+
+@dataclass(slots=True)
+class Fault:
+    """Harm under way; whoever does it says how we know."""
+
+    proof: str = ""
+
+
+class Experiment:
+    """One topic, one workload."""
+
+    def __init__(self, cluster: Cluster, folder: Path, partitions: int = 3, rate: float = 60) -> None:
+        self.cluster = cluster
+        self.topic = topic_name()
+        self.partitions = partitions
+        self.names = [f"{self.topic}-{number}" for number in range(partitions)]
+        # The replicas of each partition, the preferred leader first.
+        self.replicas: Sequence[Sequence[int]] = [
+            BROKER_IDS[number % 3 :] + BROKER_IDS[: number % 3] for number in range(partitions)
+        ]
+        self._rate = rate
+        self._folder = folder
+        self._paths = {name: folder / f"history-{name}.jsonl" for name in ("clients", "drain", "cluster")}
+        self._writer = HistoryWriter(self._paths["cluster"])
+        self._workload: GuardedProcess | None = None
+        self._watching = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="watcher", daemon=True)
+        self.progress = Progress(self._paths["clients"])
+
+    def start(self, replicas: Sequence[Sequence[int]] = (), **configs: str) -> None:
+        """Create the topic, start the workload, and wait until it gets something done."""
+        self.replicas = replicas or self.replicas
+        self.cluster.create_topic(self.topic, self.replicas, **configs)
+        self._watcher.start()
+        self._workload = self._process("clients", "--rate", str(self._rate))
+        self.wait_for_acks(20)
+        until(self._all_have_read, "every partition was read", PROGRESS_TIMEOUT_S)
+
+    def state(self, partition: int = 0) -> PartitionState:
+        """Return the state of a partition."""
+        return self.cluster.state.partition(self.topic, partition)
+
+    def wait_for(self, holds: Callable[[PartitionState], bool], partition: int = 0) -> PartitionState:
+        """Wait until something holds for a partition in ZooKeeper."""
+        return self.cluster.wait_for_partition(self.topic, partition, holds)
+
+    def wait_for_acks(self, count: int, *partitions: int, timeout_s: float = PROGRESS_TIMEOUT_S) -> None:
+        """Wait for so many more acknowledgements in each of some partitions, or of all."""
+        self.progress.update()
+        names = [self.names[number] for number in partitions or range(self.partitions)]
+        before = dict(self.progress.acks)
+
+        def are_there() -> bool:
+            self._check_alive()
+            self.progress.update()
+            return all(self.progress.acks[name] >= before.get(name, 0) + count for name in names)
+
+        until(are_there, f"{count} more acks in each of {names}", timeout_s)
+
+    def wait_for_full_isr(self) -> None:
+        """Wait until all replicas of all partitions are in sync."""
+        self.cluster.wait_for_full_isr(self.topic, self.replicas)
+
+    @contextmanager
+    def fault(self, name: str, target: str, ack_gap_max_s: float | None = None) -> Iterator[Fault]:
+        """Write down when harm begins and ends."""
+        self._writer.write(FaultStart(name=name, target=target, ack_gap_max_s=ack_gap_max_s))
+        harm = Fault()
+        yield harm
+        self._writer.write(FaultStop(name=name, proof=harm.proof))
+
+    def finish(self) -> Report:
+        """Stop the workload, wait for all replicas, read everything, end the brokers, and judge; print the verdict."""
+        self.stop_workload()
+        self.wait_for_full_isr()
+        self._drain()
+        self._watching.set()
+        self._watcher.join()
+        for broker in self.cluster.brokers.values():
+            broker.kill()
+        self._compare_replicas()
+        self._writer.close()
+        report = check(read_history(*(path for path in self._paths.values() if path.exists())))
+        sys.stdout.write(f"{report}\n")
+        return report
+
+    def stop_workload(self) -> None:
+        """Let producers wait for what is under way, then end all clients."""
+        assert self._workload is not None
+        workload, self._workload = self._workload, None
+        assert workload.end(signal.SIGTERM) == 0, (self._folder / "clients.log").read_text()
+        self.progress.update()
+
+    def close(self) -> None:
+        """End what still runs."""
+        self._watching.set()
+        if self._workload is not None:
+            self._workload.end(signal.SIGKILL)
+
+    def _all_have_read(self) -> bool:
+        self._check_alive()
+        self.progress.update()
+        return all(self.progress.reads[name] for name in self.names)
+
+    def _check_alive(self) -> None:
+        assert self._workload is not None
+        assert self._workload.poll() is None, (self._folder / "clients.log").read_text()
+
+    def _drain(self) -> None:
+        ends = {number: self.progress.ends.get(name, 0) for number, name in enumerate(self.names)}
+        self._process("drain", "--drain", json.dumps(ends), "--seconds-max", str(DRAIN_TIMEOUT_S)).wait(
+            DRAIN_TIMEOUT_S + 60
+        )
+
+    def _compare_replicas(self) -> None:
+        drained = Progress(self._paths["drain"])
+        drained.update()
+        for number, name in enumerate(self.names):
+            for broker in self.replicas[number]:
+                folder = self.cluster.brokers[broker].partition_dir(self.topic, number)
+                self._writer.write(replica_log(name, broker, folder, drained.ends.get(name, 0)))
+
+    def _process(self, name: str, *options: str) -> GuardedProcess:
+        command = [
+            *(sys.executable, "-m", "tests.faults.workload", "--bootstrap", self.cluster.bootstrap),
+            *("--topic", self.topic, "--partitions", str(self.partitions)),
+            *("--history", str(self._paths[name]), *options),
+        ]
+        return GuardedProcess(
+            ["env", f"--chdir={ROOT}", *self.cluster.client_host.command(command)], self._folder / f"{name}.log"
+        )
+
+    def _watch(self) -> None:
+        """Write down every change of leaders and ISRs that ZooKeeper shows."""
+        seen: dict[int, PartitionState] = {}
+        while not self._watching.wait(WATCH_INTERVAL_S):
+            for number, name in enumerate(self.names):
+                try:
+                    now = self.state(number)
+                except StateUnknownError:
+                    continue
+                if now == seen.get(number):
+                    continue
+                seen[number] = now
+                self._writer.write(
+                    IsrChange(
+                        partition=name, leader_epoch=now.leader_epoch, isr=tuple(sorted(now.isr)), version=now.version
+                    )
+                )
+                if now.leader >= 0:
+                    self._writer.write(LeaderStart(partition=name, leader_epoch=now.leader_epoch, broker=now.leader))
+
+
+def check_valid(report: Report) -> None:
+    """Fail unless a run was safe, went on, and showed enough."""
+    assert report.verdict is Verdict.VALID, str(report)
+    assert not report.stuck, str(report)
+
+
+def wait_seconds(seconds: float) -> None:
+    """Let a fault last; nothing is checked by how long this takes."""
+    time.sleep(seconds)
