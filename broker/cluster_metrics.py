@@ -119,6 +119,13 @@ class ClusterCollector(Collector):
         )
         max_lag.add_metric(["Replica"], max(largest.values(), default=0))
         yield max_lag
+        failing = GaugeMetricFamily(
+            "kafka_server_replicafetchermanager_failedpartitionscount",
+            "Partitions that could not be copied the last time",
+            labels=["clientId"],
+        )
+        failing.add_metric(["Replica"], 0 if fetchers is None else fetchers.failing())
+        yield failing
         for metric, help_text, lags in (
             ("ottla_fetcher_lag_max", "Records that the partition furthest behind lacks", largest),
             ("ottla_fetcher_lag_sum", "Records that the partitions of a leader lack here", total),

@@ -120,9 +120,16 @@ class Fetchers:
 
     def lags(self) -> dict[TopicPartition, int]:
         """How many committed records each partition lacks, as far as we know."""
+        return {followed.name: followed.lag for followed in self._followed()}
+
+    def failing(self) -> int:
+        """How many partitions could not be copied the last time."""
+        return sum(followed.failures > 0 for followed in self._followed())
+
+    def _followed(self) -> list[Followed]:
         with self._lock:
             fetchers = list(self._fetchers.values())
-        return {followed.name: followed.lag for fetcher in fetchers for followed in fetcher.followed()}
+        return [followed for fetcher in fetchers for followed in fetcher.followed()]
 
     def _made(self, leader_id: int, number: int) -> Fetcher:
         name = f"fetcher-{number}-of-{leader_id}"

@@ -15,6 +15,9 @@ from tests.broker.handlers.data_path import Broker, running_broker
 from ottla.broker.cluster.zookeeper import State
 from ottla.broker.cluster_metrics import ClusterCollector, replica_counts
 from ottla.broker.controller.stats import ControllerStats
+from ottla.broker.metrics import BrokerCollector
+from ottla.broker.observability import RequestMetrics
+from ottla.protocol.api import Api
 from ottla.protocol.identifiers import TopicPartition
 
 OUT_OF_OFFICE = ControllerStats(False, -1, 0, 0, 0.0, 0.0)
@@ -63,9 +66,11 @@ def test_the_leader_counts_what_is_wrong_with_a_partition(broker: Broker) -> Non
 def test_lags_are_shown_by_leader(broker: Broker) -> None:
     """The largest, and the sum; not a row for each partition."""
     partitions: Any = broker.services.partitions
-    partitions.fetchers = SimpleNamespace(lags=lambda: {TopicPartition("followed", 0): 7, TopicPartition("gone", 0): 9})
+    lags = {TopicPartition("followed", 0): 7, TopicPartition("gone", 0): 9}
+    partitions.fetchers = SimpleNamespace(lags=lambda: lags, failing=lambda: 1)
     registry = shown(broker)
     assert value(registry, "kafka_server_replicafetchermanager_maxlag", clientId="Replica") == 7
+    assert value(registry, "kafka_server_replicafetchermanager_failedpartitionscount", clientId="Replica") == 1
     assert value(registry, "ottla_fetcher_lag_max", leader="2") == 7
     assert value(registry, "ottla_fetcher_lag_sum", leader="2") == 7
 
@@ -95,3 +100,20 @@ def test_the_state_of_the_session_is_one_of_all(broker: Broker) -> None:
     assert value(registry, "kafka_server_sessionexpirelistener_zookeeperdisconnects_total") == 3
     assert value(registry, "kafka_server_sessionexpirelistener_zookeeperexpires_total") == 1
     assert value(registry, "ottla_broker_epoch") == 77
+
+
+def test_every_metric_is_in_the_documentation(broker: Broker) -> None:
+    """With the name that a query uses."""
+    page = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text()
+    network: Any = SimpleNamespace(
+        queue=(),
+        counts=SimpleNamespace(by_listener={"PLAINTEXT": 1}, rejected=0, frames_refused=0),
+        bytes_sendfile=0,
+        bytes_copied=0,
+    )
+    requests = RequestMetrics()
+    requests.observe(Api.FETCH, 0.001, 0.001, 0.001, 0.001)
+    families = [*BrokerCollector(network, broker.services.partitions, requests).collect(), *shown(broker).collect()]
+    names = {sample.name for family in families for sample in family.samples}
+    assert len(names) > 40
+    assert sorted(name for name in names if f"`{name}`" not in page) == []
