@@ -176,7 +176,9 @@ class Partition:
         """Neither lead nor follow until the controller speaks again; what is under way ends with an error."""
         with self.lock:
             self._leadership = None
-            self._role = replace(self._role, leader_id=NO_LEADER)
+            # It may say the same again: nothing has changed where no controller saw that our session was over.
+            partition_epoch = self._role.partition_epoch - 1
+            self._role = replace(self._role, leader_id=NO_LEADER, partition_epoch=partition_epoch)
 
     def check_leader(self, current_leader_epoch: int = -1) -> PartitionRole:
         """Return the role if this broker leads in that epoch (-1: in any); raise KafkaError otherwise."""
