@@ -9,6 +9,7 @@ from typing import Final
 
 from ottla.broker.handlers.alter_configs import alter_configs
 from ottla.broker.handlers.alter_partition import alter_partition
+from ottla.broker.handlers.alter_partition_reassignments import alter_partition_reassignments
 from ottla.broker.handlers.api_versions import api_versions
 from ottla.broker.handlers.controlled_shutdown import controlled_shutdown
 from ottla.broker.handlers.create_partitions import create_partitions
@@ -26,6 +27,7 @@ from ottla.broker.handlers.incremental_alter_configs import incremental_alter_co
 from ottla.broker.handlers.init_producer_id import init_producer_id
 from ottla.broker.handlers.leader_and_isr import leader_and_isr
 from ottla.broker.handlers.list_offsets import list_offsets
+from ottla.broker.handlers.list_partition_reassignments import list_partition_reassignments
 from ottla.broker.handlers.metadata import metadata
 from ottla.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from ottla.broker.handlers.produce import produce
@@ -63,6 +65,8 @@ _FUNCTIONS: Final[dict[Api, Handler]] = {
     Api.ALTER_PARTITION: alter_partition,
     Api.CONTROLLED_SHUTDOWN: controlled_shutdown,
     Api.ELECT_LEADERS: elect_leaders,
+    Api.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
+    Api.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
 }
 
 HANDLERS: Final[dict[Api, Entry]] = {api: Entry(handle, api.versions) for api, handle in _FUNCTIONS.items()}
