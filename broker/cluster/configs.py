@@ -203,10 +203,13 @@ class ConfigChanges:
             entity_type, name = znodes.ConfigChangeNode.decode(data, path).entity()
             log.info("config_changed", type=entity_type, name=name)
             self._on_config_change(entity_type, name)
-        except SessionExpiredError:
-            # Not heard: the same note is told again in the next session.
+        except (SessionExpiredError, ZooKeeperUnavailableError):
+            # Not heard: the same note is told again when ZooKeeper is back.
             raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT:
+                # The same, as `Cluster` says it.
+                raise ZooKeeperUnavailableError(str(error)) from error
             # One entity that cannot be read must not keep the others from being heard of.
             log.exception("config_change_failed", note=path)
 

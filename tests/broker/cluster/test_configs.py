@@ -8,9 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 from tests.broker.cluster.facade import Facade
-from tests.broker.sessions import NOW_MS, TIMEOUT_S, Connect, expire
+from tests.broker.sessions import NOW_MS, TIMEOUT_S, Connect, clock, expire
 
 from ottla.broker.cluster.configs import ConfigChange, ConfigChanges, ConfigOperation, changed_config
+from ottla.broker.cluster.operations import ZooKeeperUnavailableError
 from ottla.broker.cluster.session import SessionRenewal
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import TOPIC_OPTIONS
@@ -78,6 +79,27 @@ def test_a_note_that_cannot_be_read_does_not_stop_the_next(connect: Connect) -> 
     facade.cluster.replace_topic_config("a", {})
     with listening(connect()) as (_, heard):
         assert heard.get(timeout=TIMEOUT_S) == ("topics", "a")
+
+
+def test_a_note_is_told_again_when_its_options_could_not_be_read(connect: Connect) -> None:
+    """ZooKeeper may go away between a note and what it is about."""
+    facade = Facade(connect())
+    heard: queue.SimpleQueue[str] = queue.SimpleQueue()
+    outages = [KafkaError(ErrorCode.REQUEST_TIMED_OUT), ZooKeeperUnavailableError("away")]
+
+    def hear(_entity_type: str, name: str) -> None:
+        if outages:
+            raise outages.pop()
+        heard.put(name)
+
+    changes = ConfigChanges(facade.zookeeper, hear, clock=clock)
+    changes.start()
+    try:
+        facade.tell("a")
+        facade.cluster.replace_topic_config("a", {"retention.ms": "5"})
+        assert heard.get(timeout=TIMEOUT_S) == "a"
+    finally:
+        changes.close()
 
 
 def test_old_notes_are_deleted(connect: Connect) -> None:
