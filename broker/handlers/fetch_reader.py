@@ -4,8 +4,8 @@
     consumer              up to the high watermark, with read_committed up to the last stable offset
     consumer, by rack     is told which replica to read from, and gets no records here
 
-In an incremental session most partitions have nothing new most of the time. Nothing is built for those: the reader
-answers None, and the response leaves them out.
+In an incremental session most partitions have nothing new most of the time. They are recognized first, with as little
+work as possible, and nothing is built for them: the response leaves them out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ottla.broker.handlers.leader_hints import leader_hints
 from ottla.broker.handlers.lookup import hosted_partition
 from ottla.broker.handlers.replica_selector import NO_REPLICA, is_rack_aware, preferred_replica
 from ottla.broker.handlers.request import Request
+from ottla.broker.replication.idle_followers import note_idle
 from ottla.broker.replication.partition import NO_LEADER, FollowerFetch, Partition, Read
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -56,6 +57,7 @@ class FetchReader:
         "_is_rack_aware",
         "_max_bytes",
         "_may_read_follower",
+        "_now_ms",
         "_partitions",
         "_replica_id",
         "_request",
@@ -66,6 +68,7 @@ class FetchReader:
         body: FetchRequest = request.body
         self._request = request
         self._partitions = request.services.partitions
+        self._now_ms = request.services.clock()
         self._replica_id, self._broker_epoch = replica_of(body)
         self._is_follower = self._replica_id >= 0
         self._committed_only = body.isolation_level == _READ_COMMITTED
@@ -132,7 +135,10 @@ class FetchReader:
         left = self._max_bytes
         is_first = True
         answers: Answers = []
+        is_idle = self._is_idle_for_follower if self._is_follower else self._is_idle_for_consumer
         for cached in partitions:
+            if may_skip and is_idle(cached):
+                continue
             limit = max(min(cached.wanted.partition_max_bytes, left), 0)
             answer = self._read_one(cached, limit, is_first, moved, may_skip)
             if answer is None:
@@ -155,8 +161,6 @@ class FetchReader:
         try:
             partition = self._hosted(cached)
             if not self._is_follower:
-                if may_skip and self._is_quiet(cached, partition):
-                    return None
                 return self._read_for_consumer(cached, partition, max_bytes, at_least_one)
             if moved is None:
                 read = self._read_again(cached, partition, max_bytes, at_least_one)
@@ -194,21 +198,45 @@ class FetchReader:
         partition = hosted_partition(request, cached.key)
         if cached.topic_id not in (UUID_ZERO, partition.topic_id):
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{cached.key.topic} has another id")
+        # The very object that tables have as their key is found in them much faster than one that equals it.
+        cached.key = partition.partition
         return partition
 
-    # Consumers
+    # Idle partitions
 
-    def _is_quiet(self, cached: CachedPartition, partition: Partition) -> bool:
-        """Whether a consumer in a session has read all there is and was told all that is known about it."""
+    def _is_idle_for_consumer(self, cached: CachedPartition) -> bool:
+        """Whether a consumer in a session has read all there is, and was told all that is known about it."""
+        partition = self._partitions.find(cached.key)
+        if partition is None:
+            return False
         wanted, role, log = cached.wanted, partition.role, partition.log
         return (
-            role.leader_id == partition.node_id
-            and not self._is_rack_aware
-            and wanted.current_leader_epoch in (-1, role.leader_epoch)
-            and log.high_watermark == cached.high_watermark
+            log.high_watermark == cached.high_watermark
             and log.log_start_offset == cached.log_start_offset
             and log.high_watermark <= wanted.fetch_offset <= log.log_end_offset
+            and role.leader_id == partition.node_id
+            and wanted.current_leader_epoch in (-1, role.leader_epoch)
+            and cached.topic_id in (UUID_ZERO, partition.topic_id)
+            and not self._is_rack_aware
+            and _is_usable(partition)
         )
+
+    def _is_idle_for_follower(self, cached: CachedPartition) -> bool:
+        """Whether a follower in a session has all there is, and was told so; its leader knows that it still fetches."""
+        partition = self._partitions.find(cached.key)
+        fetch = cached.follower_fetch
+        return (
+            partition is not None
+            and fetch is not None
+            and cached.high_watermark == fetch.offset
+            and cached.log_start_offset == partition.log.log_start_offset
+            and cached.checked_epoch == fetch.current_leader_epoch
+            and cached.topic_id in (UUID_ZERO, partition.topic_id)
+            and _is_usable(partition)
+            and note_idle(partition, fetch, self._now_ms)
+        )
+
+    # Consumers
 
     def _read_for_consumer(
         self, cached: CachedPartition, partition: Partition, max_bytes: int, at_least_one: bool
@@ -272,6 +300,12 @@ class FetchReader:
             aborted_transactions=None,
             records=_NO_RECORDS,
         )
+
+
+def _is_usable(partition: Partition) -> bool:
+    """Whether the disk works, and is not so full that someone should look closer."""
+    guard = partition.log.guard
+    return guard is None or guard.refusal is None
 
 
 def _answer(cached: CachedPartition, read: Read, preferred_read_replica: int = NO_REPLICA) -> PartitionData:

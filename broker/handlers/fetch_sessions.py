@@ -95,8 +95,9 @@ class FetchSession:
     def __init__(self, session_id: int, replica: tuple[int, int], *, uses_topic_ids: bool, now: float) -> None:
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
-        # Broker id and broker epoch, as `replica_of` has them.
-        self.replica = replica
+        self.is_follower = replica[0] >= 0
+        # Broker id and broker epoch of who fetches, as `replica_of` has them.
+        self._replica = replica
         self.epoch = 1
         self.created = now
         self.last_used = now
@@ -107,11 +108,6 @@ class FetchSession:
         return len(self._partitions)
 
     @property
-    def is_follower(self) -> bool:
-        """Whether another broker reads its partitions."""
-        return self.replica[0] >= 0
-
-    @property
     def partitions(self) -> list[CachedPartition]:
         """What to read, in this order."""
         with self._lock:
@@ -119,8 +115,8 @@ class FetchSession:
 
     def continue_as(self, replica: tuple[int, int]) -> None:
         """Know who fetches now: a follower may have registered anew."""
-        if replica != self.replica:
-            self.replica = replica
+        if replica != self._replica:
+            self._replica = replica
             for cached in self.partitions:
                 cached.follower_fetch = None
 

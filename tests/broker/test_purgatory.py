@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import pytest
 
@@ -84,6 +84,68 @@ def test_a_check_completes_what_is_satisfied_under_its_key(purgatory: Purgatory)
     assert purgatory.check("b") == 0
     assert (ready.completions, waiting.completions, elsewhere.completions) == ([False], [], [])
     assert len(purgatory) == 2
+
+
+class Asked(DelayedOperation):
+    """Notes what it is asked about; satisfied by one key."""
+
+    __slots__ = ("asked", "wanted")
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__()
+        self.wanted = wanted
+        self.asked: list[Hashable] = []
+
+    def is_satisfied(self) -> bool:
+        self.asked.append("everything")
+        return False
+
+    def is_satisfied_by(self, key: Hashable) -> bool:
+        self.asked.append(key)
+        return key == self.wanted
+
+    def on_complete(self, *, expired: bool) -> None:
+        pass
+
+
+def test_an_operation_is_told_what_happened(purgatory: Purgatory) -> None:
+    """It may have hundreds of keys, of which one moves."""
+    operation = Asked("b")
+    purgatory.watch(operation, ["a", "b"], 10, purgatory.mark())
+
+    purgatory.check("a")
+    purgatory.check("c")
+    assert not operation.is_complete
+    purgatory.check("b")
+
+    assert (operation.is_complete, operation.asked) == (True, ["a", "b"])
+
+
+def test_what_happened_since_an_operation_looked_is_not_lost(purgatory: Purgatory) -> None:
+    """It is asked about that when it is watched, and about nothing else."""
+    purgatory.check("b")
+    mark = purgatory.mark()
+    idle, late = Asked("b"), Asked("a")
+    purgatory.check("a")
+    purgatory.check("c")
+
+    purgatory.watch(idle, ["a", "b"], 10, mark)
+    purgatory.watch(late, ["a", "b"], 10, mark)
+
+    assert (idle.is_complete, idle.asked) == (False, ["a"])
+    assert (late.is_complete, len(purgatory)) == (True, 1)
+
+
+def test_an_operation_that_looked_long_ago_is_asked_about_everything(purgatory: Purgatory) -> None:
+    """The checks of that time are forgotten."""
+    mark = purgatory.mark()
+    for number in range(1000):
+        purgatory.check(number)
+    operation = Asked("a")
+
+    purgatory.watch(operation, ["a"], 10, mark)
+
+    assert operation.asked == ["everything"]
 
 
 def test_the_deadline_completes_the_rest(purgatory: Purgatory, clock: FakeClock) -> None:

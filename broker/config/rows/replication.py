@@ -33,10 +33,11 @@ class ReplicationOptions(Options):
             one_of=(
                 "org.apache.kafka.common.replica.LeaderSelector",
                 "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+                "rack-aware",
             )
         ),
         None,
-        "Where consumers are sent to read: to the leader, or to a replica of their rack.",
+        "Where consumers are sent to read: to the leader, or (rack-aware, for short) to a replica of their rack.",
     )
     num_replica_fetchers = Option(Int(at_least=1), 1, "Fetchers for each broker that is followed.", CLUSTER_WIDE)
     num_replica_alter_log_dirs_threads = Option(

@@ -51,6 +51,8 @@ class Broker:
 
     def __init__(self, services: Services) -> None:
         self.services = services
+        # The racks of the live brokers, by id; each has its own host.
+        self.racks: dict[int, str | None] = {BROKER_ID: None}
 
     def ask(self, api: Api, version: int, body: Message, client_id: str = "test") -> Any:
         """Return the response, decoded; `None` where there is none; a list that will have it where it is delayed."""
@@ -65,22 +67,25 @@ class Broker:
         answer.then(lambda response: answers.append(received(api, version, response)))
         return answers
 
-    def lead(self, topic: str, *, epoch: int = 0, leader: int = BROKER_ID, isr: tuple[int, ...] = (BROKER_ID,)) -> None:
-        """Have the controller give partition 0 of a topic to a leader."""
+    def lead(
+        self,
+        topic: str,
+        *,
+        epoch: int = 0,
+        leader: int = BROKER_ID,
+        isr: tuple[int, ...] = (BROKER_ID,),
+        replicas: tuple[int, ...] = (1, 2),
+        everybody: bool = True,
+    ) -> None:
+        """Have the controller give partition 0 of a topic to a leader, and tell everybody."""
         partition: dict[str, Any] = {
             "partition_index": 0,
             "controller_epoch": 1,
             "leader": leader,
             "leader_epoch": epoch,
         }
-        broker = UpdateMetadataBroker(
-            id=BROKER_ID,
-            endpoints=[
-                UpdateMetadataEndpoint(port=9092, host="here", listener="PLAINTEXT", security_protocol=0),
-            ],
-        )
-        role = LeaderAndIsrPartitionState(**partition, isr=list(isr), partition_epoch=epoch, replicas=[1, 2])
-        told = UpdateMetadataPartitionState(**partition, isr=list(isr), zk_version=epoch, replicas=[1, 2])
+        role = LeaderAndIsrPartitionState(**partition, isr=list(isr), partition_epoch=epoch, replicas=list(replicas))
+        told = UpdateMetadataPartitionState(**partition, isr=list(isr), zk_version=epoch, replicas=list(replicas))
         roles = LeaderAndIsrRequest(
             controller_id=1,
             controller_epoch=1,
@@ -93,10 +98,19 @@ class Broker:
             topic_states=[
                 UpdateMetadataTopicState(topic_name=topic, topic_id=topic_id(topic), partition_states=[told])
             ],
-            live_brokers=[broker],
+            live_brokers=[_live_broker(broker_id, rack) for broker_id, rack in self.racks.items()],
         )
         assert self.ask(Api.LEADER_AND_ISR, 7, roles).topics[0].partition_errors[0].error_code == 0
-        assert self.ask(Api.UPDATE_METADATA, 8, metadata).error_code == 0
+        if everybody:
+            assert self.ask(Api.UPDATE_METADATA, 8, metadata).error_code == 0
+
+
+def _live_broker(broker_id: int, rack: str | None) -> UpdateMetadataBroker:
+    endpoints = [
+        UpdateMetadataEndpoint(port=9092, host=f"host-{broker_id}", listener="PLAINTEXT", security_protocol=0),
+        UpdateMetadataEndpoint(port=9093, host=f"inside-{broker_id}", listener="INSIDE", security_protocol=0),
+    ]
+    return UpdateMetadataBroker(id=broker_id, rack=rack, endpoints=endpoints)
 
 
 def received(api: Api, version: int, response: Message) -> Any:
@@ -106,9 +120,11 @@ def received(api: Api, version: int, response: Message) -> Any:
 
 
 @contextmanager
-def running_broker(directory: Path, topics: Mapping[str, Mapping[str, str]]) -> Iterator[Broker]:
-    """Run a broker over a directory; `topics` has the options of those that have any."""
-    config = BrokerConfig.of({"log.dirs": str(directory)})
+def running_broker(
+    directory: Path, topics: Mapping[str, Mapping[str, str]], options: Mapping[str, str] | None = None
+) -> Iterator[Broker]:
+    """Run a broker over a directory with some options; `topics` has the options of those that have any."""
+    config = BrokerConfig.of({"log.dirs": str(directory), **(options or {})})
     configs = {topic: TopicConfig(config, options) for topic, options in topics.items()}
     default = TopicConfig(config, {})
     logs = open_logs(

@@ -14,6 +14,7 @@ from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -46,7 +47,8 @@ def list_offset(broker: Broker, timestamp: int, version: int = 7, **fields: Any)
         partition_index=fields.get("index", 0), timestamp=timestamp, current_leader_epoch=fields.get("epoch", -1)
     )
     body = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=fields.get("topic", "t"), partitions=[wanted])]
+        replica_id=fields.get("replica", -1),
+        topics=[ListOffsetsTopic(name=fields.get("topic", "t"), partitions=[wanted])],
     )
     return broker.ask(Api.LIST_OFFSETS, version, body).topics[0].partitions[0]
 
@@ -90,16 +92,82 @@ def test_an_offset_that_cannot_be_told_has_its_code(
     assert (ErrorCode.of(answer.error_code), answer.offset) == (code, -1)
 
 
+@pytest.mark.parametrize("replica", [2, -2])
+def test_followers_and_tools_are_told_the_end_of_the_log(broker: Broker, replica: int) -> None:
+    """Consumers only what is committed."""
+    broker.lead("t", epoch=4, isr=(1, 2))
+    produce(broker, batch(b"f"))
+
+    assert (list_offset(broker, LATEST, replica=replica).offset, list_offset(broker, LATEST).offset) == (6, 5)
+
+
+def test_tools_are_answered_by_any_replica_and_others_by_the_leader(broker: Broker) -> None:
+    """A replica id of -2 is for looking at what is there."""
+    broker.lead("t", epoch=4, leader=2, isr=(1, 2))
+
+    assert list_offset(broker, LATEST, replica=-2).offset == 5
+    assert list_offset(broker, LATEST, replica=-2, epoch=3).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    for replica in (-1, 2):
+        assert list_offset(broker, LATEST, replica=replica).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
+)
+def test_a_new_leader_that_does_not_know_what_is_committed_says_so(
+    broker: Broker, version: int, code: ErrorCode
+) -> None:
+    """The end would seem to go back. What it finds below, it may tell; a follower's fetch ends it."""
+    broker.lead("t", epoch=4, isr=(1, 2))
+    produce(broker, batch(b"f"))
+    broker.lead("t", epoch=5, isr=(1, 2))
+
+    for timestamp in (LATEST, NOW_MS + 1):
+        assert list_offset(broker, timestamp, version).error_code == code
+    assert list_offset(broker, NOW_MS, version).offset == list_offset(broker, EARLIEST, version).offset == 0
+    assert list_offset(broker, LATEST, version, replica=2).offset == 6
+    follower = FetchPartition(partition=0, fetch_offset=6, partition_max_bytes=1)
+    topics = [FetchTopic(topic="t", partitions=[follower])]
+    broker.ask(Api.FETCH, 12, FetchRequest(replica_id=2, max_wait_ms=0, min_bytes=1, topics=topics))
+
+    assert list_offset(broker, LATEST, version).offset == 6
+
+
+@pytest.mark.parametrize("replica", [-1, 2])
 @pytest.mark.parametrize("version", range(5))
-def test_the_end_of_a_leader_epoch_is_told(broker: Broker, version: int) -> None:
+def test_the_end_of_a_leader_epoch_is_told(broker: Broker, version: int, replica: int) -> None:
     """Epoch 0 ended where epoch 3 began; what is newer than we know is undefined."""
+    answers = [epoch_end(broker, epoch, version, replica) for epoch in (0, 2, 3, 4)]
 
-    def ask(epoch: int) -> Any:
-        wanted = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
-        body = OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=[wanted])])
-        return broker.ask(Api.OFFSET_FOR_LEADER_EPOCH, version, body).topics[0].partitions[0]
+    assert [answer.end_offset for answer in answers] == [3, 3, 5, -1]
+    assert version < 1 or [answer.leader_epoch for answer in answers] == [0, 0, 3, -1]
 
-    assert [ask(epoch).end_offset for epoch in (0, 2, 3, 4)] == [3, 3, 5, -1]
+
+@pytest.mark.parametrize(
+    ("current", "leader", "code"),
+    [
+        (3, 1, ErrorCode.FENCED_LEADER_EPOCH),
+        (5, 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (4, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_the_end_of_an_epoch_is_told_by_the_leader_that_the_asker_knows(
+    broker: Broker, current: int, leader: int, code: ErrorCode
+) -> None:
+    """A follower that cut its log by the word of another leader could lose what is committed."""
+    broker.lead("t", epoch=4, leader=leader, isr=(1, 2))
+
+    answer = epoch_end(broker, 0, 4, 2, current)
+
+    assert (ErrorCode.of(answer.error_code), answer.end_offset) == (code, -1)
+
+
+def epoch_end(broker: Broker, epoch: int, version: int, replica: int = -1, current: int = -1) -> Any:
+    """Ask where an epoch ends."""
+    wanted = OffsetForLeaderPartition(partition=0, leader_epoch=epoch, current_leader_epoch=current)
+    topics = [OffsetForLeaderTopic(topic="t", partitions=[wanted])]
+    body = OffsetForLeaderEpochRequest(replica_id=replica, topics=topics)
+    return broker.ask(Api.OFFSET_FOR_LEADER_EPOCH, version, body).topics[0].partitions[0]
 
 
 @pytest.mark.parametrize(("offset", "start"), [(2, 2), (-1, 5), (0, 0)])

@@ -1,0 +1,131 @@
+"""The cache of fetch sessions: who gets a place in it, and whose place that is."""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.fetch_sessions import CachedPartition, FetchSessions
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData, ReplicaState
+
+MINUTE = 60.0
+CLIENT = -1
+
+
+class Cache:
+    """A cache with two places, and a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.sessions = FetchSessions(2, lambda: self.now)
+
+    def open(self, size: int, replica: int = CLIENT) -> int:
+        """Begin a session of so many partitions; its id, 0 where there is no place for it."""
+        listed = [partition(index) for index in range(size)]
+        body = FetchRequest(
+            replica_state=ReplicaState(replica_id=replica), max_wait_ms=0, min_bytes=1, session_epoch=0, topics=[]
+        )
+        return self.sessions.context(body, 17, listed, []).session_id
+
+    def use(self, session_id: int, epoch: int = 1) -> ErrorCode:
+        """Go on with a session."""
+        body = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session_id, session_epoch=epoch, topics=[])
+        try:
+            self.sessions.context(body, 17, [], [])
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+
+def partition(index: int, offset: int = 0) -> CachedPartition:
+    """One that a client lists."""
+    wanted = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1000)
+    return CachedPartition(TopicPartition("t", index), b"t" * 16, wanted)
+
+
+def test_a_full_cache_refuses_and_the_client_goes_on_without() -> None:
+    """It lists all its partitions with every fetch then."""
+    cache = Cache()
+
+    assert cache.open(1)
+    assert cache.open(1)
+    assert cache.open(9) == 0
+
+
+def test_a_session_that_nobody_uses_gives_its_place() -> None:
+    """To any other, after two minutes."""
+    cache = Cache()
+    used, unused = cache.open(1), cache.open(5)
+    cache.now = MINUTE
+    cache.use(used)
+    cache.now = 2 * MINUTE
+
+    assert cache.open(1)
+    assert (cache.use(used, 2), cache.use(unused)) == (ErrorCode.NONE, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+
+def test_a_session_that_was_long_there_gives_its_place_to_a_larger_one() -> None:
+    """The smallest of them, and never to one of the same size."""
+    cache = Cache()
+    small, large = cache.open(2), cache.open(5)
+    for session, epoch in ((small, 1), (large, 1), (small, 2), (large, 2)):
+        cache.now += MINUTE
+        cache.use(session, epoch)
+
+    assert cache.open(2) == 0
+    cache.now += 1
+    assert cache.open(3)
+    assert (cache.use(small, 3), cache.use(large, 3)) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.NONE)
+
+
+def test_a_follower_takes_the_place_of_a_client_at_once() -> None:
+    """Of the smallest, however small it is itself."""
+    cache = Cache()
+    small, large = cache.open(5), cache.open(9)
+
+    assert cache.open(1, replica=2)
+    assert (cache.use(small), cache.use(large)) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.NONE)
+
+
+def test_a_follower_gives_its_place_to_no_client() -> None:
+    """But to another follower with more partitions, after two minutes."""
+    cache = Cache()
+    first, second = cache.open(2, replica=2), cache.open(3, replica=3)
+    assert cache.open(7, replica=4) == 0
+    for session, epoch in ((first, 1), (second, 1), (first, 2), (second, 2)):
+        cache.now += MINUTE
+        cache.use(session, epoch)
+
+    assert cache.open(99) == 0
+    assert cache.open(7, replica=4)
+    assert (cache.use(first, 3), cache.use(second, 3)) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.NONE)
+
+
+def test_a_client_that_did_not_get_its_answer_cannot_go_on() -> None:
+    """What the session believes it to know was in that answer: it has to list everything again."""
+    cache = Cache()
+    session = cache.open(1)
+    cache.use(session, 1)
+
+    assert cache.use(session, 1) == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert cache.use(session, 2) == ErrorCode.NONE
+
+
+def test_a_partition_that_is_listed_again_is_not_news_by_that() -> None:
+    """What the client knows about it does not depend on where it reads."""
+    known, again = partition(0), partition(0, offset=5)
+    answer = PartitionData(partition_index=0, error_code=0, high_watermark=9, log_start_offset=1)
+    assert known.is_news(answer)
+
+    again.follow(known)
+
+    assert not again.is_news(answer)
+
+
+def test_an_error_makes_the_recovery_news() -> None:
+    """Though the high watermark is what it was before."""
+    cached = partition(0)
+    good = PartitionData(partition_index=0, error_code=0, high_watermark=9, log_start_offset=1)
+    cached.is_news(good)
+
+    assert cached.is_news(PartitionData(partition_index=0, error_code=6, high_watermark=-1))
+    assert cached.is_news(good)
