@@ -19,12 +19,14 @@ import structlog
 
 from ottla.broker.cluster.cluster import Cluster
 from ottla.broker.cluster.configs import ConfigChanges
+from ottla.broker.cluster.controller_link import ControllerLink
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.cluster.session import SessionRenewal
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.cluster_metrics import ClusterCollector, replica_counts
 from ottla.broker.config import BrokerConfig, Listener
+from ottla.broker.controlled_shutdown import shut_down_controlled
 from ottla.broker.controller.controller import Controller
 from ottla.broker.handlers.controller_gate import ControllerGate
 from ottla.broker.handlers.dispatch import Dispatcher
@@ -35,6 +37,8 @@ from ottla.broker.metrics import BrokerCollector, registry_of
 from ottla.broker.network.network import Network
 from ottla.broker.observability import RequestMetrics
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.replication.fetchers import Fetchers
+from ottla.broker.replication.isr_changes import IsrChanges
 from ottla.broker.replication.partition import PartitionContext
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.services import Services
@@ -80,6 +84,7 @@ class Server:
     async def run(self) -> None:
         """Serve until `stop` is called."""
         await self._loop.run_in_executor(None, self._enter_cluster)
+        self._make_replicas()
         self._make_services()
         self.network = Network(self.config, Dispatcher(HANDLERS, self.services, self.metrics))
         try:
@@ -144,8 +149,7 @@ class Server:
                 return stored.broker_id
         return None
 
-    def _make_services(self) -> None:
-        self.metrics = RequestMetrics()
+    def _make_replicas(self) -> None:
         context = PartitionContext(
             self.membership.broker_id,
             now_ms,
@@ -156,6 +160,20 @@ class Server:
         )
         self.partitions = Partitions(context, self.logs, self._read_topic_options)
         self.partitions.on_damaged = self._on_damaged
+        self.partitions.fetchers = Fetchers(
+            lambda: self.config,
+            self.membership.broker_id,
+            lambda: self.membership.broker_epoch,
+            self._broker_address,
+            self.logs,
+            self.partitions.moved,
+        )
+        self.partitions.isr_changes = IsrChanges(
+            self._link("isr"), self.membership.broker_id, lambda: self.membership.broker_epoch
+        )
+
+    def _make_services(self) -> None:
+        self.metrics = RequestMetrics()
         self.group_commit = GroupCommit(self.logs.dirs)
         self.maintenance = Maintenance(self.logs, self.group_commit, self._on_log_dir_offline)
         self.controller = Controller(self.zookeeper, self.membership.broker_id, lambda: self.config, clock=now_ms)
@@ -171,6 +189,15 @@ class Server:
             delayed_topics=Purgatory("topic"),
             clock=now_ms,
         )
+
+    def _link(self, purpose: str) -> ControllerLink:
+        client_id = f"broker-{self.membership.broker_id}-{purpose}"
+        return ControllerLink(lambda: self.metadata.snapshot, lambda: self.config, client_id)
+
+    def _broker_address(self, broker: int) -> tuple[str, int] | None:
+        """Where another broker is reached by this one."""
+        endpoint = self.metadata.snapshot.endpoint(broker, self.config.inter_broker_listener.name)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
 
     def _join(self, ports: Sequence[int]) -> None:
         self.partitions.start()
@@ -273,11 +300,29 @@ class Server:
 
     async def _leave(self) -> None:
         log.info(f"[KafkaServer id={self.membership.broker_id}] shutting down")
+        await self._loop.run_in_executor(None, self._hand_over)
         await self._loop.run_in_executor(None, self.services.delayed_topics.stop)
         await self._loop.run_in_executor(None, self.partitions.stop)
         await self.network.stop(_ANSWERING_SECONDS_MAX)
         await self._loop.run_in_executor(None, self._close)
         log.info(f"[KafkaServer id={self.membership.broker_id}] shut down completed")
+
+    def _hand_over(self) -> None:
+        """Have others lead what this broker leads, while it still serves; they need not notice that it is gone."""
+        config, epoch = self.config, self.membership.broker_epoch
+        has_others = len(self.metadata.snapshot.brokers) > 1
+        if config.controlled_shutdown_enable and epoch >= 0 and has_others:
+            link = self._link("shutdown")
+            try:
+                shut_down_controlled(
+                    link,
+                    self.membership.broker_id,
+                    epoch,
+                    config.controlled_shutdown_max_retries,
+                    config.controlled_shutdown_retry_backoff_ms,
+                )
+            finally:
+                link.close()
 
     def _close(self) -> None:
         http: HttpServer | None = getattr(self, "http", None)

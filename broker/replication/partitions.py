@@ -66,12 +66,20 @@ class Partitions:
         self.delayed_fetches.start()
         self.delayed_produces.start()
         self._watch.start()
+        if self.fetchers is not None:
+            self.fetchers.start()
+        if self.isr_changes is not None:
+            self.isr_changes.start()
 
     def stop(self) -> None:
         """Answer everything that waits."""
         self._is_stopping.set()
         if self._watch.is_alive():
             self._watch.join()
+        if self.isr_changes is not None:
+            self.isr_changes.stop()
+        if self.fetchers is not None:
+            self.fetchers.stop()
         self.delayed_produces.stop()
         self.delayed_fetches.stop()
 
