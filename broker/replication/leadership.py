@@ -96,7 +96,7 @@ class Leadership:
     def __init__(
         self, node_id: int, role: PartitionRole, start_offset: int, now_ms: int, earlier: Leadership | None = None
     ) -> None:
-        """Begin an epoch at `start_offset`. `earlier`: the epoch before, where this broker led in it too."""
+        """Begin an epoch at `start_offset`. `earlier`: what this broker knew if it led up to now, in whichever epoch."""
         self.node_id = node_id
         self.role = role
         # A follower may join the ISR from here on: below, it may hold records that this epoch does not have.
@@ -108,7 +108,13 @@ class Leadership:
             if replica == node_id:
                 continue
             known = earlier.followers.get(replica) if earlier is not None else None
-            follower = replace(known) if known is not None else RemoteReplica()
+            follower = RemoteReplica()
+            if known is not None and earlier is not None and earlier.role.leader_epoch == role.leader_epoch:
+                follower = replace(known)
+            elif known is not None:
+                # Its position does not count any more: it may have followed a leader in between that we did not hear
+                # of, and have cut its log.
+                follower.broker_epoch = known.broker_epoch
             # Members of the ISR get their time to appear.
             follower.last_caught_up_ms = now_ms if replica in role.isr else _NEVER_MS
             follower.last_fetch_ms = _NEVER_MS
