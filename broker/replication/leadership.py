@@ -96,7 +96,7 @@ class Leadership:
     def __init__(
         self, node_id: int, role: PartitionRole, start_offset: int, now_ms: int, earlier: Leadership | None = None
     ) -> None:
-        """Begin an epoch at `start_offset`. `earlier`: what this broker knew if it led up to now, in whichever epoch."""
+        """Begin an epoch at `start_offset`. `earlier`: what this broker knows if it led up to now, in any epoch."""
         self.node_id = node_id
         self.role = role
         # A follower may join the ISR from here on: below, it may hold records that this epoch does not have.
