@@ -7,6 +7,8 @@ again is fine. A log directory that fails is KAFKA_STORAGE_ERROR, another topic 
 
 from __future__ import annotations
 
+import structlog
+
 from ottla.broker.handlers.request import Request
 from ottla.broker.replication.partition import PartitionRole
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -20,7 +22,10 @@ from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 
+log = structlog.get_logger(__name__)
+
 _GROUPED_ERRORS_VERSION = 5
+_REPORTED_MAX = 20
 
 
 def leader_and_isr(request: Request) -> LeaderAndIsrResponse:
@@ -39,6 +44,7 @@ def leader_and_isr(request: Request) -> LeaderAndIsrResponse:
             ]
     except KafkaError as error:
         return LeaderAndIsrResponse(error_code=error.code)
+    _report(body.controller_epoch, errors)
     if request.version < _GROUPED_ERRORS_VERSION:
         return LeaderAndIsrResponse(
             error_code=0,
@@ -57,6 +63,22 @@ def leader_and_isr(request: Request) -> LeaderAndIsrResponse:
         error_code=0,
         topics=[
             LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=found) for topic_id, found in by_topic.items()
+        ],
+    )
+
+
+def _report(
+    controller_epoch: int, taken: list[tuple[LeaderAndIsrTopicState, LeaderAndIsrPartitionState, ErrorCode]]
+) -> None:
+    """Leave a trace of who led what when, without a line for each of thousands."""
+    log.info(
+        "roles_taken",
+        controller_epoch=controller_epoch,
+        count=len(taken),
+        roles=[
+            f"{topic.topic_name}-{state.partition_index} leader {state.leader} epoch {state.leader_epoch}"
+            + ("" if code is ErrorCode.NONE else f" {code.name}")
+            for topic, state, code in taken[:_REPORTED_MAX]
         ],
     )
 
