@@ -1,0 +1,163 @@
+"""How fast replicas are copied, where that is limited: the throttles of reassignment and of brokers that catch up.
+
+    leader.replication.throttled.rate, follower.replication.throttled.rate            bytes a second, of a broker
+    leader.replication.throttled.replicas, follower.replication.throttled.replicas    which replicas, of a topic
+
+A replica is throttled where its topic names its partition together with this broker, or all by `*`. While more bytes
+than the rate allows were copied in the last seconds, leaders send no records of throttled partitions to followers
+outside the ISR, and followers do not ask for those in which they lag. Members of the ISR are never held up by their
+leader, or a throttle would take them out of it. All bytes of throttled partitions count, whoever gets them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, NamedTuple
+
+from ottla.broker.config import BrokerConfig, TopicConfig
+from ottla.broker.config.option import LONG_MAX
+from ottla.protocol.identifiers import TopicPartition
+
+_ALL: Final = "*"
+
+
+class Side(Enum):
+    """Of a copy."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+
+
+class _Sample(NamedTuple):
+    began: float
+    size: int
+
+
+class ReplicationThrottle:
+    """One side's throttle. Thread-safe; whether a partition is throttled is told without a lock."""
+
+    def __init__(
+        self,
+        side: Side,
+        node_id: int,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        samples_max: int = 11,
+        sample_seconds: float = 1.0,
+    ) -> None:
+        """`clock` gives seconds. The rate is taken over the last samples, of which the newest is being filled."""
+        self._side = side
+        self._node_id = node_id
+        self._clock = clock
+        self._samples_max = samples_max
+        self._sample_seconds = sample_seconds
+        # Throttled partitions by topic; None stands for all of them.
+        self._topics: dict[str, frozenset[int] | None] = {}
+        self._lock = threading.Lock()
+        self._rate = LONG_MAX
+        self._samples: deque[_Sample] = deque()
+
+    def __repr__(self) -> str:
+        return f"<ReplicationThrottle {self._side.value} rate={self._rate} topics={len(self._topics)}>"
+
+    def configure(self, rate: int) -> None:
+        """Take the number of bytes a second."""
+        self._rate = rate
+
+    def set_topic(self, topic: str, text: str) -> None:
+        """Take which replicas of a topic are throttled: `*`, or partition:broker between commas."""
+        throttled = _partitions(text, self._node_id)
+        if throttled is None or throttled:
+            self._topics[topic] = throttled
+        else:
+            self._topics.pop(topic, None)
+
+    def is_throttled(self, partition: TopicPartition) -> bool:
+        """Say whether a replica on this broker is throttled."""
+        if partition.topic not in self._topics:
+            return False
+        throttled = self._topics.get(partition.topic, frozenset())
+        return throttled is None or partition.partition in throttled
+
+    def record(self, size: int) -> None:
+        """Count bytes of throttled partitions that were sent or received."""
+        if size <= 0:
+            return
+        with self._lock:
+            now = self._clock()
+            self._forget(now)
+            newest = self._samples[-1] if self._samples else None
+            if newest is not None and now - newest.began < self._sample_seconds:
+                self._samples[-1] = _Sample(newest.began, newest.size + size)
+            else:
+                self._samples.append(_Sample(now, size))
+
+    def is_exceeded(self) -> bool:
+        """Say whether more was copied than the rate allows."""
+        return self.pause_seconds() > 0
+
+    def pause_seconds(self) -> float:
+        """Return how long nothing must be copied until the rate is kept; 0 if it is."""
+        if self._rate >= LONG_MAX:
+            return 0.0
+        with self._lock:
+            now = self._clock()
+            self._forget(now)
+            if not self._samples:
+                return 0.0
+            span = self._samples_max * self._sample_seconds
+            oldest = self._samples[0].began
+            # One sample that has just begun does not make a rate.
+            elapsed = max(now - oldest, self._sample_seconds)
+            total = sum(sample.size for sample in self._samples)
+            if total <= self._rate * elapsed:
+                return 0.0
+            # At the end of the span the oldest sample no longer counts.
+            return oldest + (min(total / self._rate, span) if self._rate else span) - now
+
+    def _forget(self, now: float) -> None:
+        span = self._samples_max * self._sample_seconds
+        while self._samples and now - self._samples[0].began >= span:
+            self._samples.popleft()
+
+
+class Throttles:
+    """The throttles of both sides of this broker, as its options and those of topics say."""
+
+    def __init__(self, node_id: int, config: BrokerConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        def made(side: Side) -> ReplicationThrottle:
+            return ReplicationThrottle(
+                side,
+                node_id,
+                clock,
+                samples_max=config.replication_quota_window_num,
+                sample_seconds=config.replication_quota_window_size_seconds,
+            )
+
+        self.leader = made(Side.LEADER)
+        self.follower = made(Side.FOLLOWER)
+        self.configure(config)
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Take the broker's options as they are now."""
+        self.leader.configure(config.leader_replication_throttled_rate)
+        self.follower.configure(config.follower_replication_throttled_rate)
+
+    def set_topic(self, topic: str, config: TopicConfig) -> None:
+        """Take the options of a topic as they are now."""
+        self.leader.set_topic(topic, ",".join(config.leader_replication_throttled_replicas))
+        self.follower.set_topic(topic, ",".join(config.follower_replication_throttled_replicas))
+
+
+def _partitions(text: str, node_id: int) -> frozenset[int] | None:
+    """Return the partitions of which this broker's replica is throttled; None for all."""
+    if text.strip() == _ALL:
+        return None
+    pairs = [each.strip().split(":") for each in text.split(",") if each.strip()]
+    # What is set was checked when it was set; what is not like it names nothing.
+    numbers = [(int(pair[0]), int(pair[1])) for pair in pairs if len(pair) == 2 and all(map(str.isdecimal, pair))]
+    return frozenset(partition for partition, broker in numbers if broker == node_id)
