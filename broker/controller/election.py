@@ -7,8 +7,9 @@ later writes is a multi too, which checks that version: when a newer controller 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -28,6 +29,10 @@ from ottla.broker.cluster.operations import (
 from ottla.broker.cluster.tree import Tree, Watch
 
 log = structlog.get_logger(__name__)
+
+# Of one group; servers take requests of up to a megabyte.
+_OPERATIONS_MAX: Final = 100
+_BYTES_MAX: Final = 128 * 1024
 
 
 class ControllerMovedError(Exception):
@@ -89,7 +94,24 @@ class Fence:
         self.epoch = elected.epoch
 
     def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[list[NodeStat | None] | MultiError]:
-        """Do many multis, each of which succeeds or fails by itself."""
+        """Do many multis, each of which succeeds or fails by itself.
+
+        They are sent in groups, each a multi; a group that fails because of one of its members is done one by one.
+        """
+        outcomes: list[list[NodeStat | None] | MultiError] = []
+        groups = list(_groups(multis))
+        merged = [[operation for multi in group for operation in multi] for group in groups]
+        for group, outcome in zip(groups, self._fenced(merged), strict=True):
+            if not isinstance(outcome, MultiError):
+                stats = iter(outcome)
+                outcomes += [[next(stats) for _ in multi] for multi in group]
+            elif len(group) == 1:
+                outcomes.append(outcome)
+            else:
+                outcomes += self._fenced(group)
+        return outcomes
+
+    def _fenced(self, multis: Sequence[Sequence[Operation]]) -> list[list[NodeStat | None] | MultiError]:
         outcomes: list[list[NodeStat | None] | MultiError] = []
         for outcome in self._zookeeper.multi_many([[self._check, *operations] for operations in multis]):
             if isinstance(outcome, MultiError):
@@ -117,3 +139,19 @@ class Fence:
         for outcome in self.multi_many([[Delete(path)] for path in paths]):
             if isinstance(outcome, MultiError) and not isinstance(outcome.reason, NoNodeError):
                 raise outcome.reason
+
+
+def _groups(multis: Sequence[Sequence[Operation]]) -> Iterator[list[Sequence[Operation]]]:
+    """Put multis together, in order, as far as the limits allow; one that is beyond them is alone."""
+    group: list[Sequence[Operation]] = []
+    operations = size = 0
+    for multi in multis:
+        bytes_added = sum(len(each.path) + len(getattr(each, "data", b"")) for each in multi)
+        if group and (operations + len(multi) > _OPERATIONS_MAX or size + bytes_added > _BYTES_MAX):
+            yield group
+            group, operations, size = [], 0, 0
+        group.append(multi)
+        operations += len(multi)
+        size += bytes_added
+    if group:
+        yield group

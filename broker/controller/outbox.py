@@ -52,6 +52,7 @@ class Outbox:
     ) -> None:
         """Tell brokers their part in a partition, and all brokers its metadata."""
         assignment = self._context.assignment(partition)
+        leader = self._live_leader(state.leader)
         for batch in self._batches_for(brokers, partition.topic):
             earlier = batch.leader_and_isr.get(partition)
             batch.leader_and_isr[partition] = LeaderAndIsrPartitionState(
@@ -67,7 +68,6 @@ class Outbox:
                 is_new=is_new or (earlier is not None and earlier.is_new),
                 leader_recovery_state=state.leader_recovery_state,
             )
-            leader = self._live_leader(state.leader)
             if leader is not None:
                 batch.live_leaders[leader.broker_id] = leader
         self.add_metadata([partition])

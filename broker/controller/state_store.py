@@ -65,13 +65,23 @@ class StateStore:
                 created[partition] = state
         return created | self._settle(wanted, doubtful)
 
-    def update(self, partitions: Iterable[TopicPartition], change: Change) -> dict[TopicPartition, LeaderAndIsr]:
-        """Change state nodes as `change` says; return the states that it gave, with the versions they have now."""
+    def update(
+        self,
+        partitions: Iterable[TopicPartition],
+        change: Change,
+        known: Mapping[TopicPartition, LeaderAndIsr] | None = None,
+    ) -> dict[TopicPartition, LeaderAndIsr]:
+        """Change state nodes as `change` says; return the states that it gave, with the versions they have now.
+
+        Nodes are believed to hold what is `known` of them. Where that is wrong the write fails, and they are read.
+        """
         results: dict[TopicPartition, LeaderAndIsr] = {}
         remaining = list(partitions)
+        states = {each: known[each] for each in remaining if each in known} if known is not None else {}
+        states |= self.read([each for each in remaining if each not in states])
         for _ in range(_ATTEMPTS_MAX):
             writes: dict[TopicPartition, LeaderAndIsr] = {}
-            for partition, state in self.read(remaining).items():
+            for partition, state in states.items():
                 if state.controller_epoch > self._fence.epoch:
                     log.error("partition_state_of_newer_controller", partition=str(partition), state=state)
                     continue
@@ -83,6 +93,7 @@ class StateStore:
             remaining = self._write(writes, results)
             if not remaining:
                 return results
+            states = self.read(remaining)
         log.error("partition_states_keep_changing", partitions=[str(partition) for partition in remaining])
         return results
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import structlog
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.operations import NoNodeError
+from ottla.broker.cluster.operations import NoNodeError, NotEmptyError
 from ottla.broker.cluster.tree import Tree
 from ottla.broker.controller.context import ControllerContext, Replica
 from ottla.broker.controller.election import Fence
@@ -100,16 +100,24 @@ class TopicDeletion:
 
     def _complete(self, topic: str, replicas: list[Replica]) -> None:
         self._transitions.move_replicas(replicas, ReplicaState.NON_EXISTENT)
-        self._fence.delete(
-            [
-                *self._paths_below(znodes.topic_path(topic)),
-                znodes.config_path(znodes.TOPIC_CONFIGS, topic),
-                znodes.delete_topic_path(topic),
-            ]
-        )
+        try:
+            self._fence.delete(self._known_paths(topic))
+        except NotEmptyError:
+            # There is more below than a controller makes.
+            self._fence.delete(self._paths_below(znodes.topic_path(topic)))
+        self._fence.delete([znodes.config_path(znodes.TOPIC_CONFIGS, topic), znodes.delete_topic_path(topic)])
         self._context.forget(topic)
         self._announced.discard(topic)
         log.info("topic_deleted", topic=topic)
+
+    def _known_paths(self, topic: str) -> list[str]:
+        """Return the nodes that a topic should have, children before their parents."""
+        paths = [
+            path
+            for partition in self._context.partitions([topic])
+            for path in (znodes.state_path(*partition), znodes.partition_path(*partition))
+        ]
+        return [*paths, znodes.partitions_path(topic), znodes.topic_path(topic)]
 
     def _paths_below(self, path: str) -> list[str]:
         """Return a node and all below it, children before their parents."""

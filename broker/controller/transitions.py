@@ -92,7 +92,7 @@ class Transitions:
                 unclean.add(partition)
             return chosen
 
-        elected = self._store.update(partitions, noted_election)
+        elected = self._store.update(partitions, noted_election, self._context.leadership)
         for partition in unclean & elected.keys():
             log.warning("unclean_leader_elected", partition=str(partition), leader=elected[partition].leader)
         for partition, state in elected.items():
@@ -197,7 +197,8 @@ class Transitions:
             self._outbox.add_metadata([each for each in partitions if each not in self._context.leadership])
 
     def _leave_isr(self, broker: int, partitions: Sequence[TopicPartition]) -> None:
-        for partition, state in self._store.update(partitions, lambda _, state: without_replica(state, broker)).items():
+        left = self._store.update(partitions, lambda _, state: without_replica(state, broker), self._context.leadership)
+        for partition, state in left.items():
             self._take_state(partition, state)
             if state.leader == NO_LEADER:
                 self._context.partition_states[partition] = PartitionState.OFFLINE
