@@ -129,7 +129,7 @@ class Purgatory:
             if is_first:
                 self._lock.notify()
         if self._is_satisfied_since(operation, since):
-            self._finish(operation, expired=False)
+            self._finish([operation], expired=False)
 
     def _is_satisfied_since(self, operation: DelayedOperation, since: Mark | None) -> bool:
         if since is None:
@@ -149,7 +149,7 @@ class Purgatory:
             return 0
         with self._lock:
             candidates = list(self._watchers.get(key, ()))
-        return sum(self._finish(operation, expired=False) for operation in candidates if operation.is_satisfied_by(key))
+        return self._finish([operation for operation in candidates if operation.is_satisfied_by(key)], expired=False)
 
     def expire(self, now: float) -> int:
         """Complete the operations whose deadline has passed; return how many that were."""
@@ -157,17 +157,21 @@ class Purgatory:
             due = []
             while self._deadlines and (self._deadlines[0][0] <= now or self._deadlines[0][2].is_complete):
                 due.append(heapq.heappop(self._deadlines)[2])
-        return sum(self._finish(operation, expired=True) for operation in due if not operation.is_complete)
+        return self._finish(due, expired=True)
 
-    def _finish(self, operation: DelayedOperation, *, expired: bool) -> bool:
+    def _finish(self, operations: Iterable[DelayedOperation], *, expired: bool) -> int:
+        """Complete operations; return how many were not before. What they leave is cleaned up when all are answered."""
+        finished = [operation for operation in operations if self._complete(operation, expired=expired)]
+        for operation in finished:
+            self._forget(operation)
+        return len(finished)
+
+    def _complete(self, operation: DelayedOperation, *, expired: bool) -> bool:
         try:
-            finished = operation.complete(expired=expired)
+            return operation.complete(expired=expired)
         except Exception:  # one operation must not stop the others, nor the thread that looks after them
             log.exception("delayed_operation_failed", purgatory=self.name)
-            finished = True
-        if finished:
-            self._forget(operation)
-        return finished
+            return True
 
     def _forget(self, operation: DelayedOperation) -> None:
         with self._lock:

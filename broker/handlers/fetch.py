@@ -64,7 +64,8 @@ class _Waiting(DelayedOperation):
         self._since = since
         self._respond: Callable[[FetchResponse], None] | None = None
         self._partitions: dict[Hashable, CachedPartition] = {cached.key: cached for cached in context.partitions}
-        self._moved: set[Hashable] = set()
+        # In the order in which they moved.
+        self._moved: dict[Hashable, None] = {}
         # Bytes by partition; where any byte is enough, nobody counts them. It has all its keys from the beginning:
         # several threads change it.
         self._available: dict[Hashable, int] = {}
@@ -78,7 +79,7 @@ class _Waiting(DelayedOperation):
 
     def is_satisfied_by(self, key: Hashable) -> bool:
         """Whether what happened to one partition makes the whole enough."""
-        self._moved.add(key)
+        self._moved[key] = None
         available = self._reader.available(self._partitions[key])
         if available is None or not self._available:
             return available != 0
@@ -92,9 +93,10 @@ class _Waiting(DelayedOperation):
             # What is found where something moved leaves less room for the rest.
             answers = self._reader.read_again(self._context.partitions)
         else:
-            moved = set(self._moved)
+            moved = dict(self._moved)
             answers = [answer for answer in self._answers if answer[0].key not in moved]
             answers += self._reader.read_again([self._partitions[key] for key in moved])
+        self._reader.count_sent(answers)
         self._respond(_response(self._request, self._context, answers))
 
     def then(self, respond: Callable[[FetchResponse], None]) -> None:
@@ -116,6 +118,7 @@ def fetch(request: Request) -> FetchResponse | Delayed:
     began = request.services.partitions.delayed_fetches.mark()
     answers = reader.read(context)
     if body.max_wait_ms <= 0 or not context.partitions or _is_enough(answers, reader.min_bytes):
+        reader.count_sent(answers)
         return _response(request, context, answers)
     return _Waiting(request, context, reader, answers, began)
 
