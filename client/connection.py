@@ -20,10 +20,12 @@ import time
 from typing import Any, Final
 
 from ottla.protocol.api import Api
+from ottla.protocol.codec import encode
 from ottla.protocol.errors import DecodeError, ErrorCode, KafkaError, ProtocolError
-from ottla.protocol.frame import SIZE_BYTES, Buffer, frame, frame_size
+from ottla.protocol.frame import SIZE_BYTES, Buffer, frame_size
 from ottla.protocol.message import Message
-from ottla.protocol.requests import decode_response, encode_request
+from ottla.protocol.messages.headers import RequestHeader
+from ottla.protocol.requests import decode_response
 
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
 
@@ -31,6 +33,8 @@ RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
 _FIRST_BYTES: Final = 16 * 1024
 # The buffer of a larger response begins with this size and doubles as bytes come in, whatever size was announced.
 _BUFFER_BYTES: Final = 1024 * 1024
+# How each request begins: size of the frame, then API key, version and correlation id.
+_HEADER_START: Final = struct.Struct(">ihhi")
 # What SO_RCVTIMEO and SO_SNDTIMEO take: struct timeval.
 _TIMEVAL: Final = struct.Struct("@ll")
 _CORRELATION_ID_LIMIT: Final = 2**31
@@ -72,6 +76,7 @@ class Connection:
         self._request_timeout = request_timeout_ms / 1000
         self._response_bytes_max = response_bytes_max
         self._correlation_id = -1
+        self._header_ends: dict[tuple[Api, int], bytes] = {}
         self._first = memoryview(bytearray(_FIRST_BYTES))
         # The two below change under the lock, since `close` comes from other threads.
         self._lock = threading.Lock()
@@ -112,16 +117,24 @@ class Connection:
 
         Raises ConnectionFailedError, ResponseTimeoutError, or a ProtocolError where the bytes make no sense.
         """
+        return self.request_encoded(api, version, encode(message, version))
+
+    def request_encoded(self, api: Api, version: int, body: bytes) -> Any:
+        """Send a request that is encoded already, without its header, and return the response; raises as `request`."""
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_ID_LIMIT
-        parts = encode_request(api, version, self._correlation_id, self._client_id, message)
+        client = self._header_ends.get((api, version)) or self._header_end(api, version)
+        header = _HEADER_START.pack(
+            _HEADER_START.size - SIZE_BYTES + len(client) + len(body), api, version, self._correlation_id
+        )
         self.connect()
         deadline = time.monotonic() + self._request_timeout
         try:
-            answer = self._exchange(frame(parts), deadline)
-            header, response = decode_response(api, version, answer)
-            if header.correlation_id != self._correlation_id:
+            answer = self._exchange(b"".join((header, client, body)), deadline)
+            response_header, response = decode_response(api, version, answer)
+            if response_header.correlation_id != self._correlation_id:
                 raise DecodeError(
-                    f"{self.host}:{self.port} answered request {header.correlation_id}, not {self._correlation_id}"
+                    f"{self.host}:{self.port} answered request {response_header.correlation_id}, "
+                    f"not {self._correlation_id}"
                 )
             return response
         except (TimeoutError, BlockingIOError) as error:
@@ -135,6 +148,15 @@ class Connection:
         except (KafkaError, ProtocolError):
             self._drop()
             raise
+
+    def _header_end(self, api: Api, version: int) -> bytes:
+        """What follows the correlation id in the header of a request: the same each time."""
+        header = RequestHeader(
+            request_api_key=api, request_api_version=version, correlation_id=0, client_id=self._client_id
+        )
+        whole = encode(header, api.request_header_version(version))
+        end = self._header_ends[api, version] = whole[_HEADER_START.size - SIZE_BYTES :]
+        return end
 
     def close(self) -> None:
         """Close for good, from any thread; a request under way fails."""

@@ -10,11 +10,12 @@ No I/O, and no lock: the thread of one fetcher uses it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
+from ottla.broker.replication.follower import FetchPosition
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.fetch import FetchPartition, FetchResponse, FetchTopic, ForgottenTopic
+from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.primitives import UUID_ZERO
 
 NO_SESSION: Final = 0
@@ -35,8 +36,9 @@ class SessionFetch(NamedTuple):
 
     session_id: int
     session_epoch: int
-    topics: list[FetchTopic]
-    forgotten: list[ForgottenTopic]
+    # Those that are new to the leader or have changed; and those that it shall forget.
+    positions: Mapping[SessionPartition, FetchPosition]
+    forgotten: Collection[SessionPartition]
 
 
 class FetchSession:
@@ -45,12 +47,12 @@ class FetchSession:
     def __init__(self) -> None:
         self.session_id = NO_SESSION
         self._epoch = _FULL
-        self._wanted: dict[SessionPartition, FetchPartition] = {}
+        self._wanted: dict[SessionPartition, FetchPosition] = {}
         # Partitions of topics without an id; while there is one, topics are named in the older way.
         self._nameless: set[SessionPartition] = set()
         # Of the leader's side: what its session holds, and by how much that differs from what is wanted.
         self._known: set[SessionPartition] = set()
-        self._changed: dict[SessionPartition, FetchPartition] = {}
+        self._changed: dict[SessionPartition, FetchPosition] = {}
         self._forgotten: dict[SessionPartition, None] = {}
         self._was_by_id = True
 
@@ -70,7 +72,7 @@ class FetchSession:
         """Whether the next fetch names every partition."""
         return self._epoch == _FULL
 
-    def enter(self, partition: SessionPartition, position: FetchPartition) -> None:
+    def enter(self, partition: SessionPartition, position: FetchPosition) -> None:
         """Fetch a partition of which the leader shall tell everything, also what it has told before.
 
         It tells only what has changed since its last answer. If we did not take that in, say because the partition
@@ -80,7 +82,7 @@ class FetchSession:
             self.restart()
         self.put(partition, position)
 
-    def put(self, partition: SessionPartition, position: FetchPartition) -> None:
+    def put(self, partition: SessionPartition, position: FetchPosition) -> None:
         """Fetch a partition from a position that has changed."""
         self._wanted[partition] = self._changed[partition] = position
         self._forgotten.pop(partition, None)
@@ -108,14 +110,14 @@ class FetchSession:
             self.restart()
         if self._epoch == _FULL:
             self._known = set(self._wanted)
-            topics, forgotten = _by_topic(self._wanted.items()), []
+            fetch = SessionFetch(self.session_id, self._epoch, self._wanted, ())
         else:
             self._known.difference_update(self._forgotten)
             self._known.update(self._changed)
-            topics, forgotten = _by_topic(self._changed.items()), _forgotten(self._forgotten)
+            fetch = SessionFetch(self.session_id, self._epoch, self._changed, self._forgotten)
         self._changed = {}
         self._forgotten = {}
-        return SessionFetch(self.session_id, self._epoch, topics, forgotten)
+        return fetch
 
     def answered(self, response: FetchResponse) -> ErrorCode:
         """Take in the answer to the last fetch; return its error, after which the session begins anew."""
@@ -132,23 +134,3 @@ class FetchSession:
             self.session_id = response.session_id
             self._epoch = self._epoch + 1 if self._epoch < _EPOCH_MAX else 1
         return code
-
-
-def _by_topic(rows: Iterable[tuple[SessionPartition, FetchPartition]]) -> list[FetchTopic]:
-    topics: dict[tuple[str, bytes], list[FetchPartition]] = {}
-    for (topic, topic_id, _), position in rows:
-        topics.setdefault((topic, topic_id), []).append(position)
-    return [
-        FetchTopic(topic=topic, topic_id=topic_id, partitions=positions)
-        for (topic, topic_id), positions in topics.items()
-    ]
-
-
-def _forgotten(rows: Iterable[SessionPartition]) -> list[ForgottenTopic]:
-    topics: dict[tuple[str, bytes], list[int]] = {}
-    for topic, topic_id, index in rows:
-        topics.setdefault((topic, topic_id), []).append(index)
-    return [
-        ForgottenTopic(topic=topic, topic_id=topic_id, partitions=indexes)
-        for (topic, topic_id), indexes in topics.items()
-    ]

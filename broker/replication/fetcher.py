@@ -75,7 +75,7 @@ class Fetcher:
         self._was_interrupted = False
 
         # The thread's own.
-        self._following = Following(logs, moved, config.replica_fetch_max_bytes, self._backoff_ms)
+        self._following = Following(logs, moved, self._backoff_ms)
         # In a row.
         self._failures = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

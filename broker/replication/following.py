@@ -21,7 +21,7 @@ from ottla.broker.replication.partition import EpochEndOffset
 from ottla.broker.storage.logs import Logs
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
-from ottla.protocol.messages.fetch import FetchPartition, FetchResponse, PartitionData
+from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.protocol.primitives import UUID_ZERO
 
 log = structlog.get_logger(__name__)
@@ -45,13 +45,10 @@ class _Delayed(NamedTuple):
 class Following:
     """The partitions of one fetcher, by how they stand with the leader."""
 
-    def __init__(
-        self, logs: Logs, moved: Callable[[TopicPartition], None], partition_bytes: int, backoff_ms: int
-    ) -> None:
+    def __init__(self, logs: Logs, moved: Callable[[TopicPartition], None], backoff_ms: int) -> None:
         self.session = FetchSession()
         self._logs = logs
         self._moved = moved
-        self._partition_bytes = partition_bytes
         self._backoff_ms = backoff_ms
         # By topic as an answer names it: by id, or by name in versions before 13.
         self._active: dict[tuple[bytes | str, int], Followed] = {}
@@ -177,18 +174,10 @@ class Following:
             self._stop(followed)
             return
         followed.position = position
-        put = self.session.enter if before is None else self.session.put
-        put(
-            followed.session_partition,
-            FetchPartition(
-                partition=followed.session_partition.partition,
-                current_leader_epoch=followed.leader_epoch,
-                fetch_offset=position.offset,
-                last_fetched_epoch=position.last_fetched_epoch,
-                log_start_offset=position.log_start_offset,
-                partition_max_bytes=self._partition_bytes,
-            ),
-        )
+        if before is None:
+            self.session.enter(followed.session_partition, position)
+        else:
+            self.session.put(followed.session_partition, position)
 
     def _leave_out(self, followed: Followed) -> None:
         name, topic_id, index = followed.session_partition

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from ottla.broker.config import BrokerConfig
+from ottla.broker.replication.fetch_requests import FetchRequests
 from ottla.broker.replication.fetch_session_client import FetchSession, SessionPartition
 from ottla.client.api_versions import common_version, supported_versions
 from ottla.client.connection import Connection, ConnectionFailedError
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.message import Versions
-from ottla.protocol.messages.fetch import FetchRequest, FetchResponse, ReplicaState
+from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
-# From this version on, topics are named by their ids alone; and from that one on, replicas tell their epoch.
+# From this version on, topics are named by their ids alone.
 _BY_ID_VERSION: Final = 13
-_REPLICA_STATE_VERSION: Final = 15
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 
@@ -43,12 +43,10 @@ class LeaderClient:
     ) -> None:
         self._leader_id = leader_id
         self._node_id = node_id
-        self._broker_epoch = broker_epoch
         self._endpoint_of = endpoint_of
         self._config = config
         self._client_id = client_id
-        self._min_bytes = config.replica_fetch_min_bytes
-        self._max_bytes = config.replica_fetch_response_max_bytes
+        self._fetches = FetchRequests(node_id, broker_epoch, config)
         self._connection: Connection | None = None
         self._versions: Mapping[int, Versions] = {}
         self._fetch_version = -1
@@ -60,18 +58,8 @@ class LeaderClient:
         version = self._fetch_version
         if not session.is_by_id:
             version = min(version, _BY_ID_VERSION - 1)
-        session_id, session_epoch, topics, forgotten = session.next_fetch()
-        request = FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=self._min_bytes,
-            max_bytes=self._max_bytes,
-            session_id=session_id,
-            session_epoch=session_epoch,
-            topics=topics,
-            forgotten_topics_data=forgotten,
-            **self._replica(version),
-        )
-        return cast(FetchResponse, connection.request(Api.FETCH, version, request))
+        body = self._fetches.encoded(version, session.next_fetch(), wait_ms)
+        return cast(FetchResponse, connection.request_encoded(Api.FETCH, version, body))
 
     def offsets(self, partitions: Sequence[tuple[SessionPartition, int]]) -> dict[SessionPartition, LeaderOffsets]:
         """Ask for the first and last offsets of partitions, each in a leader epoch; leave out those with an error."""
@@ -101,12 +89,6 @@ class LeaderClient:
         connection = self._connection
         if connection is not None:
             connection.close()
-
-    def _replica(self, version: int) -> dict[str, Any]:
-        """Say who fetches, in the way of a version."""
-        if version < _REPLICA_STATE_VERSION:
-            return {"replica_id": self._node_id}
-        return {"replica_state": ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch())}
 
     def _connected(self) -> Connection:
         """Return the connection to where the leader is, with its versions known."""
