@@ -15,6 +15,7 @@ from tests.zookeeper import ZooKeeper as Ensemble
 from ottla.broker.cluster.cluster import Cluster
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.session import SessionRenewal
+from ottla.broker.cluster.topics import NewTopic
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.controller import Controller
 from ottla.broker.controller.term import Term
@@ -99,6 +100,10 @@ class Broker:
         assert not isinstance(answer, KafkaError)
         return answer
 
+    def wait_until_gone(self, path: str) -> None:
+        """Wait until a node is deleted."""
+        assert self.membership._wait_until_gone(path, TIMEOUT_S)
+
     def wait_for_brokers(self, count: int) -> None:
         """Wait until the broker has heard of so many live ones."""
         self.fake.wait_for(lambda: len(self.fake.metadata.snapshot.brokers) == count)
@@ -125,3 +130,14 @@ def brokers(ensemble: Ensemble, *ids: int, options: Mapping[str, str] | None = N
     finally:
         for broker in started:
             broker.stop()
+
+
+def lose_the_last_in_sync(first: Broker, second: Broker) -> None:
+    """Make a topic, orders, of which only the second broker is in sync, and let that one go."""
+    # A broker that is about to stop is in no ISR.
+    first.do(lambda term: term.context.shutting_down.add(1))
+    first.cluster.create_topic(NewTopic("orders", assignment={0: [2, 1]}))
+    first.fake.wait_for(lambda: first.fake.leader("orders") == 2)
+    first.do(lambda term: term.context.shutting_down.discard(1))
+    second.zookeeper.close()
+    first.fake.wait_for(lambda: first.fake.leader("orders") == -1)

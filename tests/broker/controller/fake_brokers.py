@@ -45,6 +45,8 @@ class FakeBroker:
         self.deleted: set[TopicPartition] = set()
         # Replicas that the broker has lost with a disk.
         self.lost: set[TopicPartition] = set()
+        # Partitions, with this broker as their first replica, whose logs are damaged: it follows with empty ones.
+        self.cannot_lead: set[TopicPartition] = set()
         # The error to answer to each deletion of a replica.
         self.stop_error = ErrorCode.NONE
         # Called with the topics that metadata was told of.
@@ -144,11 +146,15 @@ class FakeBroker:
                         partition_index=state.partition_index, error_code=ErrorCode.KAFKA_STORAGE_ERROR
                     )
                     for state in topic.partition_states
-                    if TopicPartition(topic.topic_name, state.partition_index) in self.lost
+                    if self._is_lost(TopicPartition(topic.topic_name, state.partition_index), state)
                 ],
             )
             for topic in request.topic_states
         ]
+
+    def _is_lost(self, partition: TopicPartition, state: LeaderAndIsrPartitionState) -> bool:
+        is_damaged = partition in self.cannot_lead and state.leader not in state.replicas[1:]
+        return partition in self.lost or is_damaged
 
     def _stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
         errors = []

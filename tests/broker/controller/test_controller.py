@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 from tests.broker.controller.brokers import Broker, brokers
@@ -12,7 +13,7 @@ from tests.zookeeper import ZooKeeper
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.topics import NewTopic
 from ottla.broker.controller.term import Term
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
@@ -132,7 +133,7 @@ def test_the_last_in_sync_replica_keeps_its_claim(zookeeper: ZooKeeper) -> None:
 
 
 def test_a_topic_with_a_replica_on_a_dead_broker_waits(zookeeper: ZooKeeper) -> None:
-    """The deletion goes on when the broker is back."""
+    """The deletion goes on when the broker is back; until then nobody takes its name."""
     with brokers(zookeeper, 1, 2) as (first, second):
         first.cluster.create_topic(NewTopic("orders", assignment={0: [1, 2]}))
         first.fake.wait_for(lambda: first.fake.leader("orders") == 1)
@@ -141,12 +142,46 @@ def test_a_topic_with_a_replica_on_a_dead_broker_waits(zookeeper: ZooKeeper) -> 
         first.cluster.delete_topic("orders")
         first.fake.wait_for(lambda: first.fake.deleted)
         assert first.zookeeper.exists(znodes.topic_path("orders")) is not None
+        with pytest.raises(KafkaError, match="TOPIC_ALREADY_EXISTS"):
+            first.cluster.create_topic(NewTopic("orders", 1, 1))
         again = Broker(zookeeper, 2)
         try:
             again.fake.wait_for(lambda: again.fake.deleted)
             wait_until_gone(first, znodes.delete_topic_path("orders"))
+            second_of_its_name = first.cluster.create_topic(NewTopic("orders", assignment={0: [2, 1]}))
+            again.fake.wait_for(lambda: again.fake.topic_ids.get("orders") == second_of_its_name.id)
         finally:
             again.stop()
+
+
+def test_a_deletion_is_finished_by_another_controller(zookeeper: ZooKeeper) -> None:
+    """Also of a replica that was on a dead broker when it began; whatever stands below the topic goes with it."""
+    with brokers(zookeeper, 1, 2, 3) as (first, second, third):
+        first.cluster.create_topic(NewTopic("orders", assignment={0: [1, 2, 3], 1: [3, 2, 1]}))
+        first.fake.wait_for(lambda: first.fake.leader("orders", 1) == 3)
+        first.zookeeper.create("/brokers/topics/orders/partitions/0/left-by-a-tool")
+        third.zookeeper.close()
+        first.wait_for_brokers(2)
+        first.cluster.delete_topic("orders")
+        second.fake.wait_for(lambda: len(second.fake.deleted) == 2)
+        first.controller.close()
+        first.zookeeper.close()
+        second.fake.wait_for(lambda: second.fake.metadata.snapshot.controller_id == 2)
+        returned = [Broker(zookeeper, 3), Broker(zookeeper, 1)]
+        try:
+            for broker in returned:
+                deleted = broker.fake.deleted
+                broker.fake.wait_for(partial(both_are_in, deleted))
+            wait_until_gone(second, znodes.delete_topic_path("orders"))
+            assert second.zookeeper.exists(znodes.topic_path("orders")) is None
+        finally:
+            for broker in returned:
+                broker.stop()
+
+
+def both_are_in(deleted: set[TopicPartition]) -> bool:
+    """Whether both partitions of a topic were deleted."""
+    return len(deleted) == 2
 
 
 def test_a_replica_that_cannot_be_deleted_keeps_its_topic(zookeeper: ZooKeeper) -> None:

@@ -14,6 +14,7 @@ from ottla.broker.cluster.operations import (
     MultiError,
     NodeExistsError,
     NoNodeError,
+    Operation,
     SetData,
 )
 from ottla.broker.cluster.zookeeper import ZooKeeper
@@ -148,3 +149,38 @@ def lose_answer(zookeeper: ZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
         return multi(operations)  # type: ignore[arg-type]
 
     monkeypatch.setattr(zookeeper, "multi", twice)
+
+
+def test_many_writes_go_in_groups_and_still_each_by_itself(connect: Connect) -> None:
+    """More than one group, with one write in the middle that fails."""
+    zookeeper = connect()
+    fence = Fence(zookeeper, elected(zookeeper))
+    zookeeper.create("/node-150")
+    multis: list[list[Operation]] = [
+        [Create(f"/node-{number}", b"data"), SetData(f"/node-{number}", b"other")] for number in range(250)
+    ]
+
+    outcomes = fence.multi_many(multis)
+
+    failed = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, MultiError)]
+    assert failed == [150]
+    error = outcomes[150]
+    assert isinstance(error, MultiError)
+    assert (error.index, type(error.reason)) == (0, NodeExistsError)
+    assert all(len(outcome) == 2 for outcome in outcomes if not isinstance(outcome, MultiError))
+    assert zookeeper.read("/node-249").data == b"other"
+
+
+def test_writes_that_are_large_go_alone(connect: Connect) -> None:
+    """A server takes no request of more than a megabyte."""
+    zookeeper = connect()
+    fence = Fence(zookeeper, elected(zookeeper))
+    outcomes = fence.multi_many([[Create(f"/large-{number}", bytes(600_000))] for number in range(4)])
+    assert outcomes == [[None]] * 4
+
+
+def elected(zookeeper: ZooKeeper) -> Elected:
+    """Win an election."""
+    won = elect(zookeeper, 1, NOW_MS, nothing)
+    assert won is not None
+    return won

@@ -109,3 +109,36 @@ def test_states_that_are_newer_or_make_no_sense_are_left_alone(connect: Connect)
     zookeeper.write(znodes.state_path(*garbage), b"garbage")
     assert states.update([newer, garbage], lambda _, state: state.led_by(1, [1])) == {}
     assert states.read([newer, garbage])[newer].leader == 3
+
+
+def test_what_is_known_is_believed_until_a_write_proves_it_wrong(connect: Connect) -> None:
+    """Then the node is read, and the change is made on top of what it holds."""
+    zookeeper = connect()
+    states = store(zookeeper)
+    known = states.create(dict.fromkeys(PARTITIONS, STATE))
+    seen: list[int] = []
+    states.update(PARTITIONS[:1], lambda _, state: state.led_by(2, state.isr))
+
+    def change(_partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
+        seen.append(state.partition_epoch)
+        return state.led_by(3, state.isr)
+
+    updated = states.update(PARTITIONS[:2], change, known)
+
+    assert seen == [0, 0, 1]
+    assert [updated[each].leader_epoch for each in PARTITIONS[:2]] == [2, 1]
+    assert states.read(PARTITIONS[:2]) == updated
+
+
+def test_a_replacement_is_bound_to_its_version(connect: Connect) -> None:
+    """Those whose nodes were changed meanwhile are left out, and left alone."""
+    zookeeper = connect()
+    states = store(zookeeper)
+    known = states.create(dict.fromkeys(PARTITIONS, STATE))
+    moved = states.update(PARTITIONS[:1], lambda _, state: state.led_by(2, state.isr))
+
+    written = states.replace({each: replace(known[each], isr=(1,)) for each in PARTITIONS})
+
+    assert list(written) == PARTITIONS[1:]
+    assert all(state.isr == (1,) and state.partition_epoch == 1 for state in written.values())
+    assert states.read(PARTITIONS) == moved | written

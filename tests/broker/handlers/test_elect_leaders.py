@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from tests.broker.controller.brokers import Broker, brokers
+from tests.broker.controller.brokers import Broker, brokers, lose_the_last_in_sync
 from tests.broker.handlers.small_cluster import every_version
 from tests.zookeeper import ZooKeeper
 
@@ -68,17 +68,6 @@ def join_isr(controller: Broker, partition: int, isr: Sequence[int]) -> None:
     updates = {TopicPartition("orders", partition): update}
     outcomes = controller.do(lambda term: term.isr_updates.update(1, controller.membership.broker_epoch, updates))
     assert not isinstance(outcomes[TopicPartition("orders", partition)], ErrorCode)
-
-
-def lose_the_last_in_sync(first: Broker, second: Broker) -> None:
-    """Make a topic of which only broker 2 is in sync, and let that one go."""
-    # A broker that is about to stop is in no ISR.
-    first.do(lambda term: term.context.shutting_down.add(1))
-    first.cluster.create_topic(NewTopic("orders", assignment={0: [2, 1]}))
-    first.fake.wait_for(lambda: first.fake.leader("orders") == 2)
-    first.do(lambda term: term.context.shutting_down.discard(1))
-    second.zookeeper.close()
-    first.fake.wait_for(lambda: first.fake.leader("orders") == -1)
 
 
 @pytest.mark.parametrize("version", every_version(Api.ELECT_LEADERS))
