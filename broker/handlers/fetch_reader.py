@@ -171,7 +171,8 @@ class FetchReader:
                 if read.has_moved:
                     moved.append(cached.key)
                 if read.diverging is None:
-                    cached.checked_epoch = epoch
+                    # The epoch in which it was read: the role may have changed just before.
+                    cached.checked_epoch = epoch if fetch.current_leader_epoch < 0 else fetch.current_leader_epoch
         except KafkaError as error:
             self._partitions.failed_reads[cached.key.topic] += 1
             return self._refused(cached, error)

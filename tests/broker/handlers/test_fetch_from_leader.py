@@ -223,6 +223,24 @@ def test_a_follower_that_waits_is_told_when_the_leader_changes(
     assert answer_of(answers).error_code == code
 
 
+def test_a_fetch_that_meets_the_beginning_of_its_epoch_is_not_fenced(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower that is fenced in the leader's own epoch would wait for a controller that has nothing to say."""
+    read = Partition.read_for_follower
+
+    def lead_then_read(partition: Partition, *arguments: Any, **options: Any) -> Any:
+        broker.lead("t", epoch=1, isr=(1, 2, 3), replicas=(1, 2, 3))
+        return read(partition, *arguments, **options)
+
+    monkeypatch.setattr(Partition, "read_for_follower", lead_then_read)
+    answers = follow(broker, epoch=1, max_wait_ms=FOREVER_MS)
+
+    produce(broker, batch(b"a"))
+
+    assert values(answer_of(answers)) == [b"a"]
+
+
 def test_a_fetch_that_waits_is_told_when_the_partition_goes(broker: Broker) -> None:
     """Deleted, or moved to other brokers."""
     answers = follow(broker, max_wait_ms=FOREVER_MS)
