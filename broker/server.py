@@ -41,6 +41,7 @@ from ottla.broker.replication.fetchers import Fetchers
 from ottla.broker.replication.isr_changes import IsrChanges
 from ottla.broker.replication.partition import PartitionContext
 from ottla.broker.replication.partitions import Partitions
+from ottla.broker.replication.throttle import Throttles
 from ottla.broker.services import Services
 from ottla.broker.storage.directory_files import MetaProperties, read_meta_properties
 from ottla.broker.storage.group_commit import GroupCommit
@@ -160,6 +161,9 @@ class Server:
         )
         self.partitions = Partitions(context, self.logs, self._read_topic_options)
         self.partitions.on_damaged = self._on_damaged
+        self.throttles = self.partitions.throttles = Throttles(self.membership.broker_id, self.config)
+        for topic in self.topic_configs:
+            self.throttles.set_topic(topic, self.topic_configs.of(topic))
         self.partitions.fetchers = Fetchers(
             lambda: self.config,
             self.membership.broker_id,
@@ -280,6 +284,7 @@ class Server:
 
     def _read_topic_options(self, topic: str) -> None:
         self.topic_configs.set_overrides(topic, self.cluster.overrides_of(topic))
+        self.throttles.set_topic(topic, self.topic_configs.of(topic))
 
     def _on_config_change(self, entity_type: str, name: str) -> None:
         if entity_type == "topics":
@@ -292,6 +297,7 @@ class Server:
             self.services.config = self.config
             self._loop.call_soon_threadsafe(self.network.reconfigure, self.config)
             self.topic_configs.set_broker(self.config)
+            self.throttles.configure(self.config)
             self.logs.refresh_configs()
             self.controller.options_changed()
             log.info("broker_options_changed", entity=name)

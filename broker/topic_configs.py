@@ -6,7 +6,7 @@ The options of a topic are one object until they change; the log of each of its 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ottla.broker.config import BrokerConfig, TopicConfig
 
@@ -19,6 +19,10 @@ class TopicConfigs:
         self._broker = config
         self._overrides = dict(overrides)
         self._made: dict[str, TopicConfig] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        """Give the topics that have options of their own."""
+        return iter(list(self._overrides))
 
     def of(self, topic: str) -> TopicConfig:
         """Return the options of a topic."""

@@ -61,6 +61,7 @@ class FetchReader:
         "_partitions",
         "_replica_id",
         "_request",
+        "_throttle",
         "min_bytes",
     )
 
@@ -76,6 +77,8 @@ class FetchReader:
         if not self._is_follower:
             self._max_bytes = min(body.max_bytes, request.services.config.fetch_max_bytes)
         self.min_bytes = min(body.min_bytes, self._max_bytes)
+        throttles = self._partitions.throttles
+        self._throttle = throttles.leader if throttles is not None and self._is_follower else None
         self._may_read_follower = request.version >= _READ_FOLLOWER_VERSION and not self._is_follower
         self._is_rack_aware = not self._is_follower and is_rack_aware(request)
 
@@ -117,7 +120,7 @@ class FetchReader:
                 return None  # (a)
         if not log.log_start_offset <= offset <= log.log_end_offset:
             return None  # (a)
-        if upper <= offset:
+        if upper <= offset or self._is_held(cached):
             return 0
         if self.min_bytes <= 1:
             return 1
@@ -139,8 +142,9 @@ class FetchReader:
         for cached in partitions:
             if may_skip and is_idle(cached):
                 continue
-            limit = max(min(cached.wanted.partition_max_bytes, left), 0)
-            answer = self._read_one(cached, limit, is_first, moved, may_skip)
+            is_held = self._is_held(cached)
+            limit = 0 if is_held else max(min(cached.wanted.partition_max_bytes, left), 0)
+            answer = self._read_one(cached, limit, is_first and not is_held, moved, may_skip)
             if answer is None:
                 continue
             size = size_of(answer)
@@ -283,6 +287,20 @@ class FetchReader:
         records = log.read(cached.wanted.fetch_offset, max_bytes, at_least_one=at_least_one)
         partition.replicated_bytes_out += len(records) if records is not None else 0
         return Read(records, log.high_watermark, -1, log.log_start_offset, None)
+
+    def _is_held(self, cached: CachedPartition) -> bool:
+        """Whether a follower gets no records for now: too much was copied, and it is not in sync anyway."""
+        throttle = self._throttle
+        if throttle is None or not throttle.is_throttled(cached.key):
+            return False
+        partition = self._partitions.find(cached.key)
+        return partition is not None and self._replica_id not in partition.isr and throttle.is_exceeded()
+
+    def count_sent(self, answers: Answers) -> None:
+        """Count what is sent of throttled partitions; what was read for a request that then waited is not."""
+        throttle = self._throttle
+        if throttle is not None:
+            throttle.record(sum(size_of(answer) for cached, answer in answers if throttle.is_throttled(cached.key)))
 
     def _refused(self, cached: CachedPartition, error: KafkaError) -> PartitionData:
         code, version = error.code, self._request.version

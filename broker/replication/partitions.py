@@ -21,6 +21,7 @@ from ottla.protocol.identifiers import TopicPartition
 if TYPE_CHECKING:
     from ottla.broker.replication.fetchers import Fetchers
     from ottla.broker.replication.isr_changes import IsrChanges
+    from ottla.broker.replication.throttle import Throttles
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +43,8 @@ class Partitions:
         # Set before anything is led or followed; without them the ISR stays as it is, and nothing is fetched.
         self.fetchers: Fetchers | None = None
         self.isr_changes: IsrChanges | None = None
+        # How fast others may copy from here, and this broker from others; without it as fast as they can.
+        self.throttles: Throttles | None = None
         # Called with a partition whose log turned out to be damaged, and cannot be used any more.
         self.on_damaged: Callable[[TopicPartition], None] = lambda partition: None
         self._lock = threading.Lock()
