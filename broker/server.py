@@ -171,6 +171,7 @@ class Server:
             self._broker_address,
             self.logs,
             self.partitions.moved,
+            self.throttles.follower,
         )
         self.partitions.isr_changes = IsrChanges(
             self._link("isr"), self.membership.broker_id, lambda: self.membership.broker_epoch

@@ -26,6 +26,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.replication.followed import Followed
 from ottla.broker.replication.following import Following, backoff_seconds
 from ottla.broker.replication.leader_client import LeaderClient
+from ottla.broker.replication.throttle import ReplicationThrottle
 from ottla.broker.storage.logs import Logs
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.identifiers import TopicPartition
@@ -55,6 +56,7 @@ class Fetcher:
         config: BrokerConfig,
         logs: Logs,
         moved: Callable[[TopicPartition], None],
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
         """`moved` is told of each partition that got records or whose high watermark rose."""
         self.name = name
@@ -75,7 +77,7 @@ class Fetcher:
         self._was_interrupted = False
 
         # The thread's own.
-        self._following = Following(logs, moved, self._backoff_ms)
+        self._following = Following(logs, moved, self._backoff_ms, throttle)
         # In a row.
         self._failures = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

@@ -18,6 +18,7 @@ from ottla.broker.replication.fetcher import Fetcher
 from ottla.broker.replication.followed import Followed
 from ottla.broker.replication.leader_client import LeaderClient
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.throttle import ReplicationThrottle
 from ottla.broker.storage.logs import Logs
 from ottla.protocol.identifiers import TopicPartition
 
@@ -35,6 +36,7 @@ class Fetchers:
         endpoint_of: Callable[[int], tuple[str, int] | None],
         logs: Logs,
         moved: Callable[[TopicPartition], None],
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
         """`endpoint_of` tells where a broker is reached, None while that is not known.
 
@@ -46,6 +48,7 @@ class Fetchers:
         self._endpoint_of = endpoint_of
         self._logs = logs
         self._moved = moved
+        self._throttle = throttle
         # All below under the lock, which is never held while a log is written.
         self._lock = threading.Lock()
         self._is_running = False
@@ -136,7 +139,7 @@ class Fetchers:
         config = self._config()
         client_id = f"broker-{self._node_id}-fetcher-{number}"
         leader = LeaderClient(leader_id, self._node_id, self._broker_epoch, self._endpoint_of, config, client_id)
-        fetcher = Fetcher(name, leader, config, self._logs, self._moved)
+        fetcher = Fetcher(name, leader, config, self._logs, self._moved, self._throttle)
         if self._is_running:
             fetcher.start()
         return fetcher

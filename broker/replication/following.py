@@ -1,7 +1,7 @@
 """What a fetcher follows: the positions in its session, and what becomes of the leader's answers.
 
 Used by the fetcher's thread alone. A partition is active (in the session), delayed (out of it until its pause is over)
-or stopped (out of it until the controller speaks). One that fails never holds up the others.
+or stopped (out of it until the controller speaks). One that fails, or is throttled, never holds up the others.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ottla.broker.replication.followed import Followed
 from ottla.broker.replication.follower import Fetched, Step, follow_position, restart_in_range, take_fetched
 from ottla.broker.replication.leader_client import LeaderOffsets
 from ottla.broker.replication.partition import EpochEndOffset
+from ottla.broker.replication.throttle import ReplicationThrottle
 from ottla.broker.storage.logs import Logs
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -30,6 +31,8 @@ log = structlog.get_logger(__name__)
 # controller yet will have in a moment, and a failover should not last longer for it.
 _FIRST_BACKOFF_MS: Final = 25
 _DOUBLINGS_MAX: Final = 16
+# A throttle is looked at again after this time at most: it may have been lifted.
+_HOLD_SECONDS_MAX: Final = 1.0
 
 
 def backoff_seconds(failures: int, backoff_ms: int) -> float:
@@ -45,11 +48,18 @@ class _Delayed(NamedTuple):
 class Following:
     """The partitions of one fetcher, by how they stand with the leader."""
 
-    def __init__(self, logs: Logs, moved: Callable[[TopicPartition], None], backoff_ms: int) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        moved: Callable[[TopicPartition], None],
+        backoff_ms: int,
+        throttle: ReplicationThrottle | None = None,
+    ) -> None:
         self.session = FetchSession()
         self._logs = logs
         self._moved = moved
         self._backoff_ms = backoff_ms
+        self._throttle = throttle
         # By topic as an answer names it: by id, or by name in versions before 13.
         self._active: dict[tuple[bytes | str, int], Followed] = {}
         # In the order in which their pauses end.
@@ -110,7 +120,10 @@ class Following:
             if step is Step.ADVANCED or step is Step.IDLE:
                 followed.leader_high_watermark = data.high_watermark
                 followed.failures = 0
-                self._ask_from_here(followed)
+                if self._is_held(followed, len(fetched.records)):
+                    self._hold(followed)
+                else:
+                    self._ask_from_here(followed)
                 if step is Step.ADVANCED or own_log.high_watermark != high_watermark:
                     self._moved(followed.name)
             elif step is not Step.OUT_OF_RANGE:
@@ -160,7 +173,10 @@ class Following:
             self._active[topic_id, index] = followed
         followed.position = None
         try:
-            self._ask_from_here(followed)
+            if self._is_held(followed):
+                self._hold(followed)
+            else:
+                self._ask_from_here(followed)
         except Exception:
             self._fail(followed)
 
@@ -191,9 +207,25 @@ class Following:
         self._leave_out(followed)
 
     def _delay(self, followed: Followed) -> None:
-        self._leave_out(followed)
-        due = time.monotonic() + backoff_seconds(followed.failures, self._backoff_ms)
+        self._pause(followed, backoff_seconds(followed.failures, self._backoff_ms))
         followed.failures += 1
+
+    def _is_held(self, followed: Followed, received_bytes: int = 0) -> bool:
+        """Count what was received of a throttled partition, and say whether that is too much for now."""
+        throttle = self._throttle
+        if throttle is None or not throttle.is_throttled(followed.name):
+            return False
+        throttle.record(received_bytes)
+        lags = followed.leader_high_watermark < 0 or followed.lag > 0
+        return lags and throttle.is_exceeded()
+
+    def _hold(self, followed: Followed) -> None:
+        assert self._throttle is not None
+        self._pause(followed, min(self._throttle.pause_seconds(), _HOLD_SECONDS_MAX))
+
+    def _pause(self, followed: Followed, seconds: float) -> None:
+        self._leave_out(followed)
+        due = time.monotonic() + seconds
         insort(self._delayed, _Delayed(due, followed), key=lambda delayed: delayed.due)
 
     def _fail(self, followed: Followed) -> None:
