@@ -147,11 +147,14 @@ class BrokerEvents:
         """Ask brokers that lost a disk, by telling them their partitions again: they answer which ones they lack."""
         for broker in self._office.reader.log_dir_failures(self._office.notice(self._log_dirs_changed)):
             log.warning("broker_lost_log_dir", broker=broker)
+            self._offered = {replica for replica in self._offered if replica.broker != broker}
             self._tell_everything(broker)
             self._offer(replica for replica in self._context.offline_replicas if replica.broker == broker)
 
     def _leadership_answered(self, broker: int, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse) -> None:
-        if response.error_code != ErrorCode.NONE or broker not in self._context.brokers:
+        registered = self._context.brokers.get(broker)
+        is_of_this_life = registered is not None and registered.epoch == request.broker_epoch
+        if response.error_code != ErrorCode.NONE or not is_of_this_life:
             return
         codes = {
             (topic.topic_id, error.partition_index): error.error_code

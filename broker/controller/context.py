@@ -88,10 +88,6 @@ class ControllerContext:
         """Return the brokers of a partition; none if it is not known."""
         return self.assignments.get(partition.topic, {}).get(partition.partition, ReplicaAssignment(()))
 
-    def live(self, brokers: Iterable[int]) -> list[int]:
-        """Return those of some brokers that are live, in the same order."""
-        return [broker for broker in brokers if broker in self.brokers]
-
     def is_working(self, replica: Replica) -> bool:
         """Say whether a replica's broker lives, and the disk that it is on."""
         return replica.broker in self.brokers and replica not in self.offline_replicas

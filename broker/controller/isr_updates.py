@@ -87,7 +87,9 @@ class IsrUpdates:
         if refusal is None and not all(self._is_eligible(partition, *member) for member in update.isr):
             refusal = ErrorCode.INELIGIBLE_REPLICA
         if refusal is not None:
-            log.info("isr_update_refused", partition=str(partition), error=refusal.name, update=update, present=present)
+            log.debug(
+                "isr_update_refused", partition=str(partition), error=refusal.name, update=update, present=present
+            )
         return refusal
 
     def _is_eligible(self, partition: TopicPartition, broker: int, epoch: int) -> bool:
@@ -110,6 +112,8 @@ class IsrUpdates:
             self._context.leadership |= self._store.read(lost)
         self._outbox.add_metadata(wanted)
         if written:
+            some = {str(partition): state.isr for partition, state in list(written.items())[:20]}
+            log.info("isr_changed", count=len(written), partitions=some)
             self.on_change(list(written))
         return {partition: written.get(partition, ErrorCode.INVALID_UPDATE_VERSION) for partition in wanted}
 

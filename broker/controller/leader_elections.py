@@ -157,7 +157,6 @@ def is_imbalanced(led_by_others: int, preferred: int, percentage: int) -> bool:
 
 
 def _can_lead(context: ControllerContext, broker: int, partition: TopicPartition) -> bool:
-    assignment = context.assignment(partition)
     isr: Collection[int] = context.leadership[partition].isr
-    is_moving = bool(assignment.adding or assignment.removing)
+    is_moving = partition in context.reassigning
     return not is_moving and broker in isr and context.is_online(Replica(partition.topic, partition.partition, broker))

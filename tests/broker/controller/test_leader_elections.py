@@ -51,9 +51,9 @@ def test_leadership_stays_where_the_preferred_replica_could_not_have_it() -> Non
     known.deleting = {"orders"}
     assert imbalanced_partitions(known, 10) == []
     known.deleting = set()
-    known.assignments["orders"][0] = ReplicaAssignment((1, 2, 3), adding=(3,))
+    known.reassigning = {ORDERS}
     assert imbalanced_partitions(known, 10) == []
-    known.assignments["orders"][0] = ReplicaAssignment((1, 2, 3))
+    known.reassigning = set()
     known.leadership[ORDERS] = LeaderAndIsr(2, 5, (2, 3), 1, 0)
     assert imbalanced_partitions(known, 10) == []
     known.leadership[ORDERS] = LeaderAndIsr(2, 5, (1, 2), 1, 0)
