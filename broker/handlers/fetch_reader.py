@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ottla.broker.handlers.fetch_sessions import CachedPartition, FetchContext, replica_of
 from ottla.broker.handlers.leader_hints import leader_hints
-from ottla.broker.handlers.lookup import hosted_partition
+from ottla.broker.handlers.lookup import hosted_partition, topic_name
 from ottla.broker.handlers.replica_selector import NO_REPLICA, is_rack_aware, preferred_replica
 from ottla.broker.handlers.request import Request
 from ottla.broker.replication.idle_followers import note_idle
@@ -196,7 +196,7 @@ class FetchReader:
         if request.version < _FORMAT_2_VERSION:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "fetch version 4 or later gives what is stored")
         if request.version >= _TOPIC_IDS_VERSION and not cached.key.topic:
-            name = request.services.metadata.snapshot.topic_names.get(cached.topic_id)
+            name = topic_name(request, cached.topic_id)
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
             cached.key = TopicPartition(name, cached.wanted.partition)

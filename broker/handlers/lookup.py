@@ -21,3 +21,9 @@ def hosted_partition(request: Request, partition: TopicPartition) -> Partition:
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and not is_known:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition)) from error
         raise
+
+
+def topic_name(request: Request, topic_id: bytes) -> str | None:
+    """Return the name of a topic, from the metadata or from what this broker has of it."""
+    services = request.services
+    return services.metadata.snapshot.topic_names.get(topic_id) or services.partitions.topic_name(topic_id)

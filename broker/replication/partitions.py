@@ -49,6 +49,8 @@ class Partitions:
         self.on_damaged: Callable[[TopicPartition], None] = lambda partition: None
         self._lock = threading.Lock()
         self._partitions: dict[TopicPartition, Partition] = {}
+        # Of the topics of these partitions, with how many each has here.
+        self._topics: dict[bytes, tuple[str, int]] = {}
         # Requests for a partition that were refused, by topic; for metrics.
         self.failed_appends: Counter[str] = Counter()
         self.failed_reads: Counter[str] = Counter()
@@ -100,6 +102,11 @@ class Partitions:
         self.logs.get(partition)
         return found
 
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic that has a partition here: followers may ask before the metadata tells of it."""
+        found = self._topics.get(topic_id)
+        return None if found is None else found[0]
+
     # Roles
 
     def take_role(self, partition: TopicPartition, topic_id: bytes, role: PartitionRole, *, is_new: bool) -> Partition:
@@ -114,7 +121,7 @@ class Partitions:
             if known is None:
                 replica_log = self._log_of(partition, topic_id, is_new=is_new)
                 known = Partition(partition, topic_id, replica_log, self._context)
-                self._partitions[partition] = known
+                self._enter(known)
             self.logs.get(partition)
             has_changed = known.take_role(role)
         if has_changed:
@@ -125,6 +132,19 @@ class Partitions:
                     self.fetchers.remove(partition)
             self.moved(partition)
         return known
+
+    def _enter(self, partition: Partition) -> None:
+        name, count = self._topics.get(partition.topic_id, (partition.partition.topic, 0))
+        self._topics[partition.topic_id] = (name, count + 1)
+        self._partitions[partition.partition] = partition
+
+    def _leave(self, partition: TopicPartition) -> Partition | None:
+        left = self._partitions.pop(partition, None)
+        if left is not None:
+            name, count = self._topics.pop(left.topic_id)
+            if count > 1:
+                self._topics[left.topic_id] = (name, count - 1)
+        return left
 
     def _log_of(self, partition: TopicPartition, topic_id: bytes, *, is_new: bool) -> Log:
         try:
@@ -138,14 +158,14 @@ class Partitions:
 
     def _set_aside(self, partition: TopicPartition, reason: str) -> None:
         log.warning("replica_set_aside", partition=str(partition), reason=reason)
-        self._partitions.pop(partition, None)
+        self._leave(partition)
         for error in log_changes.set_aside(self.logs, [partition]).values():
             raise error
 
     def drop(self, partition: TopicPartition, *, delete: bool) -> None:
         """Stop serving a partition; with `delete`, its log goes too."""
         with self._lock:
-            dropped = self._partitions.pop(partition, None)
+            dropped = self._leave(partition)
         if dropped is not None:
             dropped.resign()
         if self.fetchers is not None:
