@@ -223,3 +223,42 @@ def test_a_request_that_cannot_be_written_leaves_the_connection_alone() -> None:
             talking.request(Api.UPDATE_METADATA, 99, REQUEST)
         assert talking.is_connected
         talking.close()
+
+
+def test_an_interruption_ends_a_request_and_the_next_one_connects_anew() -> None:
+    """From another thread, long before the timeout."""
+    asked = threading.Event()
+    errors: list[Exception] = []
+    with server(lambda _peer, _id: asked.set(), good_answer) as port:
+        talking = connection(port, request_timeout_ms=600_000)
+
+        def ask() -> None:
+            try:
+                talking.request(Api.UPDATE_METADATA, 8, REQUEST)
+            except ConnectionFailedError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        assert asked.wait(TIMEOUT_S)
+        talking.interrupt()
+        thread.join(TIMEOUT_S)
+        assert len(errors) == 1
+        assert talking.request(Api.UPDATE_METADATA, 8, REQUEST).error_code == 77
+        talking.interrupt()
+        talking.close()
+        talking.interrupt()
+
+
+def test_bytes_behind_an_answer_are_refused() -> None:
+    """Nobody asked for them."""
+
+    def answer(peer: socket.socket, correlation_id: int) -> None:
+        response = UpdateMetadataResponse(error_code=77)
+        peer.sendall(frame(encode_response(Api.UPDATE_METADATA, 8, correlation_id, response)) + b"more")
+
+    with server(answer) as port:
+        talking = connection(port)
+        with pytest.raises(DecodeError, match="4 bytes more"):
+            talking.request(Api.UPDATE_METADATA, 8, REQUEST)
+        assert not talking.is_connected
