@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from tests.apache_kafka import UnavailableError, skip_or_fail
 from tests.broker_process import BrokerProcess
+from tests.faults.cluster import HOST_NAMES, Cluster
+from tests.faults.experiment import FIGURES, Experiment
+from tests.faults.namespaces import NamespaceNetwork
 from tests.zookeeper import ZooKeeper, ZooKeeperServer
 
 
@@ -24,3 +29,62 @@ def hasty_broker(
         yield shared
     finally:
         shared.kill()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three brokers and a ZooKeeper on the loopback interface."""
+    made = Cluster(tmp_path)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[NamespaceNetwork]:
+    """Hosts for three brokers, a ZooKeeper and clients."""
+    try:
+        made = NamespaceNetwork(tmp_path, HOST_NAMES)
+    except UnavailableError as error:
+        skip_or_fail(error)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def networked_cluster(network: NamespaceNetwork, tmp_path: Path) -> Iterator[Cluster]:
+    """Three brokers and a ZooKeeper, each on a host of its own."""
+    made = Cluster(tmp_path, network=network)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def experiment(cluster: Cluster, tmp_path: Path) -> Iterator[Experiment]:
+    """A workload that is not started yet."""
+    made = Experiment(cluster, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def networked_experiment(networked_cluster: Cluster, tmp_path: Path) -> Iterator[Experiment]:
+    """A workload that is not started yet, on hosts between which packets can be dropped."""
+    made = Experiment(networked_cluster, tmp_path)
+    yield made
+    made.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show how long the faults of this run were felt."""
+    if FIGURES:
+        terminalreporter.section("longest gaps between acknowledgements")
+        for line in FIGURES:
+            terminalreporter.line(line)

@@ -36,6 +36,8 @@ ROOT = Path(__file__).parents[2]
 PROGRESS_TIMEOUT_S = 60.0
 DRAIN_TIMEOUT_S = 60.0
 WATCH_INTERVAL_S = 0.1
+# A line for each fault of a whole test run, for the end of its output.
+FIGURES: list[str] = []
 
 
 @dataclass(slots=True)
@@ -112,7 +114,7 @@ class Experiment:
         """Stop the workload, wait for all replicas, read everything, end the brokers, and judge; print the verdict."""
         self.stop_workload()
         self.wait_for_full_isr()
-        self._drain()
+        self.drain()
         self._watching.set()
         self._watcher.join()
         for broker in self.cluster.brokers.values():
@@ -121,6 +123,7 @@ class Experiment:
         self._writer.close()
         report = check(read_history(*(path for path in self._paths.values() if path.exists())))
         sys.stdout.write(f"{report}\n")
+        FIGURES.extend(map(str, report.faults))
         return report
 
     def stop_workload(self) -> None:
@@ -130,9 +133,19 @@ class Experiment:
         assert workload.end(signal.SIGTERM) == 0, (self._folder / "clients.log").read_text()
         self.progress.update()
 
+    def drain(self, *, up_to_known_offsets: bool = True) -> None:
+        """Read everything from the beginning, in a process of its own, at least up to what is known to be there."""
+        ends = self.progress.ends if up_to_known_offsets else {}
+        known = {number: ends.get(name, 0) for number, name in enumerate(self.names)}
+        drain = self._process("drain", "--drain", json.dumps(known), "--seconds-max", str(DRAIN_TIMEOUT_S))
+        drain.wait(DRAIN_TIMEOUT_S + 60)
+
     def close(self) -> None:
         """End what still runs."""
         self._watching.set()
+        if self._watcher.is_alive():
+            self._watcher.join()
+        self._writer.close()
         if self._workload is not None:
             self._workload.end(signal.SIGKILL)
 
@@ -144,12 +157,6 @@ class Experiment:
     def _check_alive(self) -> None:
         assert self._workload is not None
         assert self._workload.poll() is None, (self._folder / "clients.log").read_text()
-
-    def _drain(self) -> None:
-        ends = {number: self.progress.ends.get(name, 0) for number, name in enumerate(self.names)}
-        self._process("drain", "--drain", json.dumps(ends), "--seconds-max", str(DRAIN_TIMEOUT_S)).wait(
-            DRAIN_TIMEOUT_S + 60
-        )
 
     def _compare_replicas(self) -> None:
         drained = Progress(self._paths["drain"])

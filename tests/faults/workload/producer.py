@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import partial
 from itertools import count
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from tests.faults.checker.history import ACKS_ALL, Fail, Info, Invoke, Ok
 from tests.faults.workload.settings import DELIVERY_TIMEOUT_MS, REQUEST_TIMEOUT_MS, Settings
 
@@ -71,13 +72,20 @@ class ProducerWorker:
                 wait_s = next_s - time.monotonic()
                 if wait_s <= 0 and self._in_flight < IN_FLIGHT_MAX:
                     break
-                producer.poll(max(0.001, min(POLL_S, wait_s)))
+                self._poll(producer, max(0.001, min(POLL_S, wait_s)))
             if self._settings.stopping.is_set() or self._is_broken:
                 break
             # After a pause, no burst to make up for it.
             next_s = max(next_s + self._interval_s, time.monotonic() - self._interval_s)
             self._send(producer, worker, op)
-        producer.flush(FLUSH_TIMEOUT_S)
+        with suppress(KafkaException):
+            producer.flush(FLUSH_TIMEOUT_S)
+
+    def _poll(self, producer: Producer, timeout_s: float) -> None:
+        try:
+            producer.poll(timeout_s)
+        except KafkaException as error:
+            self._on_error(error.args[0])
 
     def _send(self, producer: Producer, worker: str, op: int) -> None:
         partition = op % self._settings.partitions
@@ -91,7 +99,7 @@ class ProducerWorker:
                 partition=partition,
                 on_delivery=partial(self._on_delivery, worker, op),
             )
-        except BufferError as error:
+        except (BufferError, KafkaException) as error:
             write(Fail(worker=worker, op=op, error=str(error)))
         else:
             self._in_flight += 1

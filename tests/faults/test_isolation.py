@@ -1,0 +1,148 @@
+"""Brokers that live and do not reach each other, or do not reach ZooKeeper."""
+
+from __future__ import annotations
+
+import pytest
+from tests.faults.cluster import LAG_LIMIT_S, SESSION_TIMEOUT_S, SETTLE_TIMEOUT_S, Cluster
+from tests.faults.experiment import Experiment, check_valid, wait_seconds
+from tests.faults.live import batch_of, until
+from tests.faults.namespaces import NamespaceNetwork
+from tests.faults.steps import ACK_GAP_MAX_S, controller_of, kill, others, replicas_led_by
+
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+
+ACKS_ALL = -1
+PRODUCE_VERSION = 9
+OFFLINE = -1
+
+
+def network_of(cluster: Cluster) -> NamespaceNetwork:
+    """Return the network of a cluster that has one."""
+    assert cluster.network is not None
+    return cluster.network
+
+
+def host(broker: int) -> str:
+    """Return the name of a broker's host."""
+    return f"broker-{broker}"
+
+
+def test_f05_a_leader_without_followers_acknowledges_nothing(networked_experiment: Experiment) -> None:
+    """It is the controller and takes them out of the ISR; with a single replica in sync it refuses to append."""
+    experiment, cluster = networked_experiment, networked_experiment.cluster
+    network = network_of(cluster)
+    leader = cluster.state.controller()
+    followers = others(leader)
+    experiment.start(replicas_led_by(leader, *followers))
+    with experiment.fault("isolate leader from followers", f"broker {leader}", 2 * ACK_GAP_MAX_S) as fault:
+        network.cut(host(leader), *map(host, followers))
+        experiment.wait_for(lambda state: state.isr == {leader})
+        acks = acks_of(experiment, 0)
+
+        refused = cluster.request(leader, Api.PRODUCE, PRODUCE_VERSION, produce_request(experiment.topic))
+        assert isinstance(refused, ProduceResponse)
+        assert refused.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+        wait_seconds(1)
+        assert acks_of(experiment, 0) == acks
+        assert experiment.state().leader == leader
+        network.heal()
+        fault.proof = f"{network.dropped_packets()} packets dropped, and the ISR was the leader alone"
+        experiment.wait_for_acks(20)
+
+    check_valid(experiment.finish())
+
+
+@pytest.mark.long_faults
+def test_f05_a_leader_cut_off_from_followers_and_controller_changes_no_isr(networked_experiment: Experiment) -> None:
+    """It reaches ZooKeeper, and that is not enough: the controller alone writes the ISR."""
+    experiment, cluster = networked_experiment, networked_experiment.cluster
+    network = network_of(cluster)
+    controller = cluster.state.controller()
+    leader = others(controller)[0]
+    experiment.start(replicas_led_by(leader, *others(leader)))
+    before = experiment.state()
+    with experiment.fault("isolate leader from brokers", f"broker {leader}", 2 * ACK_GAP_MAX_S) as fault:
+        network.cut(host(leader), *map(host, others(leader)))
+        wait_seconds(2 * LAG_LIMIT_S)
+        acks = acks_of(experiment, 0)
+        wait_seconds(1)
+        assert acks_of(experiment, 0) == acks
+        assert experiment.state() == before
+        network.heal()
+        fault.proof = f"{network.dropped_packets()} packets dropped"
+        experiment.wait_for_acks(20)
+
+    check_valid(experiment.finish())
+
+
+@pytest.mark.parametrize(
+    "is_controller", [False, pytest.param(True, marks=pytest.mark.long_faults)], ids=["plain", "controller"]
+)
+def test_f06_f16_a_leader_without_zookeeper_is_replaced(networked_experiment: Experiment, is_controller: bool) -> None:
+    """Others lead when its session is over; it comes back with a new broker epoch, and follows."""
+    experiment, cluster = networked_experiment, networked_experiment.cluster
+    network = network_of(cluster)
+    controller = cluster.state.controller()
+    leader = controller if is_controller else others(controller)[0]
+    experiment.start(replicas_led_by(leader, *others(leader)))
+    before, broker_epoch = experiment.state(), cluster.state.broker_epoch(leader)
+    with experiment.fault("isolate leader from ZooKeeper", f"broker {leader}", ACK_GAP_MAX_S) as fault:
+        network.cut(host(leader), "zookeeper")
+        after = experiment.wait_for(lambda state: state.leader not in (OFFLINE, leader))
+        assert after.leader_epoch > before.leader_epoch
+        assert controller_of(cluster) != leader
+        experiment.wait_for_acks(20)
+        wait_seconds(SESSION_TIMEOUT_S)
+        network.heal()
+        until(lambda: cluster.state.broker_epoch(leader) > broker_epoch, "it registers anew", SETTLE_TIMEOUT_S)
+        fault.proof = (
+            f"{network.dropped_packets()} packets dropped; broker epoch {broker_epoch}, then "
+            f"{cluster.state.broker_epoch(leader)}"
+        )
+    experiment.wait_for_full_isr()
+
+    check_valid(experiment.finish())
+
+
+def test_f12_a_partition_whose_last_replica_in_sync_dies_stays_offline(networked_experiment: Experiment) -> None:
+    """Nobody who was out of sync may lead; when the last one returns, nothing is lost."""
+    experiment, cluster = networked_experiment, networked_experiment.cluster
+    network = network_of(cluster)
+    leader = cluster.state.controller()
+    followers = others(leader)
+    experiment.start(replicas_led_by(leader, *followers))
+    with experiment.fault("ISR of one, then kill", f"broker {leader}", 2 * ACK_GAP_MAX_S) as fault:
+        network.cut(host(leader), *map(host, followers))
+        experiment.wait_for(lambda state: state.isr == {leader})
+        gone = kill(cluster, leader)
+        network.heal()
+        offline = experiment.wait_for(lambda state: state.leader == OFFLINE)
+        assert offline.isr == {leader}
+        until(lambda: controller_of(cluster) in followers, "another controller", SETTLE_TIMEOUT_S)
+        # The others go on with what they have.
+        experiment.wait_for_acks(20, 1, 2)
+        assert experiment.state().leader == OFFLINE
+
+        cluster.start_brokers(leader)
+        experiment.wait_for(lambda state: state.leader == leader)
+        fault.proof = f"{network.dropped_packets()} packets dropped; {gone}; the partition was offline"
+        experiment.wait_for_acks(20)
+
+    check_valid(experiment.finish())
+
+
+def acks_of(experiment: Experiment, partition: int) -> int:
+    """Return how many sends to a partition were acknowledged so far."""
+    experiment.progress.update()
+    return experiment.progress.acks[experiment.names[partition]]
+
+
+def produce_request(topic: str) -> ProduceRequest:
+    """A request that wants all replicas in sync; whoever reads its value has read what was refused."""
+    partition = PartitionProduceData(index=0, records=memoryview(batch_of(b"refused")))
+    return ProduceRequest(
+        acks=ACKS_ALL, timeout_ms=5_000, topic_data=[TopicProduceData(name=topic, partition_data=[partition])]
+    )
