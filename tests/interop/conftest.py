@@ -8,7 +8,10 @@ import pytest
 from tests.broker_process import BrokerProcess, topic_name
 from tests.interop.clients.all import CLIENTS, available
 from tests.interop.clients.record import Client
+from tests.interop.java_tools import run_tool
 from tests.interop.raw import RawConnection, retrying
+
+__all__ = ["run_tool"]
 
 
 class CreateTopic(Protocol):

@@ -2,51 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.apache_kafka import LIBS, UnavailableError, jars, java, skip_or_fail
 from tests.broker_process import BrokerProcess, MakeBroker, topic_name
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import CODECS, Producing, Sent
+from tests.interop.java_tools import TOOL_SECONDS_MAX, RunTool
 from tests.interop.raw import RawConnection, retrying, stored_batches
 
-TOOL_SECONDS_MAX = 120
 PRODUCER = "kafka.tools.ConsoleProducer"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 DUMP = "kafka.tools.DumpLogSegments"
-
-RunTool = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def run_tool() -> RunTool:
-    """Run a tool of Kafka and return what it writes; it must succeed."""
-    try:
-        classpath = os.pathsep.join(map(str, jars(LIBS)))
-        command = [java(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", classpath]
-    except UnavailableError as reason:
-        skip_or_fail(reason)
-
-    def run(main_class: str, *arguments: str, standard_input: str = "") -> str:
-        done = subprocess.run(
-            [*command, main_class, *arguments],
-            check=False,
-            input=standard_input,
-            capture_output=True,
-            text=True,
-            timeout=TOOL_SECONDS_MAX,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    return run
 
 
 def test_lines_go_from_the_console_producer_to_the_console_consumer(
