@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 WATCH_S = 0.5
 
 
-_Brokers = Annotated[int | None, typer.Option(min=1, max=100, metavar="N", help="Number of brokers.", show_default="1")]
+_Brokers = Annotated[
+    int | None,
+    typer.Option(min=1, max=100, metavar="N", help="Number of brokers; it can grow, not shrink.", show_default="3"),
+]
 _BasePort = Annotated[
     int | None,
     typer.Option(
@@ -69,11 +72,15 @@ def up(
     What was stored in the directory is there again the next time. If some of the cluster's processes run already, only
     the missing ones are started, on the ports they had; Ctrl-C then stops all of them, as `ottla down` does.
 
+    Topics have three replicas, as far as there are brokers for them, and acks=all waits for two of them: the cluster
+    goes on when one broker dies.
+
     \b
     Examples:
-      ottla up                                   a broker on port 9092
+      ottla up                                   three brokers on ports 9092 to 9094
       ottla up --detach                          the same in the background; stop it with: ottla down
-      ottla up --brokers 3                       three brokers on ports 9092 to 9094
+      ottla up --detach --brokers 4              add a fourth one to them
+      ottla up --brokers 1                       a broker alone, with one replica of everything
       ottla up --dir /tmp/cluster --base-port 19092 --http-base-port 19644 --zookeeper-port 12181
       ottla up -X log.retention.hours=1 -X auto.create.topics.enable=false
       ottla up --zookeeper zk1:2181,zk2:2181/ottla

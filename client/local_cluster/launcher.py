@@ -77,7 +77,7 @@ def _broker_arguments(directory: ClusterDir, cluster: ClusterRecord, broker: Pro
     identity = broker_identity(cluster, broker, str(folder / "data"))
     said = dict(_key_and_value(override) for override in cluster.overrides)
     config = folder / "server.properties"
-    write_properties(config, {**broker_defaults(), **said, **identity})
+    write_properties(config, {**broker_defaults(len(cluster.brokers)), **said, **identity})
     arguments = ["--config", str(config)]
     for key, value in {**said, **identity}.items():
         arguments += ["--override", f"{key}={value}"]

@@ -1,7 +1,8 @@
 """Which processes a cluster shall have and with which options: plain functions from what was asked and what is there.
 
-A cluster keeps its ports and its number of brokers from one `ottla up` to the next, unless told otherwise. While any of
-its processes runs, it can only grow; the broker options (`-X`) are those of the command that found nothing running.
+A cluster keeps its ports and its number of brokers from one `ottla up` to the next, unless told otherwise. It can only
+grow: a broker may have the only copy of something. While any of its processes runs, the rest stays as it is; the broker
+options (`-X`) are those of the command that found nothing running.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from dataclasses import dataclass
 from ottla.client.local_cluster.errors import ClusterError, OptionError
 from ottla.client.local_cluster.record import HOST, ClusterRecord, ProcessRecord, Role
 
-BROKERS = 1
+BROKERS = 3
 BROKERS_MAX = 100
 BASE_PORT = 9092
 HTTP_BASE_PORT = 9644
 ZOOKEEPER_PORT = 2181
 ZOOKEEPER_ID = 0
 PORT_MAX = 65_535
+# Three copies survive the loss of a broker with another one to spare; more brokers share the load.
+REPLICAS_MAX = 3
 # Brokers of a local cluster are to be missed soon after they are gone.
 SESSION_TIMEOUT_MS = 6_000
+SHUTDOWN_BACKOFF_MS = 200
 
 _OVERRIDE = re.compile(r"[A-Za-z0-9._-]+=.*", re.DOTALL)
 _SERVER = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::(\d{1,5}))?")
@@ -96,8 +100,10 @@ def plan(
 ) -> ClusterRecord:
     """Return the cluster that is to run, with pids where `previous` has them."""
     count = options.brokers or (len(previous.brokers) if previous else BROKERS)
-    if running and previous is not None:
-        _check_compatible(options, previous, count)
+    if previous is not None:
+        _check_not_fewer(previous, count)
+        if running:
+            _check_compatible(options, previous)
     ports = _Ports(previous, free_port)
     before = {(process.role, process.id): process for process in (previous.processes if previous else ())}
 
@@ -140,19 +146,25 @@ def broker_identity(cluster: ClusterRecord, broker: ProcessRecord, log_dir: str)
     }
 
 
-def broker_defaults() -> Mapping[str, str]:
-    """Return options that suit a cluster on one machine; the environment and `-X` change them.
+def broker_defaults(brokers: int) -> Mapping[str, str]:
+    """Return options that suit a cluster of so many brokers on one machine; the environment and `-X` change them.
 
-    One replica each, however many brokers there are: followers do not fetch from their leaders yet.
+    One broker can be lost without loss of records, and with the partitions still taking new ones: with three replicas
+    acks=all means two of them. With two there is no such choice, and the partitions go on with one.
     """
+    replicas = str(min(brokers, REPLICAS_MAX))
+    min_isr = "2" if brokers >= REPLICAS_MAX else "1"
     return {
         "num.partitions": "1",
-        "default.replication.factor": "1",
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
+        "default.replication.factor": replicas,
+        "min.insync.replicas": min_isr,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": min_isr,
         "group.initial.rebalance.delay.ms": "0",
         "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        # `ottla down` stops all of them, and the last one has nobody to hand over to.
+        "controlled.shutdown.retry.backoff.ms": str(SHUTDOWN_BACKOFF_MS),
     }
 
 
@@ -176,10 +188,18 @@ def _kept_connect(options: Options, previous: ClusterRecord | None, *, running: 
     return None if previous is None or previous.zookeepers or own_asked else previous.zookeeper_connect
 
 
-def _check_compatible(options: Options, previous: ClusterRecord, count: int) -> None:
+def _check_not_fewer(previous: ClusterRecord, count: int) -> None:
+    has = len(previous.brokers)
+    if count < has:
+        raise ClusterError(
+            f"This cluster has {has} brokers, and none is removed: it may have the only copy of something."
+            f" Leave out --brokers to run all {has}, or start another cluster in another --dir."
+        )
+
+
+def _check_compatible(options: Options, previous: ClusterRecord) -> None:
     """Refuse what would leave running processes with other options than those that are started."""
     asked = (
-        ("--brokers", options.brokers is not None and count < len(previous.brokers)),
         ("--base-port", options.base_port not in (None, 0, previous.base_port)),
         ("--http-base-port", options.http_base_port not in (None, 0, previous.http_base_port)),
         ("--zookeeper-port", options.zookeeper_port not in (None, 0, *(old.port for old in previous.zookeepers))),

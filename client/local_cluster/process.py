@@ -29,9 +29,11 @@ def start_time(pid: int) -> str | None:
 
 def is_running(pid: int | None, started: str | None) -> bool:
     """Say whether that very process still runs."""
+    running = pid is not None and started is not None and start_time(pid) == started
+    # After the look: what was found ended is taken off the system's list, too.
     if pid in _children:
         _children[pid].poll()
-    return pid is not None and started is not None and start_time(pid) == started
+    return running
 
 
 def send_signal(pid: int, started: str | None, number: signal.Signals) -> None:

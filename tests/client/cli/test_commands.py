@@ -62,6 +62,17 @@ def test_a_detached_cluster_is_shown_and_stopped(bench: Bench, run: Run) -> None
     assert "Nothing of the cluster" in run("down", *directory)[2]
 
 
+def test_fewer_brokers_are_refused(bench: Bench, run: Run) -> None:
+    """The message says that nothing is removed; the cluster runs on."""
+    run(*bench.arguments(2), "--detach")
+
+    code, _, said = run(*bench.arguments(1))
+
+    assert code == 1
+    assert "Error: This cluster has 2 brokers, and none is removed" in said
+    assert run("status", "--dir", str(bench.path))[0] == 0
+
+
 def test_status_is_a_list_of_objects(bench: Bench, run: Run) -> None:
     """Each has exactly the fields that scripts may rely on; with a dead process the exit code is 1."""
     run(*bench.arguments(2), "--detach")

@@ -72,6 +72,31 @@ def test_a_cluster_that_runs_can_grow(bench: Bench) -> None:
     assert [process.id for process in bench.cluster().start(bench.options(3))] == [2, 3]
 
 
+def test_a_cluster_that_was_stopped_can_grow(bench: Bench) -> None:
+    """The new broker has ports of its own, and is part of the cluster the next time."""
+    bench.cluster().start(bench.options(3))
+    before = [(status.port, status.http_port) for status in bench.cluster().statuses()]
+    bench.cluster().stop()
+
+    assert [process.id for process in bench.cluster().start(bench.options(4))] == [1, 2, 3, 4]
+
+    statuses = bench.cluster().statuses()
+    assert [(status.port, status.http_port) for status in statuses[:3]] == before
+    assert len({port for status in statuses for port in (status.port, status.http_port)}) == 8
+    assert bench.cluster().start(bench.options()) == []
+
+
+def test_brokers_know_how_many_replicas_there_can_be(bench: Bench) -> None:
+    """In the config that each of them is started with."""
+    bench.cluster().start(bench.options(1))
+    bench.cluster().start(bench.options(3))
+
+    alone, added = ((bench.path / name / "server.properties").read_text() for name in ("broker-1", "broker-3"))
+    assert "default.replication.factor=1\n" in alone
+    assert "default.replication.factor=3\n" in added
+    assert "min.insync.replicas=2\n" in added
+
+
 def test_the_death_of_a_process_is_noticed_once(bench: Bench) -> None:
     """The one that died is named with the way it ended; the others keep running."""
     cluster = bench.cluster()

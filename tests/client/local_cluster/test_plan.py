@@ -20,21 +20,29 @@ def ports(cluster: ClusterRecord) -> list[tuple[int, int | None]]:
     return [(process.port, process.http_port) for process in cluster.processes]
 
 
-def test_without_a_word_there_is_one_broker_and_a_zookeeper() -> None:
+def test_without_a_word_there_are_three_brokers_and_a_zookeeper() -> None:
     """The defaults are the ports that Kafka's users know."""
     cluster = planned(Options())
 
-    assert ports(cluster) == [(2181, None), (9092, 9644)]
-    assert cluster.zookeeper_connect == "127.0.0.1:2181"
-    assert cluster.bootstrap_servers == "127.0.0.1:9092"
-
-
-def test_further_brokers_have_the_next_ports() -> None:
-    """For clients and for HTTP."""
-    cluster = planned(Options(brokers=3))
-
     assert ports(cluster) == [(2181, None), (9092, 9644), (9093, 9645), (9094, 9646)]
+    assert cluster.zookeeper_connect == "127.0.0.1:2181"
     assert cluster.bootstrap_servers == "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_broker_that_is_added_has_the_next_ports(running: bool) -> None:
+    """Whether the others run or not; it is part of the cluster from then on."""
+    grown = planned(Options(brokers=4), planned(Options()), running=running)
+
+    assert ports(grown)[1:] == [(9092, 9644), (9093, 9645), (9094, 9646), (9095, 9647)]
+    assert ports(planned(Options(), grown)) == ports(grown)
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_no_broker_is_removed(running: bool) -> None:
+    """A smaller number is refused, with the reason and with what can be done."""
+    with pytest.raises(ClusterError, match=r"has 3 brokers, and none is removed.*Leave out --brokers"):
+        planned(Options(brokers=2), planned(Options()), running=running)
 
 
 def test_a_zookeeper_of_somebody_else_is_no_process_of_the_cluster() -> None:
@@ -73,7 +81,6 @@ def test_broker_options_are_those_of_the_command_that_began() -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (Options(brokers=2), "--brokers"),
         (Options(base_port=19092), "--base-port"),
         (Options(http_base_port=19092), "--http-base-port"),
         (Options(zookeeper_port=19092), "--zookeeper-port"),
@@ -136,6 +143,13 @@ def test_what_is_no_connect_string_is_refused(connect: str) -> None:
         Options(zookeeper=connect)
 
 
-def test_no_topic_wants_more_replicas_than_there_are_followers() -> None:
-    """A topic that nobody asked for works on any number of brokers."""
-    assert {int(value) for key, value in broker_defaults().items() if key.endswith(("factor", "isr"))} == {1}
+@pytest.mark.parametrize(("brokers", "replicas", "min_isr"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])
+def test_there_are_three_replicas_of_everything_as_far_as_there_are_brokers(
+    brokers: int, replicas: int, min_isr: int
+) -> None:
+    """A topic works on any number of brokers, and goes on when one of several is lost."""
+    defaults = broker_defaults(brokers)
+
+    assert {int(value) for key, value in defaults.items() if key.endswith("replication.factor")} == {replicas}
+    assert defaults["min.insync.replicas"] == defaults["transaction.state.log.min.isr"] == str(min_isr)
+    assert min_isr < replicas or brokers == 1
