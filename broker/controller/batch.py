@@ -3,6 +3,9 @@
 A `BrokerBatch` is everything that one event has for one broker. It is sent as up to three requests, in this order:
 LeaderAndIsr, UpdateMetadata, StopReplica. A batch that has not left yet takes in the next one where the order allows
 it, so a broker that was away catches up with few requests.
+
+Apache Kafka's brokers do not follow a leader that they have not heard of, and do not come back to it. So where brokers
+are new to each other, one more UpdateMetadata, with the live brokers alone, goes first.
 """
 
 from __future__ import annotations
@@ -55,6 +58,8 @@ class BrokerBatch:
     # None: no metadata is sent. Empty: only the live brokers are.
     metadata: dict[TopicPartition, UpdateMetadataPartitionState] | None = None
     live_brokers: list[UpdateMetadataBroker] = field(default_factory=list)
+    # Some of the live brokers, or where they are, may be news.
+    are_brokers_news: bool = False
     stop: dict[TopicPartition, StopReplicaPartitionState] = field(default_factory=dict)
     topic_ids: dict[str, bytes] = field(default_factory=dict)
 
@@ -77,6 +82,7 @@ class BrokerBatch:
         if later.metadata is not None:
             self.metadata = later.metadata if self.metadata is None else self.metadata | later.metadata
             self.live_brokers = later.live_brokers
+        self.are_brokers_news |= later.are_brokers_news
         for partition, stop in later.stop.items():
             known = self.stop.get(partition)
             is_delete = stop.delete_partition or (known is not None and known.delete_partition)
@@ -86,6 +92,8 @@ class BrokerBatch:
 
     def requests(self) -> Iterator[ControllerRequest]:
         """Return the requests, in the order in which they must be sent."""
+        if self.leader_and_isr and self.are_brokers_news:
+            yield ControllerRequest(Api.UPDATE_METADATA, UPDATE_METADATA_VERSION, self._update_metadata({}))
         if self.leader_and_isr:
             yield ControllerRequest(Api.LEADER_AND_ISR, LEADER_AND_ISR_VERSION, self._leader_and_isr())
         if self.metadata is not None:

@@ -73,11 +73,10 @@ class BrokerEvents:
     def _joined(self, brokers: Iterable[RegisteredBroker]) -> None:
         joined = {broker.id: broker for broker in brokers}
         log.info("brokers_joined", brokers=sorted(joined))
-        before = list(self._context.brokers)
         self._context.brokers |= joined
         for broker in joined:
             self._open_channel(broker)
-        self._outbox.add_metadata([], before)
+        self._outbox.add_brokers()
         self._outbox.add_metadata(self._context.partitions(), joined)
         replicas = [each for each in self._context.replicas_on(joined) if each.topic not in self._context.deleting]
         self._transitions.move_replicas(replicas, ReplicaState.ONLINE)
@@ -123,7 +122,7 @@ class BrokerEvents:
         if present is None or present.epoch != known.epoch or present.node == known.node:
             return
         self._context.brokers[broker] = present
-        self._outbox.add_metadata([])
+        self._outbox.add_brokers()
         if present.node.endpoints != known.node.endpoints:
             self._office.channels.close(broker)
             self._office.channels.open(broker)
@@ -133,6 +132,7 @@ class BrokerEvents:
         """Tell a broker all again, after what waited for it was dropped; what it knows already does no harm."""
         if broker not in self._context.brokers:
             return
+        self._outbox.add_brokers([broker])
         self._outbox.add_metadata(self._context.partitions(), [broker])
         replicas = [each for each in self._context.replicas_on([broker]) if each not in self._context.offline_replicas]
         kept = [replica for replica in replicas if replica.topic not in self._context.deleting]

@@ -84,6 +84,13 @@ class Outbox:
             for partition in states:
                 self._name_topic(batch, partition.topic)
 
+    def add_brokers(self, brokers: Iterable[int] | None = None) -> None:
+        """Tell brokers, or all, who is alive and where, before anything else: some of it may be news."""
+        told = list(self._context.brokers if brokers is None else brokers)
+        self.add_metadata([], told)
+        for batch in self._batches_for(told):
+            batch.are_brokers_news = True
+
     def add_stop_replica(self, broker: int, partition: TopicPartition, *, delete: bool) -> None:
         """Tell a broker to stop a replica, and perhaps to delete its log."""
         state = self._context.leadership.get(partition)

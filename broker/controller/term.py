@@ -101,7 +101,7 @@ class Term:
         self._brokers.load()
         self._topics.load()
         self._brokers.open_channels()
-        office.outbox.add_metadata([])
+        office.outbox.add_brokers()
         office.send()
         self._begin_replicas()
         self._begin_partitions()

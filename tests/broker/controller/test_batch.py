@@ -73,6 +73,21 @@ def test_leadership_comes_before_metadata_before_stopping() -> None:
     assert [topic.topic_name for topic in stopping.topic_states] == ["b"]
 
 
+def test_brokers_hear_of_each_other_before_they_follow_each_other() -> None:
+    """Also where that came with an earlier event; Kafka's brokers follow nobody whom they do not know."""
+    batch = BrokerBatch(1, 1, 100, metadata={}, are_brokers_news=True)
+    assert [request.api for request in batch.requests()] == [Api.UPDATE_METADATA]
+    assert batch.absorb(leads(A0))
+    requests = list(batch.requests())
+    assert [request.api for request in requests] == [Api.UPDATE_METADATA, Api.LEADER_AND_ISR, Api.UPDATE_METADATA]
+    first, last = requests[0].message, requests[2].message
+    assert isinstance(first, UpdateMetadataRequest)
+    assert isinstance(last, UpdateMetadataRequest)
+    assert first.live_brokers == last.live_brokers == batch.live_brokers
+    assert not first.topic_states
+    assert last.topic_states
+
+
 def test_an_empty_batch_asks_for_nothing_and_no_metadata_is_not_empty_metadata() -> None:
     """Metadata without partitions tells who is alive."""
     assert list(BrokerBatch(1, 1, 1).requests()) == []
