@@ -168,6 +168,11 @@ class Cluster:
         with _translated_errors():
             return self._producer_ids.next_id()
 
+    def take_producer_ids(self, broker: int) -> range:
+        """Return a block of producer ids for a broker, which nobody else has or gets."""
+        with _translated_errors():
+            return self._producer_ids.take_block(broker)
+
     def _change_topic(
         self, topic: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], validate_only: bool
     ) -> None:

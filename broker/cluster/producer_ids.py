@@ -38,17 +38,16 @@ class ProducerIds:
                         self._left.appendleft(block[1:])
                     return block[0]
             # Not under the lock: a block that one thread too many takes costs nothing but its numbers.
-            block = self._take_block()
+            block = self.take_block(self._broker_id)
             with self._lock:
                 self._left.append(block)
 
-    def _take_block(self) -> range:
+    def take_block(self, broker: int) -> range:
+        """Return a block that is a broker's alone; it may be another broker than this one."""
         for _ in range(_ATTEMPTS_MAX):
             node = self._zookeeper.read(PRODUCER_ID_BLOCK)
             block = self._block_after(node)
-            content = ProducerIdBlockNode(
-                broker=self._broker_id, block_start=str(block.start), block_end=str(block.stop - 1)
-            )
+            content = ProducerIdBlockNode(broker=broker, block_start=str(block.start), block_end=str(block.stop - 1))
             try:
                 self._zookeeper.write(PRODUCER_ID_BLOCK, content.encode(), node.stat.version)
                 return block

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.broker.handlers.allocate_producer_ids import allocate_producer_ids
 from ottla.broker.handlers.alter_configs import alter_configs
 from ottla.broker.handlers.alter_partition import alter_partition
 from ottla.broker.handlers.alter_partition_reassignments import alter_partition_reassignments
@@ -63,6 +64,7 @@ _FUNCTIONS: Final[dict[Api, Handler]] = {
     Api.UPDATE_METADATA: update_metadata,
     # To the controller
     Api.ALTER_PARTITION: alter_partition,
+    Api.ALLOCATE_PRODUCER_IDS: allocate_producer_ids,
     Api.CONTROLLED_SHUTDOWN: controlled_shutdown,
     Api.ELECT_LEADERS: elect_leaders,
     Api.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
