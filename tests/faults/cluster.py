@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -52,9 +52,7 @@ _OPTIONS = (
 class Cluster:
     """Brokers 1, 2 and 3; each keeps its address and its data over restarts."""
 
-    def __init__(
-        self, folder: Path, *overrides: str, network: NamespaceNetwork | None = None, log_dirs: Mapping[int, Path] = {}
-    ) -> None:
+    def __init__(self, folder: Path, *overrides: str, network: NamespaceNetwork | None = None) -> None:
         self.network = network
         self.client_host = self._host("client")
         self.zookeeper = ZooKeeperServer(folder / "zookeeper", where=self._host("zookeeper"))
@@ -69,8 +67,6 @@ class Cluster:
             )
             for broker in BROKER_IDS
         }
-        for broker, log_dir in log_dirs.items():
-            self.brokers[broker].log_dir = log_dir
         self._state: ClusterState | None = None
 
     @property

@@ -69,17 +69,9 @@ class ClusterState:
         return {int(name) for name in self._answer(self._client.get_children_async(BROKER_IDS))}
 
     def broker_epoch(self, broker: int) -> int:
-        """Return the epoch of a registration, or -1 if there is none; each session has a new one."""
-        try:
-            _, stat = self._get(broker_path(broker))
-        except StateUnknownError:
-            return -1
-        return int(stat.czxid)
-
-    def session_of(self, broker: int) -> int:
-        """Return the session that holds a broker's registration."""
+        """Return the epoch of a registration; each session has a new one."""
         _, stat = self._get(broker_path(broker))
-        return int(stat.ephemeralOwner)
+        return int(stat.czxid)
 
     def topic_id(self, topic: str) -> object:
         """Return the id of a topic, which its next namesake does not have."""

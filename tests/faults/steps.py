@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tests.faults.cluster import BROKER_IDS, SETTLE_TIMEOUT_S, Cluster, process_state
 from tests.faults.cluster_state import StateUnknownError
@@ -27,8 +27,20 @@ def kill(cluster: Cluster, broker: int) -> str:
     pid = cluster.brokers[broker].pid
     cluster.brokers[broker].kill()
     assert process_state(pid) == ""
-    until(lambda: cluster.state.broker_epoch(broker) == -1, f"broker {broker} is not registered", SETTLE_TIMEOUT_S)
+    until_known(lambda: broker not in cluster.state.brokers(), f"broker {broker} is not registered")
     return f"process {pid} and its registration are gone"
+
+
+def until_known(condition: Callable[[], bool], what: str) -> None:
+    """Wait for something that ZooKeeper must say; as long as it says nothing, the answer is no."""
+
+    def holds() -> bool:
+        try:
+            return condition()
+        except StateUnknownError:
+            return False
+
+    until(holds, what, SETTLE_TIMEOUT_S)
 
 
 def controller_of(cluster: Cluster) -> int:

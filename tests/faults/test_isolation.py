@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.faults.cluster import LAG_LIMIT_S, SESSION_TIMEOUT_S, SETTLE_TIMEOUT_S, Cluster
+from tests.faults.cluster import LAG_LIMIT_S, SESSION_TIMEOUT_S, Cluster
 from tests.faults.experiment import Experiment, check_valid, wait_seconds
-from tests.faults.live import batch_of, until
+from tests.faults.live import batch_of
 from tests.faults.namespaces import NamespaceNetwork
-from tests.faults.steps import ACK_GAP_MAX_S, controller_of, kill, others, replicas_led_by
+from tests.faults.steps import ACK_GAP_MAX_S, controller_of, kill, others, replicas_led_by, until_known
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
@@ -97,7 +97,7 @@ def test_f06_f16_a_leader_without_zookeeper_is_replaced(networked_experiment: Ex
         experiment.wait_for_acks(20)
         wait_seconds(SESSION_TIMEOUT_S)
         network.heal()
-        until(lambda: cluster.state.broker_epoch(leader) > broker_epoch, "it registers anew", SETTLE_TIMEOUT_S)
+        until_known(lambda: cluster.state.broker_epoch(leader) > broker_epoch, "it registers anew")
         fault.proof = (
             f"{network.dropped_packets()} packets dropped; broker epoch {broker_epoch}, then "
             f"{cluster.state.broker_epoch(leader)}"
@@ -121,7 +121,7 @@ def test_f12_a_partition_whose_last_replica_in_sync_dies_stays_offline(networked
         network.heal()
         offline = experiment.wait_for(lambda state: state.leader == OFFLINE)
         assert offline.isr == {leader}
-        until(lambda: controller_of(cluster) in followers, "another controller", SETTLE_TIMEOUT_S)
+        until_known(lambda: controller_of(cluster) in followers, "another controller")
         # The others go on with what they have.
         experiment.wait_for_acks(20, 1, 2)
         assert experiment.state().leader == OFFLINE

@@ -13,7 +13,7 @@ from tests.faults.cluster import BROKER_IDS, SETTLE_TIMEOUT_S, Cluster, process_
 from tests.faults.cluster_state import StateUnknownError
 from tests.faults.experiment import Experiment, check_valid
 from tests.faults.live import until
-from tests.faults.steps import ACK_GAP_MAX_S, controller_of, kill, others, replicas_led_by
+from tests.faults.steps import ACK_GAP_MAX_S, controller_of, kill, others, replicas_led_by, until_known
 
 from ottla.protocol.errors import KafkaError
 
@@ -79,9 +79,9 @@ def test_f03_killing_the_controller_leaves_no_topic_half_made_and_none_half_dele
     with experiment.fault("kill controller", f"broker {controller}", ACK_GAP_MAX_S) as fault:
         for request in requests:
             request.start()
-        until(lambda: any(map(state.has_topic, wanted)), "a topic is being created")
+        until_known(lambda: any(map(state.has_topic, wanted)), "a topic is being created")
         gone = kill(cluster, controller)
-        until(lambda: controller_of(cluster) in leaders, "another controller", SETTLE_TIMEOUT_S)
+        until_known(lambda: controller_of(cluster) in leaders, "another controller")
         assert state.controller_epoch() > epoch
         fault.proof = f"{gone}; controller {state.controller()} in epoch {state.controller_epoch()}"
         experiment.wait_for_acks(20)
@@ -120,7 +120,7 @@ def test_f16_a_broker_that_returns_before_its_session_ended_registers_anew(exper
     with experiment.fault("bounce leader", f"broker {leader}", ACK_GAP_MAX_S) as fault:
         cluster.brokers[leader].kill()
         cluster.brokers[leader].start()
-        until(lambda: cluster.state.broker_epoch(leader) > epoch, "a new broker epoch", SETTLE_TIMEOUT_S)
+        until_known(lambda: cluster.state.broker_epoch(leader) > epoch, "a new broker epoch")
         fault.proof = f"broker epoch {epoch}, then {cluster.state.broker_epoch(leader)}"
         experiment.wait_for_acks(20)
 

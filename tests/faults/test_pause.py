@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.faults.cluster import SESSION_TIMEOUT_S, SETTLE_TIMEOUT_S, process_state
+from tests.faults.cluster import SESSION_TIMEOUT_S, process_state
 from tests.faults.experiment import Experiment, check_valid, wait_seconds
-from tests.faults.live import until
-from tests.faults.steps import ACK_GAP_MAX_S, controller_of, others, replicas_led_by
+from tests.faults.steps import ACK_GAP_MAX_S, controller_of, others, replicas_led_by, until_known
 
 
 @pytest.mark.parametrize(
@@ -29,7 +28,7 @@ def test_f13_a_leader_that_wakes_up_acknowledges_nothing_in_its_old_epoch(
         wait_seconds(SESSION_TIMEOUT_S)
         assert process_state(cluster.brokers[leader].pid) == "T"
         cluster.resume(leader)
-        until(lambda: cluster.state.broker_epoch(leader) > broker_epoch, "it registers anew", SETTLE_TIMEOUT_S)
+        until_known(lambda: cluster.state.broker_epoch(leader) > broker_epoch, "it registers anew")
         fault.proof = f"the process was stopped; broker epoch {broker_epoch}, then {cluster.state.broker_epoch(leader)}"
         experiment.wait_for_acks(20)
     experiment.wait_for_full_isr()

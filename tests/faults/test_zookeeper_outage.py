@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.faults.cluster import BROKER_IDS, SESSION_TIMEOUT_S, SETTLE_TIMEOUT_S
+from tests.faults.cluster import BROKER_IDS, SESSION_TIMEOUT_S
 from tests.faults.experiment import Experiment, check_valid, wait_seconds
-from tests.faults.live import until
-from tests.faults.steps import ACK_GAP_MAX_S
+from tests.faults.steps import ACK_GAP_MAX_S, until_known
 
 
 @pytest.mark.parametrize(
@@ -21,7 +20,7 @@ def test_f15_leaders_serve_on_without_zookeeper(experiment: Experiment, seconds:
         wait_seconds(seconds)
         experiment.wait_for_acks(20)
         cluster.zookeeper.start()
-        until(lambda: cluster.state.brokers() == set(BROKER_IDS), "all are registered", SETTLE_TIMEOUT_S)
+        until_known(lambda: cluster.state.brokers() == set(BROKER_IDS), "all are registered")
         fault.proof = f"the process was gone for {seconds:.0f} s"
         experiment.wait_for_acks(20)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from itertools import count
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from tests.faults.checker.history import ACKS_ALL, Fail, Info, Invoke, Ok
+from tests.faults.checker.history import ACKS_ALL, NO_OFFSET, Fail, Info, Invoke, Ok
 from tests.faults.workload.settings import DELIVERY_TIMEOUT_MS, REQUEST_TIMEOUT_MS, Settings
 
-IN_FLIGHT_MAX = 100
+# For each partition: one without a leader does not hold back the others.
+IN_FLIGHT_MAX = 40
 FLUSH_TIMEOUT_S = DELIVERY_TIMEOUT_MS / 1000 + 5
 POLL_S = 0.05
 
@@ -41,7 +43,7 @@ class ProducerWorker:
         self._settings = settings
         self._name = name
         self._interval_s = 1 / rate
-        self._in_flight = 0
+        self._in_flight: Counter[int] = Counter()
         self._is_broken = False
 
     def run(self) -> None:
@@ -55,6 +57,7 @@ class ProducerWorker:
 
     def _run_as(self, worker: str) -> None:
         self._is_broken = False
+        self._in_flight.clear()
         producer = Producer(
             {
                 **self._settings.client,
@@ -70,14 +73,16 @@ class ProducerWorker:
         for op in count():
             while not self._settings.stopping.is_set() and not self._is_broken:
                 wait_s = next_s - time.monotonic()
-                if wait_s <= 0 and self._in_flight < IN_FLIGHT_MAX:
+                if wait_s <= 0:
                     break
                 self._poll(producer, max(0.001, min(POLL_S, wait_s)))
             if self._settings.stopping.is_set() or self._is_broken:
                 break
             # After a pause, no burst to make up for it.
             next_s = max(next_s + self._interval_s, time.monotonic() - self._interval_s)
-            self._send(producer, worker, op)
+            partition = op % self._settings.partitions
+            if self._in_flight[partition] < IN_FLIGHT_MAX:
+                self._send(producer, worker, op, partition)
         with suppress(KafkaException):
             producer.flush(FLUSH_TIMEOUT_S)
 
@@ -87,8 +92,7 @@ class ProducerWorker:
         except KafkaException as error:
             self._on_error(error.args[0])
 
-    def _send(self, producer: Producer, worker: str, op: int) -> None:
-        partition = op % self._settings.partitions
+    def _send(self, producer: Producer, worker: str, op: int, partition: int) -> None:
         value = f"{worker}-{op}"
         write = self._settings.history.write
         write(Invoke(worker=worker, op=op, partition=self._settings.partition(partition), value=value, acks=ACKS_ALL))
@@ -97,17 +101,19 @@ class ProducerWorker:
                 self._settings.topic,
                 value.encode(),
                 partition=partition,
-                on_delivery=partial(self._on_delivery, worker, op),
+                on_delivery=partial(self._on_delivery, worker, op, partition),
             )
         except (BufferError, KafkaException) as error:
             write(Fail(worker=worker, op=op, error=str(error)))
         else:
-            self._in_flight += 1
+            self._in_flight[partition] += 1
 
-    def _on_delivery(self, worker: str, op: int, error: KafkaError | None, message: Message) -> None:
-        self._in_flight -= 1
+    def _on_delivery(self, worker: str, op: int, partition: int, error: KafkaError | None, message: Message) -> None:
+        self._in_flight[partition] -= 1
         if error is None:
-            self._settings.history.write(Ok(worker=worker, op=op, offset=message.offset() or 0))
+            offset = message.offset()
+            known = NO_OFFSET if offset is None or offset < 0 else offset
+            self._settings.history.write(Ok(worker=worker, op=op, offset=known))
         elif is_surely_not_stored(error):
             self._settings.history.write(Fail(worker=worker, op=op, error=str(error)))
         else:
