@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run check format test bench bench-kafka bench-replicated bench-scale docs lock clean
+.PHONY: setup run check format test faults bench bench-kafka bench-replicated bench-scale docs lock clean
 
 setup: $(STAMP)
 
@@ -31,6 +31,10 @@ format: setup
 
 test: setup
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+# All that a cluster must survive, also what takes minutes; `make test` has the shorter ones. Network faults need root.
+faults: setup
+	$(BIN)/pytest tests/faults -m "" $(PYTEST_ARGS)
 
 # What parts of the broker cost, then a whole one under load. BENCH_ARGS="--quick" to try it out, "--json FILE" to keep it.
 bench: setup
