@@ -178,6 +178,38 @@ def test_a_dead_broker_does_not_hold_up_its_own_replacement(cluster: Cluster) ->
     assert not cluster.listed()
 
 
+def test_a_move_is_listed_until_the_old_replica_is_deleted(cluster: Cluster) -> None:
+    """So that another controller would find it; a broker that may not have heard is told again."""
+    fake = cluster.brokers[2].fake
+    cluster.alter(ORDERS, [1, 2])
+    cluster.catch_up(ORDERS)
+    cluster.wait_until_done(ORDERS)
+    with fake._changed:
+        # The broker hears nothing and answers nothing.
+        assert cluster.alter(ORDERS, [1]) is ErrorCode.NONE
+        assert cluster.listed() == {ORDERS: ([1, 2], [2], [2])}
+        assert cluster.recorded(ORDERS) == ([1, 2], [], [2])
+        assert cluster.state(ORDERS).isr == [1]
+        cluster.do(lambda term: term.reassignments.brokers_joined([2]))
+
+    cluster.wait_until_done(ORDERS)
+    assert cluster.recorded(ORDERS) == ([1], [], [])
+    assert fake.deleted == {ORDERS}
+
+
+def test_a_broker_that_dies_before_it_has_deleted_is_not_waited_for(cluster: Cluster) -> None:
+    """The partition has moved all the same."""
+    cluster.alter(ORDERS, [1, 2])
+    cluster.catch_up(ORDERS)
+    cluster.wait_until_done(ORDERS)
+    with cluster.brokers[2].fake._changed:
+        cluster.alter(ORDERS, [1])
+        assert cluster.listed()
+        cluster.kill(2)
+        cluster.wait_until_done(ORDERS)
+    assert cluster.recorded(ORDERS) == ([1], [], [])
+
+
 def test_a_move_goes_on_when_the_target_comes_back(cluster: Cluster, zookeeper: ZooKeeper) -> None:
     """It is told all again, in a new epoch."""
     cluster.alter(ORDERS, [3])
