@@ -24,7 +24,7 @@ from ottla.broker.network.outbox import Outbox, Slot
 from ottla.broker.network.request_queue import RequestQueue
 from ottla.protocol.frame import size_prefix
 
-# Requests of one connection that may wait or be in flight; beyond that its socket is not read.
+# Requests of one connection that may wait or be in flight; beyond that its socket is not read until half are answered.
 _PIPELINED_MAX = 128
 # Requests that a worker handles before it lets other connections have their turn.
 _TURN_REQUESTS_MAX = 16
@@ -89,6 +89,8 @@ class Connection:
         self._is_scheduled = False
         # While a worker has further requests of this connection at hand, it sends their answers together.
         self._is_gathering = False
+        # Whether the socket is not read because too many requests are under way.
+        self._is_held = False
         self.is_closed = False
         # To be closed: what was pipelined behind the request that failed must not take effect.
         self.is_failed = False
@@ -122,7 +124,9 @@ class Connection:
 
     def receive(self) -> bool:
         """Take what the socket has; return whether the connection goes on. Raises FrameError, OSError."""
-        if self._queue.is_full or len(self._frames) + self._outbox.slots_waiting >= _PIPELINED_MAX:
+        with self._lock:
+            self._is_held = len(self._frames) + self._outbox.slots_waiting >= _PIPELINED_MAX
+        if self._is_held or self._queue.is_full:
             self.processor.set_reading(self, False)
             return True
         was_within = self.reader.is_within_frame
@@ -227,11 +231,17 @@ class Connection:
         if parts is not None:
             parts = [size_prefix(sum(map(len, parts))), *parts]
         with self._lock:
-            if self.is_closed or not self._outbox.fill(slot, parts or ()):
+            if self.is_closed:
                 return
-            if self._outbox.is_blocked or self._is_gathering:
-                return
-        self._send()
+            has_parts = self._outbox.fill(slot, parts or ())
+            # The last of them may be answered long after a worker had to do with this connection.
+            resumes = self._is_held and len(self._frames) + self._outbox.slots_waiting <= _PIPELINED_MAX // 2
+            self._is_held = self._is_held and not resumes
+            sends = has_parts and not self._outbox.is_blocked and not self._is_gathering
+        if resumes:
+            self.processor.call(self._resume_reading)
+        if sends:
+            self._send()
 
     def _send(self) -> None:
         try:

@@ -104,6 +104,32 @@ def test_an_answer_is_not_held_back_by_a_later_request_that_waits() -> None:
         assert receive_frame(client) == b"at last"
 
 
+def test_reading_goes_on_when_requests_that_had_to_wait_are_answered() -> None:
+    """A producer with acks=all has many in flight, and followers, not workers, bring their answers."""
+    held: list[tuple[Connection, Any]] = []
+    handled = threading.Semaphore(0)
+    # More than is read at once, so that some is left to be read when too many are in flight.
+    bodies = [number.to_bytes(4) * 256 for number in range(400)]
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        held.append((connection, slot))
+        handled.release()
+
+    with serving(dispatch) as served, served.connect() as client:
+        sender = threading.Thread(
+            target=lambda: client.sendall(b"".join(len(body).to_bytes(4) + body for body in bodies))
+        )
+        sender.start()
+        while served.on_loop(lambda: all(connection.is_reading for connection in served.network.connections())):
+            pass
+        for number, body in enumerate(bodies):
+            assert handled.acquire(timeout=DEADLINE_SECONDS)
+            connection, slot = held[number]
+            connection.respond(slot, [body])
+            assert receive_frame(client) == body
+        sender.join(DEADLINE_SECONDS)
+
+
 def test_a_request_without_response_is_passed_over() -> None:
     """acks=0: the next answer belongs to the next request."""
 
