@@ -108,6 +108,16 @@ class NamespaceNetwork:
             self.hosts[one].run("iptables", "--wait", "-I", "INPUT", "-s", address, "-j", "DROP")
             self.hosts[one].run("iptables", "--wait", "-I", "OUTPUT", "-d", address, "-j", "DROP")
 
+    def cut_one_way(self, sender: str, receiver: str) -> None:
+        """Drop every packet from one host to another; answers to those that still arrive get through."""
+        address = self.hosts[sender].address
+        self.hosts[receiver].run("iptables", "--wait", "-I", "INPUT", "-s", address, "-j", "DROP")
+
+    def lose(self, name: str, share: float) -> None:
+        """Drop some of the packets that reach a host, by chance."""
+        chance = ("-m", "statistic", "--mode", "random", "--probability", f"{share:.3f}")
+        self.hosts[name].run("iptables", "--wait", "-I", "INPUT", "-i", "eth0", *chance, "-j", "DROP")
+
     def dropped_packets(self) -> int:
         """Count what was dropped, all hosts together, since the network is there."""
         return self._dropped + sum(self._dropped_now(host) for host in self.hosts.values())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from tests.faults.cluster import BROKER_IDS, SETTLE_TIMEOUT_S, Cluster, process_state
 from tests.faults.cluster_state import StateUnknownError
 from tests.faults.live import until
+from tests.faults.namespaces import NamespaceNetwork
 
 # Failing over takes a session timeout and a moment; this much only a broker that hangs.
 ACK_GAP_MAX_S = 30.0
@@ -49,3 +50,14 @@ def controller_of(cluster: Cluster) -> int:
         return cluster.state.controller()
     except StateUnknownError:
         return -1
+
+
+def network_of(cluster: Cluster) -> NamespaceNetwork:
+    """Return the network of a cluster that has one."""
+    assert cluster.network is not None
+    return cluster.network
+
+
+def host(broker: int) -> str:
+    """Return the name of a broker's host."""
+    return f"broker-{broker}"

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from tests.faults.cluster import LAG_LIMIT_S, SESSION_TIMEOUT_S, Cluster
+from tests.faults.checker.anomaly import Rule
+from tests.faults.cluster import LAG_LIMIT_S, SESSION_TIMEOUT_S
 from tests.faults.experiment import Experiment, check_valid, wait_seconds
 from tests.faults.live import batch_of
-from tests.faults.namespaces import NamespaceNetwork
-from tests.faults.steps import ACK_GAP_MAX_S, controller_of, kill, others, replicas_led_by, until_known
+from tests.faults.steps import (
+    ACK_GAP_MAX_S,
+    controller_of,
+    host,
+    kill,
+    network_of,
+    others,
+    replicas_led_by,
+    until_known,
+)
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
@@ -16,17 +25,6 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 ACKS_ALL = -1
 PRODUCE_VERSION = 9
 OFFLINE = -1
-
-
-def network_of(cluster: Cluster) -> NamespaceNetwork:
-    """Return the network of a cluster that has one."""
-    assert cluster.network is not None
-    return cluster.network
-
-
-def host(broker: int) -> str:
-    """Return the name of a broker's host."""
-    return f"broker-{broker}"
 
 
 def test_f05_a_leader_without_followers_acknowledges_nothing(networked_experiment: Experiment) -> None:
@@ -132,6 +130,34 @@ def test_f12_a_partition_whose_last_replica_in_sync_dies_stays_offline(networked
         experiment.wait_for_acks(20)
 
     check_valid(experiment.finish())
+
+
+@pytest.mark.long_faults
+def test_f12_an_unclean_election_loses_records_and_nothing_else(networked_experiment: Experiment) -> None:
+    """Where it is allowed, what the last replica took alone is lost, and seen to be; all replicas agree afterwards."""
+    experiment, cluster = networked_experiment, networked_experiment.cluster
+    network = network_of(cluster)
+    leader = cluster.state.controller()
+    followers = others(leader)
+    experiment.start(
+        replicas_led_by(leader, *followers), min_insync_replicas="1", unclean_leader_election_enable="true"
+    )
+    with experiment.fault("ISR of one, then kill", f"broker {leader}", 2 * ACK_GAP_MAX_S) as fault:
+        network.cut(host(leader), *map(host, followers))
+        alone = experiment.wait_for(lambda state: state.isr == {leader})
+        experiment.wait_for_acks(20, 0)
+        gone = kill(cluster, leader)
+        network.heal()
+        elected = experiment.wait_for(lambda state: state.leader in followers)
+        assert elected.leader_epoch > alone.leader_epoch
+        experiment.wait_for_acks(20)
+        cluster.start_brokers(leader)
+        fault.proof = f"{network.dropped_packets()} packets dropped; {gone}"
+    report = experiment.finish()
+
+    assert Rule.LOST_ACKED_WRITE in report.broken_rules
+    assert report.broken_rules.isdisjoint({Rule.DIVERGENCE, Rule.EPOCH_BACK, Rule.TWO_LEADERS, Rule.UNCOMMITTED_READ})
+    assert {anomaly.partition for anomaly in report.anomalies} == {experiment.names[0]}
 
 
 def acks_of(experiment: Experiment, partition: int) -> int:
