@@ -15,17 +15,20 @@ from kazoo.protocol.connection import ConnectionHandler  # type: ignore[import-u
 # cut is not answered either. One such attempt must leave the session time for others, where kazoo would give it the
 # whole session timeout.
 _ATTEMPTS_PER_SESSION_TIMEOUT: Final = 4
-_CONNECTION_RETRY: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
+# Between two attempts, with time for several of them in a session.
+_PAUSE_SECONDS_MAX: Final = 1.0
+_PAUSES_PER_SESSION_TIMEOUT: Final = 6
 
 
 class SessionClient(KazooClient):  # type: ignore[misc]
     """A client of an ensemble, for one session."""
 
     def __init__(self, servers: Sequence[str], session_timeout_s: float) -> None:
+        pause_s_max = min(_PAUSE_SECONDS_MAX, session_timeout_s / _PAUSES_PER_SESSION_TIMEOUT)
         super().__init__(
             hosts=",".join(servers),
             timeout=session_timeout_s,
-            connection_retry=dict(_CONNECTION_RETRY),
+            connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": pause_s_max},
             handler=_Handler(),
         )
         self._connection = _Connection(self)
