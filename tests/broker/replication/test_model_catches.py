@@ -268,7 +268,15 @@ def test_the_story_ends_badly_without_the_rule(tell: Told, without: Without, mon
         story.told(tell)
 
 
-@pytest.mark.parametrize("without", [no_cutting, no_fencing_of_fetches, acknowledging_before_the_high_watermark])
+@pytest.mark.parametrize(
+    "without",
+    [
+        high_watermark_over_proposed_isr,
+        no_cutting,
+        no_fencing_of_fetches,
+        acknowledging_before_the_high_watermark,
+    ],
+)
 def test_chance_finds_the_story_too(without: Without, monkeypatch: pytest.MonkeyPatch) -> None:
     """The state machine comes upon a violation by itself, always at the same place."""
     without(monkeypatch)
