@@ -176,6 +176,7 @@ class Server:
         self.partitions.isr_changes = IsrChanges(
             self._link("isr"), self.membership.broker_id, lambda: self.membership.broker_epoch
         )
+        self.partitions.isr_changes.on_unregistered = self._on_unregistered
 
     def _make_services(self) -> None:
         self.metrics = RequestMetrics()
@@ -271,6 +272,14 @@ class Server:
         for partition in partitions:
             self.partitions.moved(partition)
         self._report_lost_replicas()
+
+    def _on_unregistered(self) -> None:
+        """Give up leading where the controller does not know us and ZooKeeper, which might, is out of reach.
+
+        Clients that still ask us are sent on to the new leaders. With a session that is sure, the controller is late.
+        """
+        if not self.membership.may_lead_alone:
+            self.partitions.session_expired()
 
     def _on_damaged(self, partition: TopicPartition) -> None:
         log.error("replica_damaged", partition=str(partition))

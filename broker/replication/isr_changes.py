@@ -61,6 +61,8 @@ class IsrChanges:
         self._controller = controller
         self._node_id = node_id
         self._broker_epoch = broker_epoch
+        # Called, again and again, while the controller says that this life of the broker is not registered.
+        self.on_unregistered: Callable[[], None] = lambda: None
         # All below under `_changed`.
         self._changed = threading.Condition()
         self._waiting: dict[TopicPartition, _Waiting] = {}
@@ -149,7 +151,9 @@ class IsrChanges:
         )
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
-            # Not the controller, or not yet; or it has not seen that we registered anew.
+            # Not the controller, or not yet; or it has not seen that we registered anew, or saw our session end.
+            if code is ErrorCode.STALE_BROKER_EPOCH:
+                self.on_unregistered()
             raise KafkaError(code, "the controller refused all proposals")
         if self._is_failing:
             self._is_failing = False

@@ -170,6 +170,18 @@ def test_proposals_are_sent_until_a_controller_answers(
     assert len(controller.requests) == 4
 
 
+def test_a_broker_that_the_controller_does_not_know_is_told_so(changes: IsrChanges, controller: Controller) -> None:
+    """Each time, and only then: the reason may pass."""
+    controller.replies = [refused(ErrorCode.STALE_BROKER_EPOCH)] * 2 + [refused(ErrorCode.NOT_CONTROLLER)]
+    told: list[int] = []
+    changes.on_unregistered = lambda: told.append(len(controller.requests))
+    answers = Answers()
+    changes.submit(proposal(), answers)
+    changes.start()
+    answers.first(1)
+    assert told == [1, 2]
+
+
 def test_of_two_proposals_for_a_partition_the_newer_is_sent(changes: IsrChanges, controller: Controller) -> None:
     """The older one is answered as uncertain."""
     answers, older, newer = Answers(), proposal(partition_epoch=1), proposal(partition_epoch=2)
