@@ -37,6 +37,12 @@ def leader_and_isr(request: Request) -> LeaderAndIsrResponse:
     ]
     try:
         with request.services.controller_gate.passing(body.controller_epoch, body.broker_epoch):
+            request.services.partitions.create_logs(
+                (TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state.is_new)
+                for topic in topics
+                for state in topic.partition_states
+                if request.services.partitions.node_id in state.replicas
+            )
             errors = [
                 (topic, state, _take_role(request, topic, state))
                 for topic in topics

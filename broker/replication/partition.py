@@ -145,10 +145,7 @@ class Partition:
         return len(self._role.isr) < self._min_isr(self._role)
 
     def take_role(self, role: PartitionRole) -> bool:
-        """Become what the controller says; return False where it said so already, or something newer.
-
-        Raises OSError where the leader epoch cannot be stored.
-        """
+        """Become what the controller says; return False where it said so already, or something newer."""
         with self.lock:
             if role.leader_epoch < self._role.leader_epoch or (
                 role.leader_epoch == self._role.leader_epoch and role.partition_epoch <= self._role.partition_epoch
@@ -167,7 +164,7 @@ class Partition:
             start_offset = earlier.start_offset
         else:
             with self.log.lock:
-                self.log.leader_epochs.assign(role.leader_epoch, start_offset)
+                self.log.leader_epochs.begin(role.leader_epoch, start_offset)
         self._leadership = Leadership(self.node_id, role, start_offset, self._context.clock(), earlier)
         self._role = role
         self._advance_high_watermark(self._leadership)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -109,14 +110,26 @@ class Partitions:
 
     # Roles
 
+    def create_logs(self, wanted: Iterable[tuple[TopicPartition, bytes, bool]]) -> None:
+        """Create the logs that are missing of (partition, topic id, is new), thousands at once if need be.
+
+        One that cannot be created fails when it is to take its role.
+        """
+        missing = [each for each in wanted if each[0] not in self._partitions and self.logs.find(each[0]) is None]
+        for topic in {partition.topic for partition, _, _ in missing}:
+            self._read_options(topic)
+        for partition, topic_id, is_new in missing:
+            with suppress(KafkaError):
+                self.logs.create(partition, topic_id, is_new=is_new)
+        self.logs.sync_created()
+
     def take_role(self, partition: TopicPartition, topic_id: bytes, role: PartitionRole, *, is_new: bool) -> Partition:
         """Become leader or follower as the controller says, creating the log where there is none."""
-        if partition not in self._partitions and self.logs.find(partition) is None:
-            self._read_options(partition.topic)
         with self._lock:
             follows = role.leader_id not in (NO_LEADER, self.node_id)
             if follows and partition in self.logs.broken:
                 self._set_aside(partition, "its log is damaged, and the leader has another copy")
+            self.create_logs([(partition, topic_id, is_new)])
             known = self._partitions.get(partition)
             if known is None:
                 replica_log = self._log_of(partition, topic_id, is_new=is_new)
@@ -154,6 +167,7 @@ class Partitions:
                 raise
             # The topic was deleted, and another of its name created, while this broker was away.
             self._set_aside(partition, error.detail)
+            self.create_logs([(partition, topic_id, is_new)])
             return self.logs.create(partition, topic_id, is_new=is_new)
 
     def _set_aside(self, partition: TopicPartition, reason: str) -> None:

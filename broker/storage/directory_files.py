@@ -127,9 +127,9 @@ def read_topic_id(partition_directory: Path) -> bytes | None:
 
 
 def write_topic_id(partition_directory: Path, topic_id: bytes) -> None:
-    """Write down which topic the directory is for."""
+    """Write down which topic the directory is for; after a power loss the file may be missing, but is never torn."""
     text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n"
-    write_atomically(partition_directory / PARTITION_METADATA, text.encode())
+    write_atomically(partition_directory / PARTITION_METADATA, text.encode(), durable=False)
 
 
 def note_holes(partition_directory: Path) -> None:

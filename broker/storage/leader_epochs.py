@@ -3,8 +3,9 @@
 Entries are (leader epoch, start offset), and both rise strictly from one to the next. The file
 `leader-epoch-checkpoint` holds the same rows.
 
-A new entry, and the loss of one at the end, is durable before it counts: the recovery point may pass the batches of
-that epoch at any later time, and then nothing would correct the file. `truncate_from_start` saves the sync of the
+An entry is durable before a batch of its epoch is in the log: the recovery point may pass that batch at any later time,
+and then nothing would correct the file. Until then `begin` keeps it in memory, so that an election costs no write where
+nothing is appended. The loss of an entry at the end is durable at once. `truncate_from_start` saves the sync of the
 directory: whoever loads a log calls it again with the log start offset, and `truncate_from_end` with the end.
 
 Memory changes only after the file did, so that a failed write can be tried again.
@@ -28,12 +29,14 @@ UNDEFINED_END_OFFSET: Final = -1
 class LeaderEpochs:
     """The leader epochs of one log. `path` may be set anew when the partition's directory is renamed."""
 
-    __slots__ = ("_epochs", "_start_offsets", "path")
+    __slots__ = ("_epochs", "_is_stored", "_start_offsets", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
+        # False while the last entry is in memory only.
+        self._is_stored = True
 
     @classmethod
     def load(cls, path: Path) -> LeaderEpochs:
@@ -56,6 +59,11 @@ class LeaderEpochs:
     def latest_epoch(self) -> int:
         """The newest epoch, or NO_LEADER_EPOCH."""
         return self._epochs[-1] if self._epochs else NO_LEADER_EPOCH
+
+    @property
+    def stored_epoch(self) -> int:
+        """The newest epoch if the file has it: a batch of this one can be appended without more."""
+        return self._epochs[-1] if self._epochs and self._is_stored else NO_LEADER_EPOCH
 
     def epoch_for(self, offset: int) -> int:
         """Return the epoch in which an offset was, or will be, written; NO_LEADER_EPOCH if it is before all entries."""
@@ -81,6 +89,12 @@ class LeaderEpochs:
             return requested_epoch, self._start_offsets[0]
         return epochs[higher - 1], self._start_offsets[higher]  # (e)
 
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """Note in memory that an epoch begins; a crash loses that, as if it had not begun."""
+        epochs, start_offsets = self._assigned(((epoch, start_offset),))
+        if epochs is not self._epochs:
+            self._epochs, self._start_offsets, self._is_stored = epochs, start_offsets, False
+
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that an epoch begins at an offset; return whether that was news.
 
@@ -91,21 +105,29 @@ class LeaderEpochs:
 
     def assign_all(self, entries: Iterable[tuple[int, int]]) -> bool:
         """Assign in turn, with one write at the end: the epochs of several batches, or of a whole log."""
+        epochs, start_offsets = self._assigned(entries)
+        if epochs is self._epochs and self._is_stored:
+            return False
+        self._replace(epochs, start_offsets)
+        return True
+
+    def _assigned(self, entries: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:
+        """Return the columns with some entries more; the present ones where that is no news."""
         epochs, start_offsets = self._epochs, self._start_offsets
         for epoch, start_offset in entries:
             if epoch < 0 or (epochs and epoch == epochs[-1] and start_offset >= start_offsets[-1]):
                 continue
             keep = min(bisect_left(epochs, epoch), bisect_left(start_offsets, start_offset))
             epochs, start_offsets = [*epochs[:keep], epoch], [*start_offsets[:keep], start_offset]
-        if epochs is self._epochs:
-            return False
-        self._replace(epochs, start_offsets)
-        return True
+        return epochs, start_offsets
 
     def truncate_from_end(self, offset: int) -> None:
         """Drop the entries that begin at `offset` or later."""
         keep = bisect_left(self._start_offsets, offset)
-        if keep < len(self._epochs):
+        if keep == len(self._epochs) - 1 and not self._is_stored:
+            self._epochs, self._start_offsets = self._epochs[:keep], self._start_offsets[:keep]
+            self._is_stored = True
+        elif keep < len(self._epochs):
             self._replace(self._epochs[:keep], self._start_offsets[:keep])
 
     def truncate_from_start(self, offset: int) -> None:
@@ -122,3 +144,4 @@ class LeaderEpochs:
     def _replace(self, epochs: list[int], start_offsets: list[int], *, durable: bool = True) -> None:
         write_epochs(self.path, zip(epochs, start_offsets, strict=True), durable=durable)
         self._epochs, self._start_offsets = epochs, start_offsets
+        self._is_stored = self._is_stored or durable

@@ -57,7 +57,7 @@ class Log(ReadableLog):
             last = first + batch.last_offset_delta
             try:
                 segment = self._segment_for(batch.size, first, last, batch.max_timestamp)
-                if leader_epoch != self.leader_epochs.latest_epoch:
+                if leader_epoch != self.leader_epochs.stored_epoch:
                     self._enter_epoch(leader_epoch, first)
                 segment.append(batch, first, leader_epoch)
             except FAILURES as error:

@@ -90,7 +90,7 @@ class Logs:
             LogDir(path, config.ottla_log_min_free_bytes, on_offline=self.attention.set, statvfs=statvfs)
             for path in config.log_dirs
         ]
-        # What logs were like when they were opened after a clean stop; see startup.py.
+        # What logs were like when opened after a clean stop; see startup.py.
         self.as_opened: dict[Log, object] = {}
         self._changed = threading.Condition()
         self._held: dict[TopicPartition, Held] = {}
@@ -102,6 +102,8 @@ class Logs:
         self._changing: set[TopicPartition] = set()
         self._wanted: Counter[TopicPartition] = Counter()
         self._counts: Counter[LogDir] = Counter()
+        # Where logs were created whose names may not be on disk yet.
+        self._unsynced: set[LogDir] = set()
         # The directories that `drop_offline` has dealt with.
         self._dropped: set[LogDir] = set()
         # Deleted directories and when they may be removed; see log_changes.py.
@@ -192,8 +194,7 @@ class Logs:
     def create(self, partition: TopicPartition, topic_id: bytes | None, *, is_new: bool = True) -> Log:
         """Return the log of a partition, made in the emptiest directory where there is none.
 
-        Where `is_new` is not said, the partition may lie in a directory that is offline, and is not made a second
-        time while there is one.
+        Where `is_new` is not said, it is not made while a directory is offline: it may lie there.
         """
         if self.find(partition) is None:
             with self.change(partition):
@@ -226,8 +227,19 @@ class Logs:
                 if log_dir.may_tell_of(name, partition):
                     self.checkpoint(name, log_dir)
             log = open_log(log_dir.path / directory_name(partition), partition, config, self.files, self.clock)
-            sync_directory(log_dir.path)
+        with self._changed:
+            self._unsynced.add(log_dir)
         self.hold(log, log_dir)
+
+    def sync_created(self) -> None:
+        """Bring the names of new logs to disk, those of many at once; before anything is appended to them."""
+        with self._changed:
+            unsynced, self._unsynced = self._unsynced, set()
+        for log_dir in unsynced:
+            try:
+                sync_directory(log_dir.path)
+            except OSError as error:
+                log_dir.failed(error)
 
     def _emptiest(self) -> LogDir:
         usable = [log_dir for log_dir in self.dirs if log_dir.refusal is None]

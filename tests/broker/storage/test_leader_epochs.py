@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ottla.broker.storage.errors import CorruptCheckpointError
 from ottla.broker.storage.leader_epochs import LeaderEpochs
+from ottla.protocol.records import NO_LEADER_EPOCH
 
 Entries = list[tuple[int, int]]
 
@@ -205,3 +206,29 @@ def test_a_renamed_directory_keeps_its_epochs(tmp_path: Path) -> None:
 
 def _no_space(*_: object) -> None:
     raise OSError("no space left")
+
+
+def test_an_epoch_that_begins_is_stored_with_its_first_batch(tmp_path: Path) -> None:
+    """An election costs no write; a crash before the first batch leaves no trace of it."""
+    path = tmp_path / "leader-epoch-checkpoint"
+    epochs = LeaderEpochs(path)
+    epochs.assign(3, 0)
+    epochs.begin(5, 10)
+    assert (epochs.latest_epoch, epochs.stored_epoch) == (5, NO_LEADER_EPOCH)
+    assert LeaderEpochs.load(path).entries == [(3, 0)]
+
+    epochs.assign(5, 12)
+    assert (epochs.latest_epoch, epochs.stored_epoch) == (5, 5)
+    assert LeaderEpochs.load(path).entries == epochs.entries == [(3, 0), (5, 10)]
+
+
+def test_an_epoch_without_a_batch_is_dropped_without_a_write(tmp_path: Path) -> None:
+    """Another broker leads by then; what is on disk was right all the time."""
+    path = tmp_path / "leader-epoch-checkpoint"
+    epochs = LeaderEpochs(path)
+    epochs.assign(3, 0)
+    written = path.stat().st_mtime_ns
+    epochs.begin(5, 10)
+    epochs.truncate_from_end(10)
+    assert epochs.entries == [(3, 0)]
+    assert (epochs.stored_epoch, path.stat().st_mtime_ns) == (3, written)

@@ -260,14 +260,27 @@ def test_with_all_directories_lost_nothing_is_made(logs: Logs) -> None:
 
 
 def test_a_disk_that_fails_while_a_log_is_made_is_lost(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The partition is not there, and the next one goes elsewhere."""
+    """The partition cannot be used, and the next one goes elsewhere."""
+    logs.create(ORDERS, TOPIC_ID)
     with monkeypatch.context() as patch:
         patch.setattr(logs_module, "sync_directory", raising(errno.EIO))
-        with storage_error("Input/output"):
-            logs.create(ORDERS, TOPIC_ID)
+        logs.sync_created()
 
-    assert logs.find(ORDERS) is None
+    with storage_error("Input/output"):
+        logs.get(ORDERS)
     assert logs.online_dirs == [logs.dirs[1]]
+
+
+def test_the_names_of_many_logs_are_synced_at_once(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic of thousands of partitions does not wait for the disk thousands of times."""
+    synced: list[Path] = []
+    monkeypatch.setattr(logs_module, "sync_directory", synced.append)
+    for number in range(10):
+        logs.create(TopicPartition("many", number), TOPIC_ID)
+    logs.sync_created()
+    logs.sync_created()
+
+    assert sorted(synced) == [log_dir.path for log_dir in logs.dirs]
 
 
 def test_rows_of_an_earlier_partition_do_not_meet_a_new_one(logs: Logs, broker: Broker) -> None:
