@@ -191,7 +191,7 @@ class Server:
             cluster=self.cluster,
             controller=self.controller,
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots),
-            controller_gate=ControllerGate(lambda: self.membership.broker_epoch),
+            controller_gate=ControllerGate(lambda: self.membership.broker_epoch, self.membership.await_registration),
             delayed_topics=Purgatory("topic"),
             clock=now_ms,
         )

@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 
 # Servers end a session up to one of their ticks late, and the earlier life of a broker may have had a longer timeout.
 _EARLIER_LIFE_FACTOR: Final = 1.5
+_REGISTRATION_SECONDS_MAX: Final = 5.0
 _ATTEMPTS_MAX: Final = 10
 
 
@@ -52,6 +53,7 @@ class Membership:
         self.broker_id = -1
         # -1 while the broker is not registered; read by any thread.
         self.broker_epoch = -1
+        self._is_registered = threading.Event()
 
     @property
     def may_lead_alone(self) -> bool:
@@ -115,13 +117,19 @@ class Membership:
                 stat = node.stat
             assert stat is not None
             self.broker_epoch = stat.czxid
+            self._is_registered.set()
             self._earlier_sessions.add(self._zookeeper.session_id)
             log.info("broker_registered", broker=self.broker_id, epoch=stat.czxid, endpoints=content.endpoints)
             return stat.czxid
         raise RegistrationError(f"{path} comes and goes; is broker {self.broker_id} started again and again elsewhere?")
 
+    def await_registration(self) -> None:
+        """Wait until the broker is a member, but not for long: whoever asks has others waiting."""
+        self._is_registered.wait(_REGISTRATION_SECONDS_MAX)
+
     def session_expired(self) -> None:
         """Know that the cluster takes this broker for gone."""
+        self._is_registered.clear()
         self.broker_epoch = -1
 
     def session_renewed(self) -> None:

@@ -1,8 +1,10 @@
 """What every request of the controller passes first: is it the newest controller, and does it mean this life of ours?
 
 A controller that was replaced does not know it at once, and goes on sending: its epoch is older than one that we have
-seen. A request made before this broker registered anew carries an older broker epoch. Both are refused. One request at
-a time passes, so that they take effect in the order in which they were sent.
+seen. A request made before this broker registered anew carries an older broker epoch. Both are refused. While this
+broker is not registered, a request waits until it is: the controller may know of the new life a moment before we do,
+and what it meant for the old one must not give us a role again. One request at a time passes, so that they take effect
+in the order in which they were sent.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ _UNKNOWN_BROKER_EPOCH = -1
 class ControllerGate:
     """The newest controller epoch that this broker has seen. Thread-safe."""
 
-    def __init__(self, broker_epoch: Callable[[], int]) -> None:
+    def __init__(self, broker_epoch: Callable[[], int], await_registration: Callable[[], None] = lambda: None) -> None:
+        """`await_registration` returns when this broker is registered, or has not been for too long."""
         self._broker_epoch = broker_epoch
+        self._await_registration = await_registration
         self._controller_epoch = -1
         self._lock = threading.Lock()
 
@@ -32,7 +36,14 @@ class ControllerGate:
                 raise KafkaError(
                     ErrorCode.STALE_CONTROLLER_EPOCH, f"epoch {controller_epoch}, {self._controller_epoch} is known"
                 )
-            if _UNKNOWN_BROKER_EPOCH < broker_epoch < self._broker_epoch():
-                raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"epoch {broker_epoch}, ours is {self._broker_epoch()}")
+            if broker_epoch != _UNKNOWN_BROKER_EPOCH:
+                self._check_life(broker_epoch)
             self._controller_epoch = controller_epoch
             yield
+
+    def _check_life(self, broker_epoch: int) -> None:
+        if self._broker_epoch() == _UNKNOWN_BROKER_EPOCH:
+            self._await_registration()
+        own_epoch = self._broker_epoch()
+        if own_epoch == _UNKNOWN_BROKER_EPOCH or broker_epoch < own_epoch:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"epoch {broker_epoch}, ours is {own_epoch}")
