@@ -218,7 +218,8 @@ class Partition:
         return appended
 
     def _check_may_append(self, role: PartitionRole, required_acks: int) -> None:
-        is_alone = required_acks != -1 or len(role.isr) == 1
+        # While it waits for another ISR, some of this one may follow another leader, and nothing can be committed.
+        is_alone = required_acks != -1 or len(role.isr) == 1 or self.is_proposal_pending
         if is_alone and len(role.replicas) > 1 and not self._context.may_lead_alone():
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,

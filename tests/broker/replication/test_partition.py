@@ -102,6 +102,18 @@ def test_who_is_cut_off_from_zookeeper_acknowledges_nothing_alone(replica: Repli
     replica.append(acks=-1)
 
 
+def test_who_is_cut_off_from_zookeeper_and_followers_sends_producers_on(replica: Replica) -> None:
+    """Followers that have fallen silent may follow another; nothing can be committed here until the ISR is another."""
+    replica.lead()
+    replica.append()
+    replica.now_ms += LAG_MAX_MS + 1
+    replica.partition.shrink_isr()
+    replica.append()
+    replica.may_lead_alone = False
+
+    assert code_of(replica.append) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_an_append_is_committed_when_all_in_sync_have_it(replica: Replica) -> None:
     """It waits until then."""
     replica.lead()
