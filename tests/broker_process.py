@@ -165,7 +165,10 @@ class BrokerProcess:
             *self._overrides,
         )
         overrides = [part for option in options for part in ("--override", option)]
-        return [sys.executable, "-m", "ottla.broker", *overrides]
+        return [*self._program(), *overrides]
+
+    def _program(self) -> list[str]:
+        return [sys.executable, "-m", "ottla.broker"]
 
 
 MakeBroker = Callable[..., BrokerProcess]

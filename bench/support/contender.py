@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from confluent_kafka import Producer
-from tests.apache_kafka import LIBS, jars, java
+from tests.kafka_process import kafka_command
 
 from ottla.client.local_cluster import zookeeper as embedded_zookeeper
 from ottla.client.local_cluster.ports import free_port
@@ -235,18 +235,6 @@ class ApacheKafka(Contender):
     name = "kafka"
     _COLLECTOR = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true")
 
-    def __init__(self, folder: Path, broker_count: int = 1, properties: Mapping[str, str] | None = None) -> None:
-        super().__init__(folder, broker_count, properties)
-        self._class_path = os.pathsep.join(map(str, jars(LIBS)))
-        self._java = java()
-        self._log4j = folder / "log4j.properties"
-        self._log4j.write_text(
-            "log4j.rootLogger=INFO, stdout\n"
-            "log4j.appender.stdout=org.apache.log4j.ConsoleAppender\n"
-            "log4j.appender.stdout.layout=org.apache.log4j.PatternLayout\n"
-            "log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n\n"
-        )
-
     def _zookeeper_command(self, folder: Path) -> list[str]:
         config = str(folder / embedded_zookeeper.CONFIG_NAME)
         return self._command("512M", "org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
@@ -258,6 +246,5 @@ class ApacheKafka(Contender):
         return {}
 
     def _command(self, heap: str, main_class: str, config: str) -> list[str]:
-        log4j = f"-Dlog4j.configuration=file:{self._log4j}"
-        heap_options = [f"-Xmx{heap}", f"-Xms{heap}"]
-        return [self._java, *heap_options, *self._COLLECTOR, log4j, "-cp", self._class_path, main_class, config]
+        java_options = [f"-Xmx{heap}", f"-Xms{heap}", *self._COLLECTOR]
+        return kafka_command(main_class, config, java_options=java_options, log4j=self.folder / "log4j.properties")

@@ -20,6 +20,7 @@ from ottla.broker.cluster.znodes import (
     TopicNode,
     broker_path,
     decode_number,
+    delete_topic_path,
     state_path,
     topic_path,
 )
@@ -77,6 +78,16 @@ class ClusterState:
         """Return the id of a topic, which its next namesake does not have."""
         data, _ = self._get(topic_path(topic))
         return TopicNode.decode(data, topic_path(topic)).topic_id
+
+    def assignment(self, topic: str) -> dict[int, list[int]] | None:
+        """Return the replicas of a topic's partitions; None while some of them are on the move."""
+        data, _ = self._get(topic_path(topic))
+        node = TopicNode.decode(data, topic_path(topic))
+        return None if node.adding_replicas or node.removing_replicas else node.partitions
+
+    def is_being_deleted(self, topic: str) -> bool:
+        """Say whether somebody wants a topic deleted, and the controller is not done with it."""
+        return self._answer(self._client.exists_async(delete_topic_path(topic))) is not None
 
     def has_topic(self, topic: str) -> bool:
         """Say whether there is such a topic."""
