@@ -28,6 +28,9 @@ from ottla.broker.cluster_metrics import ClusterCollector, replica_counts
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.controlled_shutdown import shut_down_controlled
 from ottla.broker.controller.controller import Controller
+from ottla.broker.groups.commits import GroupOffsets
+from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.handlers.controller_gate import ControllerGate
 from ottla.broker.handlers.dispatch import Dispatcher
 from ottla.broker.handlers.fetch_sessions import FetchSessions
@@ -183,6 +186,11 @@ class Server:
         self.group_commit = GroupCommit(self.logs.dirs)
         self.maintenance = Maintenance(self.logs, self.group_commit, self._on_log_dir_offline)
         self.controller = Controller(self.zookeeper, self.membership.broker_id, lambda: self.config, clock=now_ms)
+        self.groups = Coordinator(
+            lambda: self.config, self.partitions, self._offsets_partitions, clock=now_ms, group_commit=self.group_commit
+        )
+        self.group_offsets = GroupOffsets(self.groups, lambda: self.membership.may_lead_alone)
+        self.partitions.on_role_changed = self.groups.role_changed
         self.services = Services(
             config=self.config,
             partitions=self.partitions,
@@ -193,8 +201,18 @@ class Server:
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots),
             controller_gate=ControllerGate(lambda: self.membership.broker_epoch, self.membership.await_registration),
             delayed_topics=Purgatory("topic"),
+            groups=self.groups,
+            group_offsets=self.group_offsets,
             clock=now_ms,
         )
+        self.groups.on_loaded = self._on_groups_loaded
+
+    def _on_groups_loaded(self) -> None:
+        self.services.delayed_topics.check(CONSUMER_OFFSETS)
+
+    def _offsets_partitions(self) -> int | None:
+        topic = self.metadata.snapshot.topic(CONSUMER_OFFSETS)
+        return None if topic is None else len(topic.partitions)
 
     def _link(self, purpose: str) -> ControllerLink:
         client_id = f"broker-{self.membership.broker_id}-{purpose}"
@@ -208,6 +226,8 @@ class Server:
     def _join(self, ports: Sequence[int]) -> None:
         self.partitions.start()
         self.services.delayed_topics.start()
+        self.groups.start()
+        self.group_offsets.start()
         self.group_commit.start()
         self.maintenance.start()
         self.membership.register(self._advertised(ports))
@@ -318,6 +338,7 @@ class Server:
         log.info(f"[KafkaServer id={self.membership.broker_id}] shutting down")
         await self._loop.run_in_executor(None, self._hand_over)
         await self._loop.run_in_executor(None, self.services.delayed_topics.stop)
+        await self._loop.run_in_executor(None, self.groups.stop)
         await self._loop.run_in_executor(None, self.partitions.stop)
         await self.network.stop(_ANSWERING_SECONDS_MAX)
         await self._loop.run_in_executor(None, self._close)

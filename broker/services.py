@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ottla.broker.cluster.metadata import MetadataCache
     from ottla.broker.config import BrokerConfig
     from ottla.broker.controller.controller import Controller
+    from ottla.broker.groups.commits import GroupOffsets
+    from ottla.broker.groups.coordinator import Coordinator
     from ottla.broker.handlers.controller_gate import ControllerGate
     from ottla.broker.handlers.fetch_sessions import FetchSessions
     from ottla.broker.purgatory import Purgatory
@@ -40,4 +42,7 @@ class Services:
     controller_gate: ControllerGate
     # Operations by topic name: they wait until the metadata shows what was done to their topics.
     delayed_topics: Purgatory
+    # The groups that this broker coordinates, and what they do with their offsets.
+    groups: Coordinator
+    group_offsets: GroupOffsets
     clock: Callable[[], int]

@@ -1,53 +1,125 @@
 """FindCoordinator (10), versions 0-6.
 
-Behavior: answers each key that there is no coordinator. Groups get COORDINATOR_NOT_AVAILABLE, transactional ids
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which makes clients give up at once (`init_producer_id.py` says more); other
-kinds of keys are INVALID_REQUEST.
+Behavior: the coordinator of a group is the leader of its partition of `__consumer_offsets`, named by the listener that
+the request came in on. The topic is created when the first group is asked for; the answer waits a few seconds for its
+leader, and for this broker to have read the groups where it leads itself, so that the client need not ask again. Still
+nobody by then: COORDINATOR_NOT_AVAILABLE. Transactional ids get TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which makes
+clients give up at once (`init_producer_id.py` says more). Other kinds of keys are INVALID_REQUEST, shares from version
+6 on COORDINATOR_NOT_AVAILABLE.
 
 Version notes: version 0 asks for groups only; 4 asks for several keys.
 
-Not implemented: groups and transactions. The API is served nevertheless, since librdkafka takes a broker without it
-for one that cannot read lz4, and sends uncompressed batches without a word.
+Not implemented: transactions and share groups.
 """
 
 from __future__ import annotations
 
-from ottla.broker.handlers.outcome import Outcome
-from ottla.broker.handlers.request import Request
+from collections.abc import Sequence, Set
+from typing import Final, NamedTuple
+
+from ottla.broker.cluster.metadata import MetadataSnapshot
+from ottla.broker.groups.placement import CONSUMER_OFFSETS, partition_for
+from ottla.broker.handlers.metadata_wait import answer_when_met
+from ottla.broker.handlers.outcome import DONE, Outcome
+from ottla.broker.handlers.request import Delayed, Request
+from ottla.broker.handlers.topic_creation import create_missing_topic
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.message import Message
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
-_GROUP, _TRANSACTION = 0, 1
-_SEVERAL_KEYS_VERSION = 4
-_NOBODY = -1
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_SEVERAL_KEYS_VERSION: Final = 4
+_SHARES_VERSION: Final = 6
+_NOBODY: Final = -1
+_WAIT_MS: Final = 5_000
 
 
-def find_coordinator(request: Request) -> FindCoordinatorResponse:
-    """Say that nobody coordinates."""
+class _Found(NamedTuple):
+    """The coordinator of one key, or why there is none."""
+
+    outcome: Outcome
+    node_id: int = _NOBODY
+    host: str = ""
+    port: int = _NOBODY
+
+
+def find_coordinator(request: Request) -> Message | Delayed:
+    """Say who coordinates."""
     body: FindCoordinatorRequest = request.body
-    outcome = _outcome(body.key_type)
+    keys = [body.key] if request.version < _SEVERAL_KEYS_VERSION else body.coordinator_keys
+    if body.key_type != _GROUP:
+        outcome = _no_coordinator(request.version, body.key_type)
+        return _response(request, keys, [_Found(outcome)] * len(keys))
+
+    def is_known(snapshot: MetadataSnapshot) -> bool:
+        return all(_is_ready(request, snapshot, key) for key in keys)
+
+    def answer(late: Set[str]) -> FindCoordinatorResponse:
+        snapshot = request.services.metadata.snapshot
+        return _response(request, keys, [_found(request, snapshot, key) for key in keys])
+
+    if is_known(request.services.metadata.snapshot) or not _exists(request):
+        return answer(set())
+    return answer_when_met(request, _WAIT_MS, {CONSUMER_OFFSETS: is_known}, answer)
+
+
+def _exists(request: Request) -> bool:
+    """Whether there are offsets, or will be: the topic is created where it is missing."""
+    services = request.services
+    if services.metadata.snapshot.topic(CONSUMER_OFFSETS) is not None:
+        return True
+    return create_missing_topic(services, CONSUMER_OFFSETS) is ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _is_ready(request: Request, snapshot: MetadataSnapshot, group_id: str) -> bool:
+    found = _found(request, snapshot, group_id)
+    services = request.services
+    if found.outcome is not DONE:
+        return False
+    partition = services.groups.partition_of(group_id)
+    is_here = found.node_id == services.partitions.node_id
+    return not is_here or (partition is not None and services.groups.is_ready(partition))
+
+
+def _found(request: Request, snapshot: MetadataSnapshot, group_id: str) -> _Found:
+    topic = snapshot.topic(CONSUMER_OFFSETS)
+    if topic is not None:
+        partition = topic.partitions.get(partition_for(group_id, len(topic.partitions)))
+        leader = _NOBODY if partition is None else partition.leader
+        endpoint = snapshot.endpoint(leader, request.listener)
+        if endpoint is not None:
+            return _Found(DONE, leader, endpoint.host, endpoint.port)
+    return _Found(Outcome.of(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+
+def _no_coordinator(version: int, key_type: int) -> Outcome:
+    if key_type == _TRANSACTION:
+        return Outcome.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker has no transactions.")
+    if key_type == _SHARE and version >= _SHARES_VERSION:
+        return Outcome.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker has no share groups.")
+    return Outcome.of(ErrorCode.INVALID_REQUEST, f"There are no keys of type {key_type}.")
+
+
+def _response(request: Request, keys: Sequence[str], found: Sequence[_Found]) -> FindCoordinatorResponse:
     if request.version < _SEVERAL_KEYS_VERSION:
+        (only,) = found
         return FindCoordinatorResponse(
-            error_code=outcome.code, error_message=outcome.message, node_id=_NOBODY, host="", port=_NOBODY
+            error_code=only.outcome.code,
+            error_message=only.outcome.message,
+            node_id=only.node_id,
+            host=only.host,
+            port=only.port,
         )
     return FindCoordinatorResponse(
         coordinators=[
             Coordinator(
                 key=key,
-                node_id=_NOBODY,
-                host="",
-                port=_NOBODY,
-                error_code=outcome.code,
-                error_message=outcome.message,
+                node_id=each.node_id,
+                host=each.host,
+                port=each.port,
+                error_code=each.outcome.code,
+                error_message=each.outcome.message,
             )
-            for key in body.coordinator_keys
+            for key, each in zip(keys, found, strict=True)
         ]
     )
-
-
-def _outcome(key_type: int) -> Outcome:
-    if key_type == _GROUP:
-        return Outcome.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker has no groups.")
-    if key_type == _TRANSACTION:
-        return Outcome.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker has no transactions.")
-    return Outcome.of(ErrorCode.INVALID_REQUEST, f"There are no keys of type {key_type}.")

@@ -15,25 +15,35 @@ from ottla.broker.handlers.api_versions import api_versions
 from ottla.broker.handlers.controlled_shutdown import controlled_shutdown
 from ottla.broker.handlers.create_partitions import create_partitions
 from ottla.broker.handlers.create_topics import create_topics
+from ottla.broker.handlers.delete_groups import delete_groups
 from ottla.broker.handlers.delete_records import delete_records
 from ottla.broker.handlers.delete_topics import delete_topics
 from ottla.broker.handlers.describe_cluster import describe_cluster
 from ottla.broker.handlers.describe_configs import describe_configs
+from ottla.broker.handlers.describe_groups import describe_groups
 from ottla.broker.handlers.describe_log_dirs import describe_log_dirs
 from ottla.broker.handlers.dispatch import Entry
 from ottla.broker.handlers.elect_leaders import elect_leaders
 from ottla.broker.handlers.fetch import fetch
 from ottla.broker.handlers.find_coordinator import find_coordinator
+from ottla.broker.handlers.heartbeat import heartbeat
 from ottla.broker.handlers.incremental_alter_configs import incremental_alter_configs
 from ottla.broker.handlers.init_producer_id import init_producer_id
+from ottla.broker.handlers.join_group import join_group
 from ottla.broker.handlers.leader_and_isr import leader_and_isr
+from ottla.broker.handlers.leave_group import leave_group
+from ottla.broker.handlers.list_groups import list_groups
 from ottla.broker.handlers.list_offsets import list_offsets
 from ottla.broker.handlers.list_partition_reassignments import list_partition_reassignments
 from ottla.broker.handlers.metadata import metadata
+from ottla.broker.handlers.offset_commit import offset_commit
+from ottla.broker.handlers.offset_delete import offset_delete
+from ottla.broker.handlers.offset_fetch import offset_fetch
 from ottla.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from ottla.broker.handlers.produce import produce
 from ottla.broker.handlers.request import Handler
 from ottla.broker.handlers.stop_replica import stop_replica
+from ottla.broker.handlers.sync_group import sync_group
 from ottla.broker.handlers.update_metadata import update_metadata
 from ottla.protocol.api import Api
 
@@ -58,6 +68,16 @@ _FUNCTIONS: Final[dict[Api, Handler]] = {
     Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
     # Groups and transactions
     Api.FIND_COORDINATOR: find_coordinator,
+    Api.JOIN_GROUP: join_group,
+    Api.SYNC_GROUP: sync_group,
+    Api.HEARTBEAT: heartbeat,
+    Api.LEAVE_GROUP: leave_group,
+    Api.OFFSET_COMMIT: offset_commit,
+    Api.OFFSET_FETCH: offset_fetch,
+    Api.OFFSET_DELETE: offset_delete,
+    Api.DESCRIBE_GROUPS: describe_groups,
+    Api.LIST_GROUPS: list_groups,
+    Api.DELETE_GROUPS: delete_groups,
     # From the controller
     Api.LEADER_AND_ISR: leader_and_isr,
     Api.STOP_REPLICA: stop_replica,

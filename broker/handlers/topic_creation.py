@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import structlog
 
+from ottla.broker.cluster.metadata import MetadataSnapshot
 from ottla.broker.cluster.topics import INTERNAL_TOPICS, CreatedTopic, NewTopic
 from ottla.broker.config import BrokerConfig
+from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.services import Services
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = structlog.get_logger(__name__)
-
-CONSUMER_OFFSETS = "__consumer_offsets"
 
 
 def create_topic(services: Services, topic: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
@@ -44,7 +44,7 @@ def create_missing_topic(services: Services, name: str) -> ErrorCode:
         return ErrorCode.LEADER_NOT_AVAILABLE
     topic = NewTopic(name)
     if name in INTERNAL_TOPICS:
-        topic = internal_topic(services.config, name, len(services.metadata.snapshot.brokers))
+        topic = internal_topic(services.config, name, known_brokers(services.metadata.snapshot))
     try:
         create_topic(services, topic)
     except KafkaError as error:
@@ -54,11 +54,23 @@ def create_missing_topic(services: Services, name: str) -> ErrorCode:
     return ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def internal_topic(config: BrokerConfig, name: str, live_brokers: int) -> NewTopic:
+def known_brokers(snapshot: MetadataSnapshot) -> int:
+    """Return how many brokers the cluster has: those that live, and those that have replicas and are away."""
+    placed = {
+        replica
+        for topic in snapshot.topics.values()
+        for partition in topic.partitions.values()
+        for replica in partition.replicas
+    }
+    return len(placed.union(snapshot.brokers))
+
+
+def internal_topic(config: BrokerConfig, name: str, brokers: int) -> NewTopic:
     """Return an internal topic with its own options, in a cluster of so many brokers.
 
     A cluster that is smaller than the replication factor gets as many replicas as it has brokers, and the transaction
-    log no higher `min.insync.replicas` than that: a single broker serves groups and transactions without settings.
+    log no higher `min.insync.replicas` than that: a single broker serves groups and transactions without settings. In
+    one that is only smaller for the moment the creation fails until the brokers that are away are back.
     """
     if name == CONSUMER_OFFSETS:
         wanted, partitions = config.offsets_topic_replication_factor, config.offsets_topic_num_partitions
@@ -73,11 +85,11 @@ def internal_topic(config: BrokerConfig, name: str, live_brokers: int) -> NewTop
         )
         options = {
             "compression.type": "uncompressed",
-            "min.insync.replicas": str(min(config.transaction_state_log_min_isr, wanted, max(live_brokers, 1))),
+            "min.insync.replicas": str(min(config.transaction_state_log_min_isr, wanted, max(brokers, 1))),
             "segment.bytes": str(config.transaction_state_log_segment_bytes),
             "unclean.leader.election.enable": "false",
         }
-    replicas = min(wanted, max(live_brokers, 1))
+    replicas = min(wanted, max(brokers, 1))
     if replicas < wanted:
         log.warning("internal_topic_with_fewer_replicas", topic=name, wanted=wanted, replicas=replicas)
     return NewTopic(name, partitions, replicas, configs={"cleanup.policy": "compact", **options})

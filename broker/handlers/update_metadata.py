@@ -1,7 +1,8 @@
 """UpdateMetadata (6), versions 0-8. From the controller.
 
 Behavior: replaces what this broker knows of live brokers and of the topics listed. Fetches and produces that wait for
-a partition which is gone are answered, and those who wait for topics to come or go are told.
+a partition which is gone are answered, those who wait for topics to come or go are told, and groups forget what they
+committed for partitions that are gone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ def update_metadata(request: Request) -> UpdateMetadataResponse:
     for partition in deleted:
         request.services.partitions.moved(partition)
     listed = {state.topic_name for state in body.topic_states or body.ungrouped_partition_states}
-    for topic in listed.union(partition.topic for partition in deleted):
+    changed = listed.union(partition.topic for partition in deleted)
+    for topic in changed:
         request.services.delayed_topics.check(topic)
+    request.services.group_offsets.partitions_deleted(deleted)
+    request.services.groups.topics_changed(changed)
     return UpdateMetadataResponse(error_code=0)

@@ -48,6 +48,8 @@ class Partitions:
         self.throttles: Throttles | None = None
         # Called with a partition whose log turned out to be damaged, and cannot be used any more.
         self.on_damaged: Callable[[TopicPartition], None] = lambda partition: None
+        # Called, with no lock held, when a partition has another role, or is not this broker's any more.
+        self.on_role_changed: Callable[[Partition], None] = lambda partition: None
         self._lock = threading.Lock()
         self._partitions: dict[TopicPartition, Partition] = {}
         # Of the topics of these partitions, with how many each has here.
@@ -144,6 +146,7 @@ class Partitions:
                 else:
                     self.fetchers.remove(partition)
             self.moved(partition)
+            self.on_role_changed(known)
         return known
 
     def _enter(self, partition: Partition) -> None:
@@ -185,6 +188,8 @@ class Partitions:
         if self.fetchers is not None:
             self.fetchers.remove(partition)
         self.moved(partition)
+        if dropped is not None:
+            self.on_role_changed(dropped)
         if delete:
             for error in log_changes.delete(self.logs, [partition]).values():
                 raise error
@@ -195,6 +200,7 @@ class Partitions:
             if partition.is_leader:
                 partition.resign()
                 self.moved(partition.partition)
+                self.on_role_changed(partition)
 
     def session_renewed(self) -> None:
         """Wait for the controller, which gives every partition its role again."""

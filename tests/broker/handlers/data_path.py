@@ -9,6 +9,9 @@ from typing import Any
 
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.config import BrokerConfig, TopicConfig
+from ottla.broker.groups.commits import GroupOffsets
+from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.handlers.controller_gate import ControllerGate
 from ottla.broker.handlers.fetch_sessions import FetchSessions
 from ottla.broker.handlers.request import Request
@@ -51,6 +54,8 @@ class Broker:
 
     def __init__(self, services: Services) -> None:
         self.services = services
+        # What timers of groups go by; moves when a test says so.
+        self.now_ms = 0
         # The racks of the live brokers, by id; each has its own host.
         self.racks: dict[int, str | None] = {BROKER_ID: None}
 
@@ -132,21 +137,39 @@ def running_broker(
     )
     partitions = Partitions(PartitionContext(BROKER_ID, lambda: NOW_MS), logs)
     group_commit = GroupCommit(logs.dirs)
+    metadata = MetadataCache()
+
+    def offsets_partitions() -> int | None:
+        topic = metadata.snapshot.topic(CONSUMER_OFFSETS)
+        return None if topic is None else len(topic.partitions)
+
+    groups = Coordinator(
+        lambda: services.config,
+        partitions,
+        offsets_partitions,
+        clock=lambda: NOW_MS + broker.now_ms,
+        now_ms=lambda: broker.now_ms,
+        group_commit=group_commit,
+    )
+    partitions.on_role_changed = groups.role_changed
     services = Services(
         config=config,
         partitions=partitions,
         group_commit=group_commit,
-        metadata=MetadataCache(),
+        metadata=metadata,
         cluster=None,  # type: ignore[arg-type]  # nothing here asks ZooKeeper
         controller=None,  # type: ignore[arg-type]  # nor the controller
         fetch_sessions=FetchSessions(10),
         controller_gate=ControllerGate(lambda: 5),
         delayed_topics=Purgatory("topic"),
-        clock=lambda: NOW_MS,
+        groups=groups,
+        group_offsets=GroupOffsets(groups),
+        clock=lambda: NOW_MS + broker.now_ms,
     )
+    broker = Broker(services)
     group_commit.start()
     try:
-        yield Broker(services)
+        yield broker
     finally:
         group_commit.stop()
         close_logs(logs, 5)

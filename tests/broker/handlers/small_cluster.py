@@ -17,6 +17,9 @@ from ottla.broker.cluster.metadata import LEADER_DURING_DELETE, MetadataCache
 from ottla.broker.cluster.topics import DEFAULT_COUNT, CreatedTopic, NewTopic
 from ottla.broker.config import TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicConfig
 from ottla.broker.config.names import broker_option
+from ottla.broker.groups.commits import GroupOffsets
+from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.handlers.controller_gate import ControllerGate
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
@@ -170,11 +173,17 @@ class SmallCluster:
         self.now = 0.0
         self.zookeeper = FakeCluster(lambda: self.services.config)
         self.delayed_topics = Purgatory("topics", lambda: self.now)
+        partitions: Any = SimpleNamespace(
+            moved=lambda _partition: None, node_id=BROKER_ID, find=lambda _partition: None
+        )
+        groups = Coordinator(lambda: config, partitions, self._offsets_partitions, clock=lambda: 0)
         # What these handlers have no use for is None.
         rooms: dict[str, Any] = dict.fromkeys(field.name for field in fields(Services))
         rooms |= {
             "config": config,
-            "partitions": SimpleNamespace(moved=lambda _partition: None),
+            "partitions": partitions,
+            "groups": groups,
+            "group_offsets": GroupOffsets(groups),
             "metadata": MetadataCache(),
             "cluster": self.zookeeper,
             "controller_gate": ControllerGate(lambda: -1),
@@ -182,6 +191,10 @@ class SmallCluster:
         }
         self.services = Services(**rooms)
         self.brokers = [live_broker(BROKER_ID)]
+
+    def _offsets_partitions(self) -> int | None:
+        topic = self.services.metadata.snapshot.topic(CONSUMER_OFFSETS)
+        return None if topic is None else len(topic.partitions)
 
     def ask(self, api: Api, version: int, body: Message, *, listener: str = LISTENER) -> Any:
         """Ask a handler; return its response as a client decodes it, or what will have it."""

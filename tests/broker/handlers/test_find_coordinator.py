@@ -1,45 +1,114 @@
-"""FindCoordinator, version by version: nobody coordinates yet."""
+"""FindCoordinator, version by version: the leader of the group's partition, waited for where it will soon be there."""
 
 from __future__ import annotations
 
-import pytest
-from tests.broker.handlers.small_cluster import SmallCluster, every_version
+from typing import Any
 
+import pytest
+from tests.broker.handlers.small_cluster import BROKER_ID, SmallCluster, every_version, live_broker, topic
+
+from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.protocol.api import Api
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 
-GROUP, TRANSACTION, OTHER = 0, 1, 7
+GROUP, TRANSACTION, SHARE, OTHER = 0, 1, 2, 7
+NOBODY = (-1, "", -1)
+OTHER_BROKER = 2
 
 
-def codes(version: int, key_type: int, *keys: str) -> list[tuple[str, int]]:
-    """Ask for keys and return each with the code of its answer; before version 4 there is one key."""
-    body = FindCoordinatorRequest(key_type=key_type, key=keys[0])
+@pytest.fixture
+def cluster() -> SmallCluster:
+    """Two brokers that live."""
+    cluster = SmallCluster(offsets_topic_num_partitions="1")
+    cluster.brokers.append(live_broker(OTHER_BROKER, "PLAINTEXT", "INSIDE"))
+    cluster.tell()
+    return cluster
+
+
+def body(version: int, key_type: int, *keys: str) -> FindCoordinatorRequest:
+    """Ask for keys; before version 4 there is one."""
     if version >= 4:
-        body = FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
-    response = SmallCluster().ask(Api.FIND_COORDINATOR, version, body)
-    if version < 4:
-        assert (response.node_id, response.host, response.port) == (-1, "", -1)
-        return [(keys[0], response.error_code)]
-    assert {(each.node_id, each.host, each.port) for each in response.coordinators} == {(-1, "", -1)}
-    return [(each.key, each.error_code) for each in response.coordinators]
+        return FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
+    return FindCoordinatorRequest(key_type=key_type, key=keys[0])
+
+
+def rows(version: int, response: Any) -> list[tuple[int, tuple[int, str, int]]]:
+    """Return for each key the code and who coordinates."""
+    found = response.coordinators if version >= 4 else [response]
+    return [(each.error_code, (each.node_id, each.host, each.port)) for each in found]
 
 
 @pytest.mark.parametrize("version", every_version(Api.FIND_COORDINATOR))
-def test_groups_have_no_coordinator(version: int) -> None:
-    """Clients ask again later."""
-    assert codes(version, GROUP, "group") == [("group", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+def test_the_leader_of_the_partition_coordinates(cluster: SmallCluster, version: int) -> None:
+    """It is named by the listener that the request came in on."""
+    cluster.tell(topic(CONSUMER_OFFSETS, [OTHER_BROKER]))
+    response = cluster.ask(Api.FIND_COORDINATOR, version, body(version, GROUP, "group"))
+    assert [(0, (OTHER_BROKER, f"broker-{OTHER_BROKER}", 9092))] == rows(version, response)
+
+
+def test_the_topic_is_created_and_its_leader_waited_for(cluster: SmallCluster) -> None:
+    """With the options of the broker, and no more replicas than there are brokers; nobody has to ask twice."""
+    pending = cluster.ask(Api.FIND_COORDINATOR, 4, body(4, GROUP, "group"))
+    created = cluster.zookeeper.created[CONSUMER_OFFSETS]
+    assert (
+        created.partition_count,
+        created.replication_factor,
+        created.configs["cleanup.policy"],
+    ) == (1, 2, "compact")
+    assert pending.answers == []
+
+    cluster.tell(topic(CONSUMER_OFFSETS, [OTHER_BROKER]))
+
+    assert [(0, (OTHER_BROKER, f"broker-{OTHER_BROKER}", 9092))] == rows(4, pending.answer)
+
+
+def test_no_leader_in_time_is_told(cluster: SmallCluster) -> None:
+    """The client looks again later."""
+    pending = cluster.ask(Api.FIND_COORDINATOR, 4, body(4, GROUP, "group"))
+    cluster.delayed_topics.expire(60)
+    assert rows(4, pending.answer) == [(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]
+
+
+def test_this_broker_names_itself_when_it_has_read_the_groups(cluster: SmallCluster) -> None:
+    """A client that came earlier would be sent away to wait."""
+    cluster.tell(topic(CONSUMER_OFFSETS, [BROKER_ID]))
+    pending = cluster.ask(Api.FIND_COORDINATOR, 4, body(4, GROUP, "group"))
+    assert pending.answers == []
+
+    groups = cluster.services.groups
+    groups.became_leader(0, 0)
+    shard = groups.shards.get(0)
+    assert shard is not None
+    shard.is_loading = False
+    cluster.delayed_topics.check(CONSUMER_OFFSETS)
+
+    assert [(0, (BROKER_ID, f"broker-{BROKER_ID}", 9092))] == rows(4, pending.answer)
+
+
+def test_a_topic_that_cannot_be_created_is_not_waited_for(cluster: SmallCluster) -> None:
+    """Its error has no place in the answer, which says that there is no coordinator."""
+    cluster.zookeeper.refusals[CONSUMER_OFFSETS] = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR)
+    response = cluster.ask(Api.FIND_COORDINATOR, 4, body(4, GROUP, "group"))
+    assert rows(4, response) == [(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_transactional_producers_give_up_at_once(version: int) -> None:
+def test_transactional_producers_give_up_at_once(cluster: SmallCluster, version: int) -> None:
     """With the code that they get for a producer id, too."""
-    assert codes(version, TRANSACTION, "id") == [("id", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)]
+    response = cluster.ask(Api.FIND_COORDINATOR, version, body(version, TRANSACTION, "id"))
+    assert rows(version, response) == [(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOBODY)]
 
 
 @pytest.mark.parametrize("version", range(4, 7))
-def test_every_key_is_answered(version: int) -> None:
+def test_every_key_is_answered(cluster: SmallCluster, version: int) -> None:
     """In the order in which they were asked for, and other kinds of keys as a mistake."""
-    unavailable, invalid = ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.INVALID_REQUEST
-    assert codes(version, GROUP, "first", "second") == [("first", unavailable), ("second", unavailable)]
-    assert codes(version, OTHER, "first") == [("first", invalid)]
+    cluster.tell(topic(CONSUMER_OFFSETS, [OTHER_BROKER]))
+    response = cluster.ask(Api.FIND_COORDINATOR, version, body(version, GROUP, "first", "second"))
+    assert [each.key for each in response.coordinators] == ["first", "second"]
+    response = cluster.ask(Api.FIND_COORDINATOR, version, body(version, OTHER, "first"))
+    assert rows(version, response) == [(ErrorCode.INVALID_REQUEST, NOBODY)]
+    share = ErrorCode.COORDINATOR_NOT_AVAILABLE if version >= 6 else ErrorCode.INVALID_REQUEST
+    assert [(share, NOBODY)] == rows(
+        version, cluster.ask(Api.FIND_COORDINATOR, version, body(version, SHARE, "group:topic:0"))
+    )

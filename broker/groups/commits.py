@@ -1,0 +1,266 @@
+"""What groups do with their offsets: commit, fetch, delete, forget.
+
+Offsets of one commit are one batch, so they count together or not at all, and they can be fetched when that batch is
+committed. Tombstones are written without waiting: an offset that comes back by a failure at the wrong moment expires
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import structlog
+
+from ottla.broker.groups.appends import Done, commit_error
+from ottla.broker.groups.coordinated import CoordinatedGroup
+from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.expiry import expired_offsets
+from ottla.broker.groups.group import CONSUMER_PROTOCOL_TYPE, Group
+from ottla.broker.groups.messages import GroupState
+from ottla.broker.groups.offsets import CommittedOffset, Offsets
+from ottla.broker.groups.records import StoredRecord, group_tombstone, offset_record
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+
+log = structlog.get_logger(__name__)
+
+_TOMBSTONES_IN_BATCH: Final = 1000
+_MINUTE_MS: Final = 60_000
+# How long ago a follower may have fetched for a leader that ZooKeeper has not heard of lately to be still the leader.
+_FOLLOWER_HEARD_MS: Final = 2_000
+
+
+class Committer(NamedTuple):
+    """Who commits; a simple consumer has neither member id nor generation."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+
+
+class FetchedOffset(NamedTuple):
+    """What a group has committed for a partition; None where it has nothing, or that may still change."""
+
+    committed: CommittedOffset | None
+    error: ErrorCode = ErrorCode.NONE
+
+
+class GroupOffsets:
+    """The offsets of the groups that a coordinator has."""
+
+    def __init__(self, coordinator: Coordinator, may_lead_alone: Callable[[], bool] = lambda: True) -> None:
+        """`may_lead_alone` is false while another broker may lead without this one knowing."""
+        self._coordinator = coordinator
+        self._may_lead_alone = may_lead_alone
+
+    def start(self) -> None:
+        """Begin to look for offsets that are too old."""
+        self._schedule()
+
+    # Committing
+
+    def commit(self, group_id: str, committer: Committer, offsets: Offsets, done: Done) -> None:
+        """Store offsets; `done` learns how that ended. Without a member the group is made if there is none."""
+        coordinator = self._coordinator
+        entry = coordinator.with_group(group_id, may_be_empty=True)
+        if entry is None:
+            if committer.generation >= 0:
+                done(ErrorCode.ILLEGAL_GENERATION)
+                return
+            entry = coordinator.group_or_new(group_id, may_be_empty=True)
+        with entry.lock:
+            error = entry.group.check_commit(*committer, coordinator.now_ms())
+            if error is ErrorCode.NONE and offsets:
+                records = [offset_record(group_id, *each) for each in offsets.items()]
+                append = coordinator.begin_append(entry.partition, records)
+                entry.offsets.begin(offsets)
+        if error is not ErrorCode.NONE or not offsets:
+            done(error)
+            return
+
+        def written(error: ErrorCode) -> None:
+            with entry.lock:
+                entry.offsets.end(offsets)
+                if error is ErrorCode.NONE:
+                    log_offset = append.first_offset
+                    entry.offsets.put({key: each._replace(log_offset=log_offset) for key, each in offsets.items()})
+            done(commit_error(error))
+
+        coordinator.await_append(append, written)
+
+    # Fetching
+
+    def fetch(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None,
+        *,
+        require_stable: bool = False,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+    ) -> dict[TopicPartition, FetchedOffset]:
+        """Return what a group has committed for partitions; for all that it has where they are None."""
+        shard = self._coordinator.shard_of(group_id, may_be_empty=True)
+        self._check_sure(shard.index)
+        entry = shard.groups.get(group_id)
+        if entry is None:
+            return {} if partitions is None else dict.fromkeys(partitions, FetchedOffset(None))
+        with entry.lock:
+            check = getattr(entry.group, "check_fetch", None)
+            if check is not None:
+                error: ErrorCode = check(member_id, member_epoch)
+                if error is not ErrorCode.NONE:
+                    raise KafkaError(error)
+            store = entry.offsets
+            wanted = list(store.committed) if partitions is None else partitions
+            return {
+                partition: FetchedOffset(None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+                if require_stable and store.is_unstable(partition)
+                else FetchedOffset(store.get(partition))
+                for partition in wanted
+            }
+
+    def _check_sure(self, index: int) -> None:
+        """Refuse to tell offsets while another broker may have taken newer ones.
+
+        A broker that wakes up, or is cut off, has lost its office without having been told. It may speak while its
+        session with ZooKeeper is sure, or while a replica in sync still fetches from it: none would from a leader that
+        was replaced.
+        """
+        partition = self._coordinator.shards.partition(index)
+        if partition is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        role = partition.role
+        if len(role.replicas) == 1 or self._may_lead_alone():
+            return
+        heard_since_ms = self._coordinator.clock() - _FOLLOWER_HEARD_MS
+        followers = partition.follower_positions()
+        if not any(
+            follower.last_fetch_ms >= heard_since_ms for node, follower in followers.items() if node in role.isr
+        ):
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    # Deleting
+
+    def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+        """Delete offsets that nobody uses; KafkaError where the group as a whole does not allow it."""
+        entry = self._coordinator.with_group(group_id)
+        if entry is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        with entry.lock:
+            group = entry.group
+            if entry.is_dead:
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+            is_empty = group.state.value == GroupState.EMPTY.value
+            if not is_empty and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+                raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+            used = {
+                partition.topic for partition in partitions if not is_empty and group.is_subscribed_to(partition.topic)
+            }
+            free = [partition for partition in partitions if partition.topic not in used]
+            self._remove(entry, entry.offsets.of_partitions(free))
+        return {
+            partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if partition.topic in used else ErrorCode.NONE
+            for partition in partitions
+        }
+
+    def delete_group(self, group_id: str) -> ErrorCode:
+        """Delete a group without members, with all its offsets."""
+        entry = self._coordinator.with_group(group_id, may_be_empty=True)
+        if entry is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        with entry.lock:
+            if entry.is_dead:
+                return ErrorCode.GROUP_ID_NOT_FOUND
+            if entry.group.state.value != GroupState.EMPTY.value:
+                return ErrorCode.NON_EMPTY_GROUP
+            error = self._remove(entry, entry.offsets.all_partitions, with_group=True)
+        if error is ErrorCode.NONE:
+            self._forget(entry)
+        return error
+
+    def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Have the offsets of partitions that are gone removed from all groups."""
+        if partitions:
+            self._coordinator.work.submit(lambda: self._remove_everywhere(partitions))
+
+    def _remove_everywhere(self, partitions: Sequence[TopicPartition]) -> None:
+        for entry in self._coordinator:
+            if any(partition in entry.offsets.committed for partition in partitions):
+                with entry.lock:
+                    self._remove(entry, entry.offsets.of_partitions(partitions))
+
+    def _remove(
+        self, entry: CoordinatedGroup, partitions: Sequence[TopicPartition], *, with_group: bool = False
+    ) -> ErrorCode:
+        """Write tombstones and forget what they stand for. The caller holds the group's lock."""
+        records = [offset_record(entry.group_id, partition, None) for partition in partitions]
+        if with_group:
+            records += _tombstones(entry)
+        for first in range(0, len(records), _TOMBSTONES_IN_BATCH):
+            append = self._coordinator.begin_append(entry.partition, records[first : first + _TOMBSTONES_IN_BATCH])
+            if append.error is not None:
+                return commit_error(append.error)
+        entry.offsets.remove(partitions)
+        return ErrorCode.NONE
+
+    def _forget(self, entry: CoordinatedGroup) -> None:
+        self._coordinator.close(entry, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        shard = self._coordinator.shards.get(entry.partition)
+        if shard is not None:
+            shard.remove(entry)
+
+    # Forgetting
+
+    def _schedule(self) -> None:
+        pause_seconds = self._coordinator.config().offsets_retention_check_interval_ms / 1000
+        self._coordinator.work.submit(self._expire_and_schedule, pause_seconds)
+
+    def _expire_and_schedule(self) -> None:
+        try:
+            self.expire()
+        finally:
+            self._schedule()
+
+    def expire(self) -> int:
+        """Remove offsets whose time is over, and groups that have nothing left; return how many offsets."""
+        coordinator = self._coordinator
+        retention_ms = coordinator.config().offsets_retention_minutes * _MINUTE_MS
+        now_ms, count, groups = coordinator.clock(), 0, 0
+        for entry in coordinator:
+            with entry.lock:
+                if entry.is_dead:
+                    continue
+                expired = expired_offsets(entry, now_ms, retention_ms)
+                keeps = len(entry.offsets) > len(expired) or entry.offsets.has_pending
+                is_over = entry.group.is_empty and not keeps
+                if not expired and not is_over:
+                    continue
+                if self._remove(entry, expired, with_group=is_over) is not ErrorCode.NONE:
+                    continue
+            count += len(expired)
+            if is_over:
+                groups += 1
+                self._forget(entry)
+        if count or groups:
+            log.info("offsets_expired", offsets=count, groups=groups)
+        return count
+
+
+def _tombstones(entry: CoordinatedGroup) -> list[StoredRecord]:
+    """Return what deletes the group itself; one that never had a generation was never written."""
+    group = entry.group
+    if isinstance(group, Group):
+        return [group_tombstone(group.group_id)] if group.generation > 0 else []
+    tombstones: Callable[[], list[StoredRecord]] | None = getattr(group, "tombstones", None)
+    return [] if tombstones is None else tombstones()
+
+
+def lags(
+    committed: Mapping[TopicPartition, CommittedOffset], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return by how many records a group is behind, where the end is known."""
+    return {
+        partition: max(ends[partition] - each.offset, 0) for partition, each in committed.items() if partition in ends
+    }

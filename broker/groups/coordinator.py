@@ -1,0 +1,375 @@
+"""The coordinator of groups: finds a group, has it do what a member asks, and carries out what comes of that.
+
+A group is changed under its lock. What it wants written is appended under that lock too, so that the log has it in
+order; answers go out after the lock is released, and those that depend on a write when the write is committed. Lock
+order: group, partition, log. Nothing is called under a group's lock that might take another group's.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence, Set
+from typing import Any, Final
+
+import structlog
+
+from ottla.broker.config import BrokerConfig
+from ottla.broker.groups.appends import Append, Done, group_error
+from ottla.broker.groups.coordinated import CoordinatedGroup, Timer
+from ottla.broker.groups.group import Group
+from ottla.broker.groups.loading import LoadedGroup
+from ottla.broker.groups.messages import (
+    NO_MEMBER_ID,
+    Effects,
+    GroupConfig,
+    GroupSnapshot,
+    JoinReply,
+    JoinRequest,
+    LeaveMember,
+    SyncReply,
+    SyncRequest,
+)
+from ottla.broker.groups.offsets import OffsetStore
+from ottla.broker.groups.placement import CONSUMER_OFFSETS, partition_for
+from ottla.broker.groups.records import StoredRecord, group_record
+from ottla.broker.groups.shards import Shard, Shards
+from ottla.broker.groups.work import Work
+from ottla.broker.purgatory import Purgatory
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partitions import Partitions
+from ottla.broker.storage.group_commit import GroupCommit
+from ottla.protocol.compression import Codec
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+log = structlog.get_logger(__name__)
+
+# Makes a group of another kind of its records: the coordinator, its id, and the records by key version.
+LoadOther = Callable[["Coordinator", str, dict[int, list[StoredRecord]]], Any]
+
+_NOT_A_CLASSIC_GROUP: Final = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def monotonic_ms() -> int:
+    """The time that timers go by."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Coordinator:
+    """The groups of the partitions of `__consumer_offsets` that this broker leads."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        partitions: Partitions,
+        partition_count: Callable[[], int | None],
+        *,
+        clock: Callable[[], int],
+        now_ms: Callable[[], int] = monotonic_ms,
+        group_commit: GroupCommit | None = None,
+    ) -> None:
+        """`clock` is the time since 1970, which is stored; `now_ms` runs timers.
+
+        `partition_count` is how many partitions `__consumer_offsets` has, None before this broker was told of it.
+        """
+        self.config = config
+        self.partitions = partitions
+        self.clock = clock
+        self.now_ms = now_ms
+        self._partition_count = partition_count
+        self._group_commit = group_commit
+        # Groups wait here for the next moment that something is due: a session, a join, a sync.
+        self.rebalances = Purgatory("rebalance", lambda: now_ms() / 1000)
+        self.work = Work("groups")
+        self.shards = Shards(
+            partitions,
+            self.work,
+            lambda: config().offsets_load_buffer_size,
+            self._loaded,
+            self._shard_loaded,
+            lambda entry: self.close(entry, ErrorCode.NOT_COORDINATOR),
+        )
+        # Called when a partition was read; whoever waits for its coordinator can go on.
+        self.on_loaded: Callable[[], None] = lambda: None
+        # Set by the other kinds of groups: how one is made of its records when it is loaded.
+        self.load_other: LoadOther | None = None
+        # Called with the names of topics that the metadata tells something new about.
+        self.on_topics_changed: Callable[[Set[str]], None] = lambda topics: None
+        self._is_stopping = False
+
+    # Life
+
+    def start(self) -> None:
+        """Begin to read partitions and to look after timers."""
+        self.rebalances.start()
+        self.work.start()
+
+    def stop(self) -> None:
+        """Answer everybody who waits; further requests are told to look for another coordinator."""
+        self._is_stopping = True
+        self.work.stop()
+        for entry in self:
+            self.close(entry, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.rebalances.stop()
+
+    def role_changed(self, partition: Partition) -> None:
+        """Learn that this broker began or ceased to lead a partition, of whatever topic."""
+        if partition.partition.topic != CONSUMER_OFFSETS:
+            return
+        index, role = partition.partition.partition, partition.role
+        if self.partitions.find(partition.partition) is not partition:
+            self.shards.forget(index)
+        elif partition.is_leader:
+            self.became_leader(index, role.leader_epoch)
+        else:
+            self.resigned(index, role.leader_epoch)
+
+    def topics_changed(self, topics: Set[str]) -> None:
+        """Learn that topics were created, enlarged or deleted, or have other leaders."""
+        if topics:
+            self.on_topics_changed(topics)
+
+    def became_leader(self, partition: int, epoch: int) -> None:
+        """Take over the groups of a partition."""
+        self.shards.became_leader(partition, epoch)
+
+    def resigned(self, partition: int, epoch: int) -> None:
+        """Give the groups of a partition up."""
+        self.shards.resigned(partition, epoch)
+
+    def _shard_loaded(self, shard: Shard) -> None:
+        for entry in list(shard.groups.values()):
+            with entry.lock:
+                self._set_timer(entry)
+        self.on_loaded()
+
+    def _loaded(self, group_id: str, found: LoadedGroup, partition: int) -> CoordinatedGroup:
+        snapshot, now = found.snapshot, self.now_ms()
+        state_since_ms = self.clock()
+        group: Any = None
+        if found.others and self.load_other is not None:
+            group = self.load_other(self, group_id, found.others)
+        if group is None and snapshot is not None:
+            group = Group.load(snapshot, self._group_config(), _new_id, now)
+            state_since_ms = snapshot.state_timestamp_ms
+        if group is None:
+            group = Group(group_id, self._group_config(), _new_id)
+        return CoordinatedGroup(group, found.offsets, partition, state_since_ms)
+
+    # Finding
+
+    def __iter__(self) -> Iterator[CoordinatedGroup]:
+        for shard in self.shards:
+            yield from list(shard.groups.values())
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether some partition is being read."""
+        return any(shard.is_loading for shard in self.shards)
+
+    def partition_of(self, group_id: str) -> int | None:
+        """Return the partition of `__consumer_offsets` that a group belongs to; None where that is not known yet."""
+        count = self._partition_count()
+        return None if count is None else partition_for(group_id, count)
+
+    def is_expected(self, group_id: str) -> bool:
+        """Whether a group cannot be asked here yet, but will be in a moment."""
+        partition = self.partition_of(group_id)
+        if partition is None:
+            return any(True for _ in self.shards)
+        shard = self.shards.get(partition)
+        return shard is not None and shard.is_loading
+
+    def is_ready(self, partition: int) -> bool:
+        """Whether the groups of a partition can be asked here."""
+        shard = self.shards.get(partition)
+        return shard is not None and not shard.is_loading
+
+    def shard_of(self, group_id: str, *, may_be_empty: bool = False) -> Shard:
+        """Return where a group is; KafkaError where its id is wrong or it is not here, or not yet."""
+        if not group_id and not may_be_empty:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        if self._is_stopping:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        partition = self.partition_of(group_id)
+        shard = None if partition is None else self.shards.get(partition)
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if shard.is_loading:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
+
+    def with_group(self, group_id: str, *, may_be_empty: bool = False) -> CoordinatedGroup | None:
+        """Return a group, None where there is no such group; KafkaError where it is not here, or not yet."""
+        return self.shard_of(group_id, may_be_empty=may_be_empty).groups.get(group_id)
+
+    def group_or_new(
+        self, group_id: str, make: Callable[[str], Any] | None = None, *, may_be_empty: bool = False
+    ) -> CoordinatedGroup:
+        """Return a group, a new one where there is none: a classic one, or what `make` makes."""
+        shard = self.shard_of(group_id, may_be_empty=may_be_empty)
+        entry = shard.groups.get(group_id)
+        if entry is not None:
+            return entry
+        with shard.lock:
+            if self.shards.get(shard.index) is not shard:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR)
+            entry = shard.groups.get(group_id)
+            if entry is None:
+                group = make(group_id) if make is not None else Group(group_id, self._group_config(), _new_id)
+                entry = CoordinatedGroup(group, OffsetStore(), shard.index, self.clock())
+                shard.groups[group_id] = entry
+        return entry
+
+    def _group_config(self) -> GroupConfig:
+        config = self.config()
+        return GroupConfig(
+            config.group_initial_rebalance_delay_ms,
+            config.group_max_size,
+            config.group_min_session_timeout_ms,
+            config.group_max_session_timeout_ms,
+        )
+
+    # What members ask
+
+    def join(self, group_id: str, request: JoinRequest, respond: Callable[[JoinReply], None]) -> None:
+        """Bring a member into the next generation; a group is made for the first one that comes without an id."""
+        entry = self.with_group(group_id)
+        if entry is None:
+            if request.member_id != NO_MEMBER_ID:
+                respond(JoinReply(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+                return
+            entry = self.group_or_new(group_id)
+
+        def join(now: int) -> Effects:
+            if isinstance(entry.group, Group):
+                return entry.group.join(request, respond, now)
+            return Effects([lambda: respond(JoinReply(_NOT_A_CLASSIC_GROUP, request.member_id))])
+
+        self.change(entry, join)
+
+    def sync(self, group_id: str, request: SyncRequest, respond: Callable[[SyncReply], None]) -> None:
+        """Give a member its assignment when there is one."""
+        entry = self.with_group(group_id)
+
+        def sync(now: int) -> Effects:
+            if entry is not None and isinstance(entry.group, Group):
+                return entry.group.sync(request, respond, now)
+            return Effects([lambda: respond(SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))])
+
+        if entry is None:
+            respond(SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
+        else:
+            self.change(entry, sync)
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Keep a member's session. It only moves deadlines away, so no timer has to be set."""
+        entry = self.with_group(group_id)
+        if entry is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        with entry.lock:
+            if not isinstance(entry.group, Group):
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            return entry.group.heartbeat(member_id, instance_id, generation, self.now_ms())
+
+    def leave(self, group_id: str, members: Sequence[LeaveMember]) -> list[ErrorCode]:
+        """Take members out of a group; each has its own error."""
+        entry = self.with_group(group_id)
+        errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
+
+        def leave(now: int) -> Effects:
+            nonlocal errors
+            assert entry is not None
+            if not isinstance(entry.group, Group):
+                return Effects()
+            errors, effects = entry.group.leave(members, now)
+            return effects
+
+        if entry is not None:
+            self.change(entry, leave)
+        return errors
+
+    # Carrying out
+
+    def change(self, entry: CoordinatedGroup, operation: Callable[[int], Effects]) -> None:
+        """Have a group do something under its lock, given the time, and carry out what comes of it."""
+        with entry.lock:
+            effects = operation(self.now_ms())
+            append = self._begin(entry, effects)
+        self._finish(entry, effects, append)
+
+    def close(self, entry: CoordinatedGroup, error: ErrorCode) -> None:
+        """End a group, here at least; whoever waits for it is answered with the error."""
+        self.change(entry, lambda now: entry.group.close(error))
+
+    def append(self, partition: int, records: Sequence[StoredRecord], done: Done) -> None:
+        """Write records to a partition as one batch; `done` learns how that ended, and no thread waits for it.
+
+        A group's lock must not be held: `done` may be called at once.
+        """
+        self.await_append(self.begin_append(partition, records), done)
+
+    def begin_append(self, partition: int, records: Sequence[StoredRecord]) -> Append:
+        """Write records, without waiting; a group's lock may be held."""
+        codec = Codec(self.config().offsets_topic_compression_codec)
+        return Append(self.shards.partition(partition), records, self.clock(), codec)
+
+    def await_append(self, append: Append, done: Done) -> None:
+        """Have `done` called when what was written is committed, or will not be. No lock may be held."""
+        append.then(self.partitions, self._group_commit, self.config().offsets_commit_timeout_ms, done)
+
+    def _begin(self, entry: CoordinatedGroup, effects: Effects) -> Append | None:
+        """Do what must happen under the group's lock."""
+        entry.note_state(self.clock())
+        self._set_timer(entry)
+        if effects.write is None:
+            return None
+        return self.begin_append(entry.partition, self._records(effects.write.snapshot, entry))
+
+    def _records(self, stored: Any, entry: CoordinatedGroup) -> Sequence[StoredRecord]:
+        """Return what a group wants written; other kinds than the classic one give their records themselves."""
+        if isinstance(stored, GroupSnapshot):
+            return [group_record(stored._replace(state_timestamp_ms=entry.state_since_ms))]
+        records: Sequence[StoredRecord] = stored
+        return records
+
+    def _finish(self, entry: CoordinatedGroup, effects: Effects, append: Append | None) -> None:
+        for reply in effects.replies:
+            try:
+                reply()
+            except Exception:  # one client that cannot be answered must not keep the others waiting
+                log.exception("group_reply_failed", group=entry.group_id)
+        write = effects.write
+        if append is not None and write is not None:
+            done = write.done
+            self.await_append(append, lambda error: self.change(entry, lambda now: done(group_error(error))))
+
+    # Time
+
+    def _set_timer(self, entry: CoordinatedGroup) -> None:
+        """Have the group looked at when something is due. The caller holds its lock.
+
+        A timer that comes too early is left alone: when it comes it sets the next one.
+        """
+        deadline_ms = None if entry.is_dead else entry.group.next_deadline_ms
+        timer = entry.timer
+        if timer is not None and deadline_ms is not None and timer.deadline_ms <= deadline_ms:
+            return
+        if timer is None and deadline_ms is None:
+            return
+        entry.timer = None if deadline_ms is None else Timer(entry, deadline_ms, self._tick)
+        if timer is not None:
+            self.rebalances.check(entry)
+        if entry.timer is not None and deadline_ms is not None:
+            self.rebalances.watch(entry.timer, [entry], max(deadline_ms - self.now_ms(), 0) / 1000)
+
+    def _tick(self, entry: CoordinatedGroup) -> None:
+        def tick(now: int) -> Effects:
+            entry.timer = None
+            return Effects() if entry.is_dead else entry.group.tick(now)
+
+        self.change(entry, tick)
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())

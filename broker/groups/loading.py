@@ -1,0 +1,178 @@
+"""Reading a partition of `__consumer_offsets` from its beginning: which groups there are, and what they have committed.
+
+Of every key only the newest record counts, so the log is gone through once with a table of keys, as compaction does,
+and only what is left is taken apart. What a transaction committed is set aside until its marker comes by; then it
+counts, unless the log has something newer.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from ottla.broker.groups.messages import GroupSnapshot
+from ottla.broker.groups.offsets import CommittedOffset, OffsetStore
+from ottla.broker.groups.records import (
+    GROUP_KEY_VERSION,
+    OFFSET_KEY_VERSION,
+    StoredRecord,
+    key_version,
+    read_group_id,
+    read_group_value,
+    read_offset_key,
+    read_offset_value,
+)
+from ottla.broker.storage.log import Log
+from ottla.protocol.control_records import ControlType, read_marker
+from ottla.protocol.errors import CorruptBatchError, DecodeError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.records import RecordBatch, batches
+
+log = structlog.get_logger(__name__)
+
+_UNREADABLE: Final = (DecodeError, CorruptBatchError, IndexError, UnicodeDecodeError, struct.error)
+_OLD_OFFSET_KEY: Final = b"\x00\x00"
+_OFFSET_KEY: Final = b"\x00\x01"
+
+# By key: the offset of the batch that brought the newest value, and that value.
+_Table = dict[bytes, tuple[int, bytes]]
+
+
+@dataclass(slots=True)
+class LoadedGroup:
+    """What the log says about one group."""
+
+    # None for a group that only has offsets, or is of another kind.
+    snapshot: GroupSnapshot | None = None
+    offsets: OffsetStore = field(default_factory=OffsetStore)
+    # Records of the kinds that others registered, by key version.
+    others: dict[int, list[StoredRecord]] = field(default_factory=dict)
+
+
+class Replay:
+    """The newest value of each key, as the batches of a log come by."""
+
+    def __init__(self) -> None:
+        self.record_count = 0
+        self._newest: _Table = {}
+        # By producer id, what transactions that have not ended brought.
+        self._pending: dict[int, _Table] = {}
+
+    def take(self, batch: RecordBatch) -> None:
+        """Take the next batch."""
+        if batch.is_control:
+            self._end_transaction(batch)
+            return
+        table = self._pending.setdefault(batch.producer_id, {}) if batch.is_transactional else self._newest
+        base_offset = batch.base_offset
+        self.record_count += batch.record_count
+        for _, _, key, value, _ in batch.records():
+            if key is None:
+                continue
+            if key[:2] == _OLD_OFFSET_KEY:
+                key = _OFFSET_KEY + key[2:]
+            if value is None:
+                table.pop(key, None)
+            else:
+                table[key] = (base_offset, value)
+
+    def _end_transaction(self, batch: RecordBatch) -> None:
+        marker = read_marker(batch)
+        if marker is None:
+            return
+        ended = self._pending.pop(batch.producer_id, {})
+        if marker.control_type is not ControlType.COMMIT:
+            return
+        for key, brought in ended.items():
+            known = self._newest.get(key)
+            if known is None or known[0] < brought[0]:
+                self._newest[key] = brought
+
+    def groups(self) -> dict[str, LoadedGroup]:
+        """Return the groups; what was collected is given away meanwhile, since it may be large."""
+        return _Reader().read(self._newest, self._pending)
+
+
+class _Reader:
+    """Takes keys and values apart; names that come again and again are decoded once."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, LoadedGroup] = {}
+        self._by_name: dict[bytes, LoadedGroup] = {}
+        self._topics: dict[bytes, str] = {}
+
+    def read(self, newest: _Table, pending: dict[int, _Table]) -> dict[str, LoadedGroup]:
+        while newest:
+            key, (base_offset, value) = newest.popitem()
+            try:
+                if key[:2] == _OFFSET_KEY:
+                    group, partition = self._offset(key)
+                    group.offsets.committed[partition] = read_offset_value(value, base_offset)
+                else:
+                    self._other(key, value)
+            except _UNREADABLE as error:
+                log.error("group_record_unreadable", offset=base_offset, error=str(error))
+        for producer_id, table in pending.items():
+            for key, (base_offset, value) in table.items():
+                if key_version(key) == OFFSET_KEY_VERSION:
+                    self._pending_offset(producer_id, key, base_offset, value)
+        return self._groups
+
+    def _offset(self, key: bytes) -> tuple[LoadedGroup, TopicPartition]:
+        name, topic_name, index = read_offset_key(key)
+        group = self._by_name.get(name)
+        if group is None:
+            group = self._by_name[name] = self._group(name.decode())
+        topic = self._topics.get(topic_name)
+        if topic is None:
+            topic = self._topics[topic_name] = topic_name.decode()
+        return group, tuple.__new__(TopicPartition, (topic, index))
+
+    def _pending_offset(self, producer_id: int, key: bytes, base_offset: int, value: bytes) -> None:
+        try:
+            group, partition = self._offset(key)
+            committed: CommittedOffset = read_offset_value(value, base_offset)
+        except _UNREADABLE as error:
+            log.error("group_record_unreadable", offset=base_offset, error=str(error))
+            return
+        group.offsets.put_pending(producer_id, {partition: committed})
+
+    def _other(self, key: bytes, value: bytes) -> None:
+        version = key_version(key)
+        if version <= OFFSET_KEY_VERSION:
+            raise DecodeError(f"a key of version {version}")
+        group_id = read_group_id(key)
+        group = self._group(group_id)
+        if version == GROUP_KEY_VERSION:
+            group.snapshot = read_group_value(group_id, value)
+        else:
+            group.others.setdefault(version, []).append(StoredRecord(key, value))
+
+    def _group(self, group_id: str) -> LoadedGroup:
+        return self._groups.setdefault(group_id, LoadedGroup())
+
+
+def replay_log(source: Log, buffer_bytes: int, is_wanted: Callable[[], bool]) -> Replay | None:
+    """Go through a log up to where it ends now; None where that is not wanted any more.
+
+    Raises KafkaError, CorruptBatchError or OSError where it cannot be read.
+    """
+    replay = Replay()
+    offset, end = source.log_start_offset, source.log_end_offset
+    while offset < end:
+        if not is_wanted():
+            return None
+        piece = source.read(offset, buffer_bytes)
+        if piece is None:
+            break
+        for batch in batches(piece.read(), strict=True):
+            if batch.base_offset >= end:
+                break
+            batch.check()
+            replay.take(batch)
+            offset = batch.next_offset
+    return replay

@@ -1,0 +1,26 @@
+"""Which partition of `__consumer_offsets` a group belongs to, and so which broker coordinates it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+
+_LEAST_INT32: Final = -(2**31)
+
+
+def java_hash(text: str) -> int:
+    """Return Java's hash of a string: h = 31 h + c over its UTF-16 units, in 32 bits with a sign."""
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for index in range(0, len(encoded), 2):
+        value = (31 * value + (encoded[index] << 8 | encoded[index + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+@lru_cache(maxsize=65_536)
+def partition_for(group_id: str, partition_count: int) -> int:
+    """Return the partition of a group; Java has no positive form of its least number, and takes 0 for it."""
+    value = java_hash(group_id)
+    return 0 if value == _LEAST_INT32 else abs(value) % partition_count

@@ -1,0 +1,220 @@
+"""What `__consumer_offsets` holds, as records and back.
+
+    key    int16 version, then the fields: 0 and 1 an offset (group, topic, partition), 2 a group; 3 to 8 belong to
+           groups of the new protocol, and begin with the group's id too
+    value  int16 version, then the fields of that version; null is a tombstone
+
+Offsets are written in version 3, or 1 where the client said when they expire; groups in version 3. All versions are
+read. Loading reads a million offsets at a stretch, so keys and the usual values are taken apart by hand.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ottla.broker.groups.messages import GroupSnapshot, MemberSnapshot
+from ottla.broker.groups.offsets import NO_TIMESTAMP, CommittedOffset
+from ottla.protocol.codec import decode_from, encode
+from ottla.protocol.compression import Codec
+from ottla.protocol.errors import CorruptBatchError, DecodeError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.offset_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.protocol.record_batch_builder import RecordBatchBuilder
+from ottla.protocol.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RecordBatch
+
+OFFSET_KEY_VERSION: Final = 1
+GROUP_KEY_VERSION: Final = 2
+
+_OFFSET_VALUE_VERSION: Final = 3
+_OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
+_GROUP_VALUE_VERSION: Final = 3
+# Of a version of which later ones only add tagged fields.
+_VALUE_VERSION_MAX: Final = 4
+
+_VERSION: Final = struct.Struct(">h")
+_OFFSET_KEY_PREFIX: Final = _VERSION.pack(OFFSET_KEY_VERSION)
+_PARTITION: Final = struct.Struct(">i")
+# Version, offset, leader epoch, length of the metadata, which the commit timestamp follows.
+_VALUE_START: Final = struct.Struct(">hqih")
+_TIMESTAMP: Final = struct.Struct(">q")
+
+
+class StoredRecord(NamedTuple):
+    """A key and its value; None deletes the key."""
+
+    key: bytes
+    value: bytes | None
+
+
+# Offsets
+
+
+def offset_key(group_id: str, partition: TopicPartition) -> bytes:
+    """Return the key of an offset."""
+    fields = OffsetCommitKey(group=group_id, topic=partition.topic, partition=partition.partition)
+    return _OFFSET_KEY_PREFIX + encode(fields, OFFSET_KEY_VERSION)
+
+
+def offset_value(committed: CommittedOffset) -> bytes:
+    """Return an offset as it is stored."""
+    has_expiry = committed.expire_timestamp_ms != NO_TIMESTAMP
+    version = _OFFSET_VALUE_VERSION_WITH_EXPIRY if has_expiry else _OFFSET_VALUE_VERSION
+    fields = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=committed.expire_timestamp_ms,
+    )
+    return _VERSION.pack(version) + encode(fields, version)
+
+
+def offset_record(group_id: str, partition: TopicPartition, committed: CommittedOffset | None) -> StoredRecord:
+    """Return the record that stores an offset, or deletes it."""
+    return StoredRecord(offset_key(group_id, partition), None if committed is None else offset_value(committed))
+
+
+def read_offset_key(key: bytes) -> tuple[bytes, bytes, int]:
+    """Return group, topic and partition of an offset's key; the names as they are encoded."""
+    topic_position = 4 + (key[2] << 8 | key[3])
+    topic_end = topic_position + 2 + (key[topic_position] << 8 | key[topic_position + 1])
+    if topic_end + 4 != len(key):
+        raise CorruptBatchError("the key of an offset is cut short")
+    return key[4:topic_position], key[topic_position + 2 : topic_end], _PARTITION.unpack_from(key, topic_end)[0]
+
+
+def read_offset_value(value: bytes, log_offset: int) -> CommittedOffset:
+    """Return an offset from what was stored in a batch at `log_offset`."""
+    if value[:2] == b"\x00\x03":
+        _, offset, leader_epoch, size = _VALUE_START.unpack_from(value)
+        end = _VALUE_START.size + size
+        if end + _TIMESTAMP.size == len(value):
+            metadata = value[_VALUE_START.size : end].decode() if size else ""
+            fields = (offset, leader_epoch, metadata, _TIMESTAMP.unpack_from(value, end)[0], NO_TIMESTAMP, log_offset)
+            return tuple.__new__(CommittedOffset, fields)
+    version = _value_version(value)
+    stored, _ = decode_from(OffsetCommitValue, version, value, _VERSION.size)
+    return CommittedOffset(
+        stored.offset,
+        stored.leader_epoch,
+        stored.metadata,
+        stored.commit_timestamp,
+        stored.expire_timestamp,
+        log_offset,
+    )
+
+
+# Groups
+
+
+def group_key(group_id: str) -> bytes:
+    """Return the key of a group."""
+    return _VERSION.pack(GROUP_KEY_VERSION) + encode(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
+
+
+def group_record(snapshot: GroupSnapshot) -> StoredRecord:
+    """Return the record that stores a group."""
+    fields = GroupMetadataValue(
+        protocol_type=snapshot.protocol_type,
+        generation=snapshot.generation,
+        protocol=snapshot.protocol_name,
+        leader=snapshot.leader_id,
+        current_state_timestamp=snapshot.state_timestamp_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in snapshot.members
+        ],
+    )
+    value = _VERSION.pack(_GROUP_VALUE_VERSION) + encode(fields, _GROUP_VALUE_VERSION)
+    return StoredRecord(group_key(snapshot.group_id), value)
+
+
+def group_tombstone(group_id: str) -> StoredRecord:
+    """Return the record that deletes a group."""
+    return StoredRecord(group_key(group_id), None)
+
+
+def read_group_id(key: bytes) -> str:
+    """Return the group of a key, of whatever kind: its id is the first field of all of them."""
+    end = 4 + (key[2] << 8 | key[3])
+    if end > len(key):
+        raise CorruptBatchError("the key of a group is cut short")
+    return key[4:end].decode()
+
+
+def read_group_value(group_id: str, value: bytes) -> GroupSnapshot:
+    """Return a group from what was stored; before version 1 the rebalance timeout was the session timeout."""
+    stored, _ = decode_from(GroupMetadataValue, _value_version(value), value, _VERSION.size)
+    members = tuple(
+        MemberSnapshot(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.session_timeout if member.rebalance_timeout < 0 else member.rebalance_timeout,
+            member.session_timeout,
+            member.subscription,
+            member.assignment,
+        )
+        for member in stored.members
+    )
+    return GroupSnapshot(
+        group_id,
+        stored.protocol_type,
+        stored.generation,
+        stored.protocol,
+        stored.leader,
+        stored.current_state_timestamp,
+        members,
+    )
+
+
+# Batches
+
+
+def key_version(key: bytes) -> int:
+    """Return what kind of record a key belongs to; -1 where it is too short to say."""
+    return int(_VERSION.unpack_from(key)[0]) if len(key) >= _VERSION.size else -1
+
+
+def batch_of(
+    records: Sequence[StoredRecord],
+    timestamp_ms: int,
+    codec: Codec = Codec.NONE,
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+) -> RecordBatch:
+    """Return one batch with some records; with a producer it is part of its transaction."""
+    builder = RecordBatchBuilder()
+    for key, value in records:
+        builder.append(timestamp_ms, key, value)
+    is_transactional = producer_id != NO_PRODUCER_ID
+    return RecordBatch(
+        builder.build(
+            codec=codec, producer_id=producer_id, producer_epoch=producer_epoch, transactional=is_transactional
+        )
+    )
+
+
+def _value_version(value: bytes) -> int:
+    if len(value) < _VERSION.size:
+        raise DecodeError(f"a value of {len(value)} bytes has no version")
+    return min(int(_VERSION.unpack_from(value)[0]), _VALUE_VERSION_MAX)
