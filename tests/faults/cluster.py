@@ -9,7 +9,10 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pytest
+from tests.apache_kafka import UnavailableError, skip_or_fail
 from tests.broker_process import BrokerProcess
 from tests.faults.cluster_state import ClusterState, PartitionState, StateUnknownError
 from tests.faults.live import until
@@ -18,6 +21,7 @@ from tests.hosts import LOOPBACK, Host
 from tests.zookeeper import ZooKeeperServer
 
 from ottla.client.connection import Connection
+from ottla.client.local_cluster.errors import JavaNotFoundError
 from ottla.protocol.api import Api
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.message import Message
@@ -28,7 +32,12 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
-from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 BROKER_IDS = (1, 2, 3)
 SESSION_TIMEOUT_S = 3.0
@@ -82,7 +91,10 @@ class Cluster:
 
     def start(self) -> None:
         """Start everything, the brokers together, and wait until they know each other."""
-        self.zookeeper.start()
+        try:
+            self.zookeeper.start()
+        except JavaNotFoundError as error:
+            skip_or_fail(UnavailableError(str(error)))
         self._state = ClusterState(self.zookeeper.connect, self.client_host)
         self.start_brokers(*BROKER_IDS)
 
@@ -103,6 +115,8 @@ class Cluster:
 
     def pause(self, broker: int) -> None:
         """Stop a broker from running, and wait until it does not."""
+        if not Path("/proc/self/stat").exists():
+            pytest.skip("this system has no /proc, which tells whether a process is stopped")
         pid = self.brokers[broker].pid
         os.kill(pid, signal.SIGSTOP)
         until(lambda: process_state(pid) == "T", f"broker {broker} is stopped")
@@ -111,11 +125,11 @@ class Cluster:
         """Let a broker run on."""
         os.kill(self.brokers[broker].pid, signal.SIGCONT)
 
-    def request(self, broker: int, api: Api, version: int, message: Message) -> object:
+    def request(self, broker: int, api: Api, version: int, message: Message) -> Any:
         """Ask one broker, as a client on the client's host; KafkaError where it does not answer."""
         process = self.brokers[broker]
 
-        def ask() -> object:
+        def ask() -> Any:
             connection = Connection(
                 process.host,
                 process.port,
@@ -124,8 +138,7 @@ class Cluster:
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
             )
             with closing(connection):
-                answer: object = connection.request(api, version, message)
-                return answer
+                return connection.request(api, version, message)
 
         return self.client_host.call(ask)
 
@@ -143,7 +156,7 @@ class Cluster:
         )
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=REQUEST_TIMEOUT_MS)
         answer = self.request(self.state.controller(), Api.CREATE_TOPICS, CREATE_TOPICS_VERSION, request)
-        assert answer.topics[0].error_code == 0, answer  # type: ignore[attr-defined]
+        assert answer.topics[0].error_code == 0, answer
         self.wait_for_full_isr(topic, replicas)
         for number in range(len(replicas)):
             known = partial(self._is_led_for_all, topic, number)
@@ -153,14 +166,14 @@ class Cluster:
         """Delete a topic and wait until it is gone from ZooKeeper."""
         request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=REQUEST_TIMEOUT_MS)
         answer = self.request(self.state.controller(), Api.DELETE_TOPICS, DELETE_TOPICS_VERSION, request)
-        assert answer.responses[0].error_code == 0, answer  # type: ignore[attr-defined]
+        assert answer.responses[0].error_code == 0, answer
         until(lambda: not self.state.has_topic(topic), f"{topic} is gone", SETTLE_TIMEOUT_S)
 
     def topic_as_seen_by(self, broker: int, topic: str) -> MetadataResponseTopic:
         """Return what a broker tells clients about a topic."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         answer = self.request(broker, Api.METADATA, METADATA_VERSION, request)
-        seen: MetadataResponseTopic = answer.topics[0]  # type: ignore[attr-defined]
+        seen: MetadataResponseTopic = answer.topics[0]
         return seen
 
     def wait_for_partition(
@@ -196,10 +209,7 @@ class Cluster:
             answers = [self.request(one, Api.METADATA, METADATA_VERSION, request) for one in self._running()]
         except KafkaError:
             return False
-        return all(
-            brokers <= {known.node_id for known in answer.brokers}  # type: ignore[attr-defined]
-            for answer in answers
-        )
+        return all(brokers <= {known.node_id for known in answer.brokers} for answer in answers)
 
     def _is_led_for_all(self, topic: str, partition: int) -> bool:
         seen = [self.topic_as_seen_by(broker, topic).partitions for broker in self._running()]
@@ -210,8 +220,8 @@ def _is_in_sync(brokers: set[int], state: PartitionState) -> bool:
     return state.isr == brokers and state.leader in brokers
 
 
-def _by_index(partitions: Sequence[object]) -> dict[int, int]:
-    return {one.partition_index: one.leader_id for one in partitions}  # type: ignore[attr-defined]
+def _by_index(partitions: Sequence[MetadataResponsePartition]) -> dict[int, int]:
+    return {one.partition_index: one.leader_id for one in partitions}
 
 
 def in_parallel(calls: Sequence[Callable[[], object]]) -> None:

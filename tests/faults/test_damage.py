@@ -81,11 +81,10 @@ def read_all(cluster: Cluster, broker: int, topic: str) -> str:
     def is_over() -> bool:
         nonlocal offset, said
         try:
-            response = cluster.request(broker, Api.FETCH, FETCH_VERSION, fetch_request(topic, offset))
+            response: FetchResponse = cluster.request(broker, Api.FETCH, FETCH_VERSION, fetch_request(topic, offset))
         except KafkaError as error:
             said = str(error)
             return True
-        assert isinstance(response, FetchResponse)
         answer = response.responses[0].partitions[0]
         if answer.error_code != ErrorCode.NONE:
             said = ErrorCode.of(answer.error_code).name

@@ -39,8 +39,9 @@ def test_f05_a_leader_without_followers_acknowledges_nothing(networked_experimen
         experiment.wait_for(lambda state: state.isr == {leader})
         acks = acks_of(experiment, 0)
 
-        refused = cluster.request(leader, Api.PRODUCE, PRODUCE_VERSION, produce_request(experiment.topic))
-        assert isinstance(refused, ProduceResponse)
+        refused: ProduceResponse = cluster.request(
+            leader, Api.PRODUCE, PRODUCE_VERSION, produce_request(experiment.topic)
+        )
         assert refused.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
 
         wait_seconds(1)

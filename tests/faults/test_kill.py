@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -10,7 +11,7 @@ from functools import partial
 import pytest
 from tests.broker_process import topic_name
 from tests.faults.cluster import BROKER_IDS, SETTLE_TIMEOUT_S, Cluster, process_state
-from tests.faults.cluster_state import StateUnknownError
+from tests.faults.cluster_state import PartitionState, StateUnknownError
 from tests.faults.experiment import Experiment, check_valid
 from tests.faults.live import until
 from tests.faults.steps import ACK_GAP_MAX_S, controller_of, kill, others, replicas_led_by, until_known
@@ -29,8 +30,10 @@ def test_f01_killing_one_leader_after_the_other_loses_nothing(experiment: Experi
     for _ in range(kills):
         before = experiment.state()
         with experiment.fault("kill leader", f"broker {before.leader}", ACK_GAP_MAX_S) as fault:
-            fault.proof = kill(cluster, before.leader)
-            after = experiment.wait_for(lambda state, before=before: state.leader not in (-1, before.leader))  # type: ignore[misc]
+            killed = time.monotonic()
+            gone = kill(cluster, before.leader)
+            after = experiment.wait_for(partial(_is_led_by_another_than, before.leader))
+            fault.proof = f"{gone}; another led after {time.monotonic() - killed:.2f} s"
             assert after.leader_epoch > before.leader_epoch
             experiment.wait_for_acks(20)
         cluster.start_brokers(before.leader)
@@ -125,6 +128,10 @@ def test_f16_a_broker_that_returns_before_its_session_ended_registers_anew(exper
         experiment.wait_for_acks(20)
 
     check_valid(experiment.finish())
+
+
+def _is_led_by_another_than(broker: int, state: PartitionState) -> bool:
+    return state.leader not in (-1, broker)
 
 
 def _try(call: Callable[..., None], *arguments: object) -> None:

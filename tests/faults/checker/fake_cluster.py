@@ -155,7 +155,7 @@ class FakeCluster:
             self._ack(worker, op, offset)
         elif self.bug is Bug.REUSE_OFFSET_AFTER_TRUNCATION and is_last:
             self.high_watermark += 1
-            self._poll(CONSUMERS[0], number, is_failing_over=True)
+            self._poll(CONSUMERS[0], number)
             self.high_watermark -= 1
             self.positions[CONSUMERS[0]] = self.high_watermark
             self._assign(CONSUMERS[0])
@@ -200,7 +200,7 @@ class FakeCluster:
         self.positions.setdefault(worker, 0)
         self.events.append(Assign(time_ns=self._tick(), worker=worker, partitions=(PARTITION,)))
 
-    def _poll(self, worker: str, number: int, *, is_failing_over: bool = False) -> None:
+    def _poll(self, worker: str, number: int) -> None:
         position, shown, end = self.positions[worker], self.high_watermark, self.high_watermark
         is_first = worker == CONSUMERS[0]
         if is_first and self._is_time_for(Bug.SERVE_ABOVE_WATERMARK, number):
