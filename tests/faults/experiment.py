@@ -13,6 +13,7 @@ Everything is kept in the test's folder.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -172,8 +173,9 @@ class Experiment:
             *("--topic", self.topic, "--partitions", str(self.partitions)),
             *("--history", str(self._paths[name]), *options),
         ]
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         return GuardedProcess(
-            ["env", f"--chdir={ROOT}", *self.cluster.client_host.command(command)], self._folder / f"{name}.log"
+            self.cluster.client_host.command(command), self._folder / f"{name}.log", {**os.environ, "PYTHONPATH": path}
         )
 
     def _watch(self) -> None:
