@@ -74,6 +74,11 @@ class Segment(ReadableSegment):
         (self._map or self._open_map()).write_batch(position, batch.view, base_offset, leader_epoch)
         last_offset = base_offset + batch.last_offset_delta
         self._note(position, batch.size, last_offset, batch.max_timestamp)
+        self._remember(
+            BatchAt(
+                position, batch.size, base_offset, last_offset, batch.max_timestamp, leader_epoch, batch.producer_id
+            )
+        )
         self.next_offset = last_offset + 1
 
     def append_all(self, group: Sequence[RecordBatch], data: memoryview) -> None:
@@ -233,6 +238,7 @@ class Segment(ReadableSegment):
         self.synced_size = -1
         self.own_position = min(self.own_position, size)
         self._checked = (0, 0)
+        self._recent.clear()
         self._first_timestamp = None
         self._bytes_since_index = 0
 

@@ -27,6 +27,9 @@ from ottla.protocol.records import NO_LEADER_EPOCH, NO_TIMESTAMP, RecordBatch
 
 CORRUPT = (CorruptBatchError, CorruptIndexError)
 
+# Followers and most consumers read what was written last.
+_RECENT_MAX = 16
+
 
 class Limits(NamedTuple):
     """What the topic's options say about a segment."""
@@ -67,6 +70,8 @@ class ReadableSegment:
         # Of the first batch; None until it is read.
         self._first_timestamp: int | None = None
         self._bytes_since_index = 0
+        # The batches that this process wrote last, by base offset: to find them, no file need be read.
+        self._recent: dict[int, BatchAt] = {}
         self._files = files
         self._lock = lock
         self._file: OpenFile | None = None
@@ -152,7 +157,9 @@ class ReadableSegment:
 
     def find(self, offset: int) -> BatchAt | None:
         """Return the first batch that ends at or after `offset`; None where the segment ends before it."""
-        batch = None
+        batch = self._recent.get(offset)
+        if batch is not None:
+            return batch
         for batch in self.headers_from(offset):
             if batch.last_offset >= offset:
                 return batch
@@ -166,6 +173,9 @@ class ReadableSegment:
             return self.size
         if begin.end > position:
             return begin.position
+        recent = self._recent.get(offset)
+        if recent is not None and recent.position <= position:
+            return recent.position
         try:
             entry = self.offset_index.last_within(offset, position)
             headers = self.batches_at(begin.position) if entry[1] <= begin.position else self._headers_at(entry)
@@ -202,6 +212,12 @@ class ReadableSegment:
         for _, whole in whole_batches(self.file.fd, self.path, start, end):
             whole.check()
         self._checked = (position, end) if start == position else (begin, end)
+
+    def _remember(self, batch: BatchAt) -> None:
+        recent = self._recent
+        recent[batch.base_offset] = batch
+        if len(recent) > _RECENT_MAX:
+            del recent[next(iter(recent))]
 
     def headers_from(self, offset: int) -> Iterator[BatchAt]:
         """Walk from a batch on that is not above `offset`: the last one that the index knows."""

@@ -143,6 +143,37 @@ def test_a_request_without_response_is_passed_over() -> None:
         assert receive_frame(client) == b"loud"
 
 
+def test_small_file_slices_are_sent_in_one_piece_with_the_bytes_around(tmp_path: Path) -> None:
+    """A follower that keeps up fetches one small batch at a time: copying it costs less than two calls more."""
+    path = tmp_path / "segment.log"
+    path.write_bytes(b"0123456789")
+    file = OpenFile(path)
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        connection.respond(slot, [b"begin", FileSlice(file, 2, 3), b"end"])
+
+    with serving(dispatch) as served, served.connect() as client:
+        send_frame(client, b"")
+
+        assert receive_frame(client) == b"begin234end"
+        assert served.network.bytes_sendfile == 0
+
+
+def test_a_small_file_slice_that_ends_early_costs_its_connection(tmp_path: Path) -> None:
+    """What was announced cannot be sent: the client must not take what follows for records."""
+    path = tmp_path / "segment.log"
+    path.write_bytes(b"01")
+    file = OpenFile(path)
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        connection.respond(slot, [FileSlice(file, 2, 3)])
+
+    with serving(dispatch) as served, served.connect() as client:
+        send_frame(client, b"")
+
+        assert receive_exactly(client, 8) == (3).to_bytes(4)
+
+
 def test_file_slices_are_sent_between_bytes(tmp_path: Path) -> None:
     """Zero copy, also when the socket blocks in the middle, with the bytes around in place."""
     content = os.urandom(8 * 1024 * 1024)
