@@ -12,6 +12,9 @@ for them: one fault then serves 2 MiB, and writing does not cost more in small w
 
 Batches of 48 KiB and more go around the map, with a positioned write to the same pages: a call costs less than the
 faults that it saves, and lets other threads run while it copies.
+
+While a file is written, the kernel must not read ahead in it: whoever reads the end, as followers do, would have it
+fill what is reserved behind the end with zeros, page by page (docs/adr/0005).
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ class WriteMap:
 
     def __init__(self, file: OpenFile, size_max: int) -> None:
         self.file = file
+        _set_read_ahead(file, wanted=False)
         # Reserving stops here unless a single append needs more.
         self._size_max = size_max
         self._reserved_end = os.fstat(file.fd).st_size
@@ -86,6 +90,7 @@ class WriteMap:
         if self._reserved_end != size:
             os.ftruncate(self.file.fd, size)
             self._reserved_end = size
+        _set_read_ahead(self.file, wanted=True)
 
     def _unmap(self) -> None:
         if self._window is not None:
@@ -147,3 +152,9 @@ def _allocate(fd: int, begin: int, end: int) -> None:
     zeros = bytes(_RESERVE_BYTES_MIN)
     while begin < end:
         begin += os.pwrite(fd, zeros[: end - begin], begin)
+
+
+def _set_read_ahead(file: OpenFile, *, wanted: bool) -> None:
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):  # advice: a file system that takes none is as good as before
+            os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_NORMAL if wanted else os.POSIX_FADV_RANDOM)
