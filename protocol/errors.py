@@ -168,6 +168,7 @@ class ErrorCode(IntEnum):
     INVALID_VOTER_KEY = 125, _FINAL, "KRaft: the request is meant for another voter."
     DUPLICATE_VOTER = 126, _FINAL, "KRaft: the voter is already in the set."
     VOTER_NOT_FOUND = 127, _FINAL, "KRaft: the voter is not in the set."
+    INVALID_REGULAR_EXPRESSION = 128, _FINAL, "The regular expression of a subscription is not valid."
 
 
 # A plain dictionary: `ErrorCode(code)` would raise for the unknown codes of newer peers.

@@ -89,7 +89,7 @@ class CoordinatedGroup:
     @property
     def is_dead(self) -> bool:
         """Whether it was deleted, or another broker has it."""
-        return self.group.state is GroupState.DEAD
+        return bool(self.group.state.value == GroupState.DEAD.value)
 
     def note_state(self, wall_ms: int) -> None:
         """Remember when the state changed; called under the lock after every operation that may change it."""

@@ -326,12 +326,13 @@ class Coordinator:
             return None
         return self.begin_append(entry.partition, self._records(effects.write.snapshot, entry))
 
-    def _records(self, stored: Any, entry: CoordinatedGroup) -> Sequence[StoredRecord]:
+    def _records(
+        self, stored: GroupSnapshot | tuple[StoredRecord, ...], entry: CoordinatedGroup
+    ) -> Sequence[StoredRecord]:
         """Return what a group wants written; other kinds than the classic one give their records themselves."""
         if isinstance(stored, GroupSnapshot):
             return [group_record(stored._replace(state_timestamp_ms=entry.state_since_ms))]
-        records: Sequence[StoredRecord] = stored
-        return records
+        return stored
 
     def _finish(self, entry: CoordinatedGroup, effects: Effects, append: Append | None) -> None:
         for reply in effects.replies:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.records import StoredRecord
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""
@@ -135,7 +138,8 @@ class GroupSnapshot(NamedTuple):
 class Write:
     """The group must be stored as it is, before anybody is answered."""
 
-    snapshot: GroupSnapshot
+    # A classic group is one record, made of its snapshot; other kinds say which records have changed.
+    snapshot: GroupSnapshot | tuple[StoredRecord, ...]
     # Called with how that went, as the owner of the group.
     done: Callable[[ErrorCode], Effects]
 

@@ -48,7 +48,7 @@ TRANSACTIONAL_ID_NOT_FOUND FETCH_SESSION_TOPIC_ID_ERROR INELIGIBLE_REPLICA NEW_L
 OFFSET_MOVED_TO_TIERED_STORAGE FENCED_MEMBER_EPOCH UNRELEASED_INSTANCE_ID UNSUPPORTED_ASSIGNOR STALE_MEMBER_EPOCH
 MISMATCHED_ENDPOINT_TYPE UNSUPPORTED_ENDPOINT_TYPE UNKNOWN_CONTROLLER_ID UNKNOWN_SUBSCRIPTION_ID TELEMETRY_TOO_LARGE
 INVALID_REGISTRATION TRANSACTION_ABORTABLE INVALID_RECORD_STATE SHARE_SESSION_NOT_FOUND INVALID_SHARE_SESSION_EPOCH
-FENCED_STATE_EPOCH INVALID_VOTER_KEY DUPLICATE_VOTER VOTER_NOT_FOUND
+FENCED_STATE_EPOCH INVALID_VOTER_KEY DUPLICATE_VOTER VOTER_NOT_FOUND INVALID_REGULAR_EXPRESSION
 """
 RETRIABLE = {
     *(2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89),
@@ -61,7 +61,7 @@ def test_the_table_is_that_of_kafka() -> None:
     """Every code has Kafka's name and Kafka's retry class, and there is no code besides."""
     expected = [
         (code, name, code in RETRIABLE, code in REFRESH_METADATA)
-        for code, name in zip(range(-1, 128), NAMES.split(), strict=True)
+        for code, name in zip(range(-1, 129), NAMES.split(), strict=True)
     ]
 
     assert expected == [(error.value, error.name, error.retriable, error.refresh_metadata) for error in ErrorCode]
@@ -87,7 +87,7 @@ def test_a_code_from_the_wire_finds_its_member(error: ErrorCode) -> None:
     assert ErrorCode.of(error.value) is error
 
 
-@pytest.mark.parametrize("code", [-2, 128, 32767, -32768])
+@pytest.mark.parametrize("code", [-2, 129, 32767, -32768])
 def test_an_unknown_code_is_an_unknown_server_error(code: int) -> None:
     """A newer peer may send codes that are not in the table."""
     assert ErrorCode.of(code) is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -126,6 +126,7 @@ class Script:
         writes, self._open_writes = self._open_writes, []
         for write in writes:
             if self.write_error is ErrorCode.NONE:
+                assert isinstance(write.snapshot, GroupSnapshot)
                 self.stored.append(write.snapshot)
             self.take(write.done(self.write_error))
 

@@ -1,0 +1,167 @@
+"""Who reads what: the assignors of the new group protocol, as pure functions.
+
+Each is given the members with what they read and what they had, and how many partitions each topic has; it returns the
+partitions of each member. A partition of a topic that somebody reads goes to exactly one of its readers.
+
+    uniform   as even as the subscriptions allow, and whoever has a partition keeps it unless balance asks for it
+    range     of each topic a contiguous range to each reader, in the order of their names, so that topics with the same
+              readers and as many partitions are split alike
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition of a topic that keeps its identity when another one takes its name."""
+
+    topic_id: bytes
+    partition: int
+
+
+Partitions = frozenset[TopicIdPartition]
+NO_PARTITIONS: Final[Partitions] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A member as an assignor sees it."""
+
+    # The ids of the topics that it reads.
+    topics: frozenset[bytes]
+    # What it was to have until now.
+    had: Partitions = NO_PARTITIONS
+    # A static member keeps its rank when it comes back with another id.
+    instance_id: str | None = None
+
+
+Assignor = Callable[[Mapping[str, Reader], Mapping[bytes, int]], dict[str, Partitions]]
+
+
+def uniform(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[str, Partitions]:
+    """Assign evenly, and leave in place what can stay there."""
+    subscriptions = {reader.topics for reader in readers.values()}
+    if len(subscriptions) == 1:
+        return _uniform_for_equal_readers(readers, topics, *subscriptions)
+    return _uniform_for_different_readers(readers, topics)
+
+
+def range_(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[str, Partitions]:
+    """Assign contiguous ranges of each topic."""
+    assigned: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in readers}
+    ranked = sorted(readers, key=lambda member_id: (readers[member_id].instance_id or member_id, member_id))
+    for topic_id, count in topics.items():
+        subscribed = [member_id for member_id in ranked if topic_id in readers[member_id].topics]
+        start = 0
+        for rank, member_id in enumerate(subscribed):
+            size = count // len(subscribed) + (rank < count % len(subscribed))
+            assigned[member_id].update(TopicIdPartition(topic_id, index) for index in range(start, start + size))
+            start += size
+    return _frozen(assigned)
+
+
+ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": uniform, "range": range_}
+
+
+def _uniform_for_equal_readers(
+    readers: Mapping[str, Reader], topics: Mapping[bytes, int], subscribed: frozenset[bytes]
+) -> dict[str, Partitions]:
+    """All read the same: everybody gets the quota, and the first few one more.
+
+    Those that had more than the quota are the first to keep one more, so that nothing moves without need.
+    """
+    unassigned = dict.fromkeys(_partitions_of(subscribed, topics))
+    quota, extra = divmod(len(unassigned), len(readers))
+    had = _valid(readers, topics)
+    assigned: dict[str, set[TopicIdPartition]] = {}
+    for member_id in sorted(had, key=lambda member_id: (-len(had[member_id]), member_id)):
+        room = quota
+        if extra and len(had[member_id]) > quota:
+            room, extra = quota + 1, extra - 1
+        kept = sorted(had[member_id])[:room]
+        for partition in kept:
+            del unassigned[partition]
+        assigned[member_id] = set(kept)
+    # Dealt out in turn, so that the partitions of each topic are spread too.
+    hungry = deque(sorted(member_id for member_id in assigned if len(assigned[member_id]) < quota))
+    sated = deque(sorted(member_id for member_id in assigned if len(assigned[member_id]) <= quota))
+    for partition in unassigned:
+        if hungry:
+            member_id = hungry.popleft()
+            assigned[member_id].add(partition)
+            if len(assigned[member_id]) < quota:
+                hungry.append(member_id)
+        else:
+            assigned[sated.popleft()].add(partition)
+    return _frozen(assigned)
+
+
+def _uniform_for_different_readers(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[str, Partitions]:
+    """Give what nobody has to the reader with least, rarely read topics first; then even out topic by topic."""
+    assigned = {member_id: set(had) for member_id, had in _valid(readers, topics).items()}
+    readers_of: dict[bytes, list[str]] = {}
+    for member_id in sorted(readers):
+        for topic_id in readers[member_id].topics & topics.keys():
+            readers_of.setdefault(topic_id, []).append(member_id)
+    taken = set().union(*assigned.values())
+    by_rarity = sorted(readers_of, key=lambda topic_id: (len(readers_of[topic_id]), topic_id))
+    for topic_id in by_rarity:
+        for partition in _partitions_of([topic_id], topics):
+            if partition not in taken:
+                assigned[min(readers_of[topic_id], key=lambda member_id: len(assigned[member_id]))].add(partition)
+    # Each move brings two numbers of partitions closer together, so this ends.
+    is_moving = True
+    while is_moving:
+        is_moving = False
+        for topic_id in by_rarity:
+            is_moving |= _even_out(topic_id, readers_of[topic_id], assigned)
+    return _frozen(assigned)
+
+
+def _even_out(topic_id: bytes, subscribed: list[str], assigned: dict[str, set[TopicIdPartition]]) -> bool:
+    """Move partitions of one topic from its reader with most to the one with least, while that evens them out."""
+    owned = {
+        member_id: sorted(each for each in assigned[member_id] if each.topic_id == topic_id) for member_id in subscribed
+    }
+    has_moved = False
+    while True:
+        givers = [member_id for member_id in subscribed if owned[member_id]]
+        if not givers:
+            return has_moved
+        giver = max(givers, key=lambda member_id: len(assigned[member_id]))
+        taker = min(subscribed, key=lambda member_id: len(assigned[member_id]))
+        if len(assigned[giver]) - len(assigned[taker]) < 2:
+            return has_moved
+        partition = owned[giver].pop()
+        assigned[giver].remove(partition)
+        assigned[taker].add(partition)
+        has_moved = True
+
+
+def _valid(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[str, Partitions]:
+    """Return what the members may keep: of topics that they still read, and that nobody else has."""
+    taken: set[TopicIdPartition] = set()
+    valid: dict[str, Partitions] = {}
+    for member_id in sorted(readers):
+        reader = readers[member_id]
+        valid[member_id] = frozenset(
+            each
+            for each in reader.had
+            if each.topic_id in reader.topics and each.partition < topics.get(each.topic_id, 0) and each not in taken
+        )
+        taken |= valid[member_id]
+    return valid
+
+
+def _partitions_of(topic_ids: Iterable[bytes], topics: Mapping[bytes, int]) -> list[TopicIdPartition]:
+    return [
+        TopicIdPartition(topic_id, index) for topic_id in sorted(topic_ids) for index in range(topics.get(topic_id, 0))
+    ]
+
+
+def _frozen(assigned: Mapping[str, set[TopicIdPartition]]) -> dict[str, Partitions]:
+    return {member_id: frozenset(partitions) for member_id, partitions in assigned.items()}

@@ -1,0 +1,130 @@
+"""The assignors, for any members and topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.broker.groups.assignors import ASSIGNORS, Assignor, Partitions, Reader, TopicIdPartition, range_, uniform
+
+TOPIC_IDS = [bytes([number]) * 16 for number in range(1, 6)]
+A, B = TOPIC_IDS[:2]
+
+topics_strategy = st.dictionaries(st.sampled_from(TOPIC_IDS), st.integers(1, 9))
+subscription = st.frozensets(st.sampled_from(TOPIC_IDS), max_size=5)
+partition_strategy = st.builds(TopicIdPartition, st.sampled_from(TOPIC_IDS), st.integers(0, 10))
+reader_strategy = st.builds(Reader, subscription, st.frozensets(partition_strategy, max_size=8))
+readers_strategy = st.dictionaries(st.sampled_from("abcdefg"), reader_strategy, min_size=1, max_size=7)
+
+
+def partitions(topic_id: bytes, *indexes: int) -> Partitions:
+    """Some partitions of a topic."""
+    return frozenset(TopicIdPartition(topic_id, index) for index in indexes)
+
+
+def again(assigned: Mapping[str, Partitions], topics: frozenset[bytes]) -> dict[str, Reader]:
+    """The members as they are after an assignment."""
+    return {member_id: Reader(topics, had) for member_id, had in assigned.items()}
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=list(ASSIGNORS))
+@settings(max_examples=150, deadline=None)
+@given(readers=readers_strategy, topics=topics_strategy)
+def test_each_partition_goes_to_one_of_its_readers(
+    assignor: Assignor, readers: dict[str, Reader], topics: dict[bytes, int]
+) -> None:
+    """Partitions of topics that somebody reads are assigned once; all others are not."""
+    assigned = assignor(readers, topics)
+    assert assigned.keys() == readers.keys()
+    for member_id, owned in assigned.items():
+        assert {each.topic_id for each in owned} <= readers[member_id].topics
+    read = frozenset[bytes]().union(*(reader.topics for reader in readers.values()))
+    expected = {TopicIdPartition(topic_id, index) for topic_id in read for index in range(topics.get(topic_id, 0))}
+    assert sum(map(len, assigned.values())) == len(expected)
+    assert set().union(*assigned.values()) == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    had=st.dictionaries(st.sampled_from("abcdefg"), st.frozensets(partition_strategy, max_size=12), min_size=1),
+    topics=topics_strategy,
+    read=subscription,
+)
+def test_uniform_gives_equal_readers_as_many_but_for_one(
+    had: dict[str, Partitions], topics: dict[bytes, int], read: frozenset[bytes]
+) -> None:
+    """Whatever they had before."""
+    sizes = [len(owned) for owned in uniform(again(had, read), topics).values()]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(topics=topics_strategy, read=subscription, count=st.integers(2, 7), gone=st.integers(0, 6))
+def test_uniform_moves_only_what_a_leaving_member_had(
+    topics: dict[bytes, int], read: frozenset[bytes], count: int, gone: int
+) -> None:
+    """The others keep all that they had."""
+    before = uniform({name: Reader(read) for name in "abcdefg"[:count]}, topics)
+    del before["abcdefg"[gone % count]]
+    after = uniform(again(before, read), topics)
+    assert all(before[member_id] <= after[member_id] for member_id in before)
+
+
+@settings(max_examples=150, deadline=None)
+@given(topics=topics_strategy, read=subscription, count=st.integers(1, 6))
+def test_uniform_moves_to_a_new_member_only_its_share(
+    topics: dict[bytes, int], read: frozenset[bytes], count: int
+) -> None:
+    """What the others lose is what the new one gets."""
+    before = uniform({name: Reader(read) for name in "abcdef"[:count]}, topics)
+    after = uniform({**again(before, read), "new": Reader(read)}, topics)
+    lost = set().union(*(before[member_id] - after[member_id] for member_id in before))
+    assert lost == after["new"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(readers=readers_strategy, topics=topics_strategy)
+def test_uniform_leaves_alone_what_is_balanced(readers: dict[str, Reader], topics: dict[bytes, int]) -> None:
+    """Assigning once more changes nothing."""
+    first = uniform(readers, topics)
+    second = uniform({name: Reader(reader.topics, first[name]) for name, reader in readers.items()}, topics)
+    assert first == second
+
+
+@settings(max_examples=100, deadline=None)
+@given(readers=readers_strategy, topics=topics_strategy)
+def test_uniform_evens_out_among_the_readers_of_a_topic(readers: dict[str, Reader], topics: dict[bytes, int]) -> None:
+    """Nobody has a partition that another reader of it, with at least two fewer, could have."""
+    assigned = uniform(readers, topics)
+    for member_id, owned in assigned.items():
+        for other_id, reader in readers.items():
+            if any(each.topic_id in reader.topics for each in owned):
+                assert len(owned) - len(assigned[other_id]) < 2, (member_id, other_id)
+
+
+def test_range_gives_the_same_numbers_of_topics_to_one_member() -> None:
+    """Partitions that belong together meet."""
+    both = frozenset({A, B})
+    assigned = range_({"y": Reader(both), "x": Reader(both)}, {A: 5, B: 5})
+    assert assigned["x"] == partitions(A, 0, 1, 2) | partitions(B, 0, 1, 2)
+    assert assigned["y"] == partitions(A, 3, 4) | partitions(B, 3, 4)
+
+
+def test_range_ranks_static_members_by_their_instance() -> None:
+    """A member that comes back with another id has the range that it had."""
+    read = frozenset({A})
+    first = range_({"m9": Reader(read, instance_id="i1"), "m5": Reader(read, instance_id="i2")}, {A: 4})
+    second = range_({"m1": Reader(read, instance_id="i2"), "m9": Reader(read, instance_id="i1")}, {A: 4})
+    assert first["m9"] == second["m9"] == partitions(A, 0, 1)
+    assert first["m5"] == second["m1"] == partitions(A, 2, 3)
+
+
+def test_uniform_spreads_each_topic_over_new_members() -> None:
+    """Nobody gets all of one topic."""
+    both = frozenset({A, B})
+    assigned = uniform({"x": Reader(both), "y": Reader(both)}, {A: 2, B: 2})
+    assert assigned["x"] == partitions(A, 0) | partitions(B, 0)
+    assert assigned["y"] == partitions(A, 1) | partitions(B, 1)

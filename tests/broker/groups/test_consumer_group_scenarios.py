@@ -1,0 +1,317 @@
+"""Members of the new protocol join, die and return; beside each step stands what they must have."""
+
+from __future__ import annotations
+
+import pytest
+from tests.broker.groups.consumer_script import ConsumerScript, partitions
+
+from ottla.broker.groups.assignors import NO_PARTITIONS
+from ottla.broker.groups.consumer_messages import MemberState
+from ottla.protocol.errors import ErrorCode
+
+
+def test_two_members_come_and_one_dies() -> None:
+    """The life of an ordinary group."""
+    group = ConsumerScript()
+    a = group.joins("a")
+    assert (group.state, a.epoch, a.owned) == ("Stable", 1, partitions("t", 0, 1, 2, 3))
+    assert a.replies[-1].heartbeat_interval_ms == 5_000
+
+    b = group.joins("b")
+    assert (group.state, b.epoch, b.owned) == ("Reconciling", 2, NO_PARTITIONS)  # a has all of them still
+    assert group.group.members["b"].state is MemberState.UNRELEASED_PARTITIONS
+
+    a.heartbeats()  # is told to give two back, and has done so when it says what it has
+    assert (a.epoch, a.owned) == (1, partitions("t", 0, 1))
+    assert group.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    b.heartbeats()
+    assert b.owned == NO_PARTITIONS
+    a.heartbeats()
+    assert (a.epoch, group.state) == (2, "Reconciling")
+    b.heartbeats()
+    assert (b.epoch, b.owned, group.state) == (2, partitions("t", 2, 3), "Stable")
+
+    for _ in range(9):
+        group.passes(5_000)
+        a.heartbeats()
+    # b has been silent for its 45 s
+    assert (a.epoch, a.owned, group.state) == (3, partitions("t", 0, 1, 2, 3), "Stable")
+    assert b.heartbeats().error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.causes == [
+        "member a joined from /10.0.0.5",
+        "member b joined from /10.0.0.5",
+        "member b missed heartbeats for 45 s from /10.0.0.5",
+    ]
+
+
+def test_a_member_that_leaves_makes_room_at_once() -> None:
+    """Its partitions go to the others with their next heartbeats."""
+    group = ConsumerScript()
+    a, b = group.joins("a"), group.joins("b")
+    for client in (a, a, b):
+        client.heartbeats()
+    b.leaves()
+    assert (b.replies[-1].member_epoch, group.state) == (-1, "Assigning")
+    a.heartbeats()
+    assert (a.owned, a.epoch, group.state) == (partitions("t", 0, 1, 2, 3), 3, "Stable")
+    a.leaves()
+    assert group.state == "Empty"
+    assert group.causes[-2:] == ["member b left", "member a left"]
+    assert all(each.ended_ms is not None for each in group.group.timeline.rebalances)
+
+
+def test_heartbeats_say_only_what_changed() -> None:
+    """An assignment is in the answer if it changed, or if the member says everything."""
+    group = ConsumerScript()
+    a = group.joins("a")
+    assert a.heartbeats(owned=None).replies[-1].assignment is None
+    assert a.heartbeats().replies[-1].assignment is None
+    full = a.heartbeats(topic_names=("t",), rebalance_timeout_ms=60_000)
+    assert full.replies[-1].assignment == partitions("t", 0, 1, 2, 3)
+    stored = dict(group.stored)
+    a.heartbeats()
+    assert group.stored == stored
+
+
+def test_a_member_that_does_not_give_back_is_taken_out() -> None:
+    """After its rebalance timeout, though it heartbeats."""
+    group = ConsumerScript()
+    a, b = group.joins("a"), group.joins("b")
+    a.heartbeats()
+    for _ in range(11):
+        group.passes(5_000)
+        a.heartbeats(owned=None)
+        b.heartbeats()
+        assert a.error is ErrorCode.NONE
+    group.passes(5_000)
+    assert a.heartbeats().error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert b.heartbeats().owned == partitions("t", 0, 1, 2, 3)
+    assert group.causes[-1] == "member a did not give partitions back within 60 s"
+
+
+def test_a_lost_answer_does_no_harm() -> None:
+    """A member that comes with the epoch before is told again, unless it has what it must not have."""
+    group = ConsumerScript()
+    a = group.joins("a")
+    b = group.joins("b")
+    a.heartbeats()
+    a.heartbeats()
+    b.heartbeats()
+    owned, epoch = b.owned, b.epoch
+    b.leaves()
+    a.heartbeats()
+    a.epoch, a.owned = 2, partitions("t", 0, 1)  # it never heard of the third
+    assert a.heartbeats().replies[-1].assignment == partitions("t", 0, 1, 2, 3)
+    assert a.epoch == 3
+
+    a.epoch = 2
+    assert a.heartbeats(owned=None).error is ErrorCode.FENCED_MEMBER_EPOCH
+    assert a.heartbeats(owned=partitions("t", 7)).error is ErrorCode.FENCED_MEMBER_EPOCH
+    a.epoch = 1
+    assert a.heartbeats().error is ErrorCode.FENCED_MEMBER_EPOCH
+    a.epoch = 4
+    assert a.heartbeats().error is ErrorCode.FENCED_MEMBER_EPOCH
+    assert a.joins().owned == partitions("t", 0, 1, 2, 3)  # as it must after that
+    assert (owned, epoch) == (partitions("t", 2, 3), 2)
+
+
+def test_a_static_member_that_comes_back_has_what_it_had() -> None:
+    """Nobody else notices; the one that it was is fenced."""
+    group = ConsumerScript()
+    a, b = group.joins("a", instance_id="i"), group.joins("b")
+    for client in (a, a, b):
+        client.heartbeats()
+    had, epoch = a.owned, group.group.epoch
+    assert group.joins("c", instance_id="i").error is ErrorCode.UNRELEASED_INSTANCE_ID
+
+    a.leaves(-2)
+    assert (a.replies[-1].member_epoch, group.group.members["a"].epoch) == (-2, -2)
+    group.passes(5_000)
+    b.heartbeats()
+    c = group.joins("c", instance_id="i")
+    assert (c.owned, c.epoch, group.group.epoch, group.state) == (had, epoch, epoch, "Stable")
+    assert list(group.group.members) == ["b", "c"]
+    a.epoch = epoch
+    assert a.heartbeats(instance_id="i").error is ErrorCode.FENCED_INSTANCE_ID
+    assert a.heartbeats().error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.causes[-1] == "static member i came back"
+    stored = group.read_back()
+    assert stored is not None
+    assert stored.members == group.group.members
+
+
+def test_a_static_member_that_stays_away_loses_its_place() -> None:
+    """When its session ends."""
+    group = ConsumerScript()
+    a, b = group.joins("a", instance_id="i"), group.joins("b")
+    for client in (a, a, b):
+        client.heartbeats()
+    a.leaves(-2)
+    for _ in range(9):
+        group.passes(5_000)
+        b.heartbeats()
+    assert b.heartbeats().owned == partitions("t", 0, 1, 2, 3)
+    assert a.heartbeats(instance_id="i").error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_may_leave_for_good() -> None:
+    """With the epoch -1."""
+    group = ConsumerScript()
+    a = group.joins("a", instance_id="i")
+    a.leaves(-1)
+    assert group.state == "Empty"
+    assert a.leaves(-2).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_topics_that_change_ask_for_another_assignment() -> None:
+    """One gets partitions, one appears that somebody waits for, one goes."""
+    group = ConsumerScript()
+    a = group.joins("a", ["t", "later"])
+    group.has_topics(t=5)
+    assert (a.heartbeats().owned, a.epoch) == (partitions("t", 0, 1, 2, 3, 4), 2)
+    group.has_topics(t=5, later=1)
+    assert (a.heartbeats().owned, a.epoch) == (partitions("t", 0, 1, 2, 3, 4) | partitions("later", 0), 3)
+    group.has_topics(later=1, other=3)
+    a.heartbeats()
+    assert (a.heartbeats().owned, a.epoch) == (partitions("later", 0), 4)
+    group.has_topics(later=1)
+    assert a.heartbeats().epoch == 4  # what nobody reads changes nothing
+    assert group.causes[1:] == ["topic t got partitions: 4 became 5", "topic later appeared", "topic t is gone"]
+
+
+def test_an_expression_takes_in_topics_as_they_come() -> None:
+    """Together with names; internal topics are not meant."""
+    group = ConsumerScript({"orders-eu": 1, "other": 1, "__consumer_offsets": 50})
+    a = group.joins("a", ["other"], topic_regex="orders-.*")
+    assert a.owned == partitions("orders-eu", 0) | partitions("other", 0)
+    group.has_topics(**{"orders-eu": 1, "orders-us": 1, "other": 1})
+    assert a.heartbeats().owned == partitions("orders-eu", 0) | partitions("orders-us", 0) | partitions("other", 0)
+    a.heartbeats(topic_regex="")
+    assert a.heartbeats().owned == partitions("other", 0)
+    assert a.heartbeats(topic_regex=".*").owned == partitions("orders-eu", 0) | partitions("orders-us", 0) | partitions(
+        "other", 0
+    )
+    assert group.group.is_subscribed_to("orders-us")
+
+
+def test_an_expression_that_is_none_is_refused() -> None:
+    """And the member is as it was."""
+    group = ConsumerScript()
+    assert group.joins("a", topic_regex="(").error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert group.group.is_empty
+    b = group.joins("b")
+    b.heartbeats(topic_regex="a**")
+    assert b.error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert b.heartbeats().error is ErrorCode.NONE
+    assert group.group.epoch == 1
+
+
+def test_a_full_group_takes_nobody_in() -> None:
+    """Except for those that are in it."""
+    group = ConsumerScript(max_size=1)
+    a = group.joins("a")
+    assert group.joins("b").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert a.joins().error is ErrorCode.NONE
+
+
+def test_members_choose_the_assignor_by_votes() -> None:
+    """The first of the broker's list where they have no wish."""
+    group = ConsumerScript({"t": 3, "u": 3})
+    a = group.joins("a", ["t", "u"])
+    assert group.group.assignor_name == "uniform"
+    b = group.joins("b", ["t", "u"], server_assignor="range")
+    assert group.group.assignor_name == "range"
+    for client in (a, a, b):
+        client.heartbeats()
+    assert a.owned == partitions("t", 0, 1) | partitions("u", 0, 1)
+
+
+def test_a_member_without_an_id_is_given_one() -> None:
+    """As clients of the first version expect."""
+    group = ConsumerScript()
+    assert group.joins("").member_id == "new-1"
+
+
+def test_members_keep_what_they_have_when_the_coordinator_moves() -> None:
+    """Whatever they were doing; sessions begin anew."""
+    group = ConsumerScript({"t": 4, "orders": 1})
+    a, b = group.joins("a", topic_regex="orders"), group.joins("b", instance_id="i")
+    a.heartbeats()
+    group.passes(40_000)
+    group.moves()
+    assert group.state == "Reconciling"
+    assert group.causes == ["the coordinator moved to this broker"]
+    group.passes(40_000)
+    a.heartbeats()
+    b.heartbeats(instance_id="i")
+    assert (group.state, group.group.epoch, a.error, b.error) == ("Stable", 2, ErrorCode.NONE, ErrorCode.NONE)
+    assert len(a.owned) + len(b.owned) == 5
+
+
+def test_nobody_hears_of_what_is_not_stored() -> None:
+    """Neither the one who changed it nor those who come after."""
+    group = ConsumerScript()
+    a = group.joins("a")
+    group.is_slow = True
+    b = group.joins("b")
+    again = len(a.replies)
+    a.sends(owned=None)
+    assert (b.replies, len(a.replies)) == ([], again)
+    group.writes_end()
+    assert (b.error, len(a.replies)) == (ErrorCode.NONE, again + 1)
+
+
+def test_what_could_not_be_stored_is_stored_with_the_next_change() -> None:
+    """The member hears of the failure and tries again."""
+    group = ConsumerScript()
+    group.write_error = ErrorCode.REBALANCE_IN_PROGRESS
+    a = group.joins("a")
+    assert (a.error, group.stored) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, {})
+    group.write_error = ErrorCode.NONE
+    assert a.joins().owned == partitions("t", 0, 1, 2, 3)
+    stored = group.read_back()
+    assert stored is not None
+    assert (stored.members, stored.targets) == (group.group.members, group.group.targets)
+
+
+def test_a_deleted_group_leaves_nothing_behind() -> None:
+    """Each of its keys has a tombstone, and members leave theirs when they go."""
+    group = ConsumerScript()
+    a = group.joins("a")
+    a.leaves()
+    assert {record.key for record in group.group.tombstones()} == group.stored.keys()
+    b = group.joins("b")
+    assert {record.key for record in group.group.tombstones()} == group.stored.keys()
+    assert all(record.value is None for record in group.group.tombstones())
+    assert b.error is ErrorCode.NONE
+
+
+def test_offsets_are_for_members_at_their_epoch() -> None:
+    """Who claims to be no member may commit while nobody is there, and read at any time."""
+    group = ConsumerScript()
+    check_commit, check_fetch = group.group.check_commit, group.group.check_fetch
+    assert check_commit("", None, -1, 0) is ErrorCode.NONE
+    a = group.joins("a")
+    assert check_commit("", None, -1, 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert check_commit("a", None, a.epoch, 0) is ErrorCode.NONE
+    assert check_commit("a", None, a.epoch - 1, 0) is ErrorCode.STALE_MEMBER_EPOCH
+    assert check_commit("b", None, a.epoch, 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert check_fetch(None, -1) is ErrorCode.NONE
+    assert check_fetch("a", a.epoch) is ErrorCode.NONE
+    assert check_fetch("a", a.epoch + 1) is ErrorCode.STALE_MEMBER_EPOCH
+    assert check_fetch("b", 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    group.group.close(ErrorCode.NOT_COORDINATOR)
+    assert check_commit("a", None, a.epoch, 0) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert check_fetch(None, -1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert a.heartbeats().error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert group.state == "Dead"
+
+
+@pytest.mark.parametrize("field", ["rack_id", "server_assignor"])
+def test_what_a_member_says_is_kept_until_it_says_otherwise(field: str) -> None:
+    """Null means unchanged."""
+    group = ConsumerScript()
+    a = group.joins("a", **{field: "range"})
+    a.heartbeats()
+    assert getattr(group.group.members["a"], field) == "range"
+    assert group.group.epoch == 1
