@@ -25,7 +25,15 @@ from pathlib import Path
 
 from tests.broker_process import topic_name
 from tests.faults.checker.check import Report, Verdict, check
-from tests.faults.checker.history import FaultStart, FaultStop, HistoryWriter, IsrChange, LeaderStart, read_history
+from tests.faults.checker.history import (
+    Event,
+    FaultStart,
+    FaultStop,
+    HistoryWriter,
+    IsrChange,
+    LeaderStart,
+    read_history,
+)
 from tests.faults.cluster import BROKER_IDS, Cluster
 from tests.faults.cluster_state import PartitionState, StateUnknownError
 from tests.faults.live import until
@@ -110,6 +118,10 @@ class Experiment:
         harm = Fault()
         yield harm
         self._writer.write(FaultStop(name=name, proof=harm.proof))
+
+    def record(self, event: Event) -> None:
+        """Add to the history what the test itself did or saw."""
+        self._writer.write(event)
 
     def finish(self) -> Report:
         """Stop the workload, wait for all replicas, read everything, end the brokers, and judge; print the verdict."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 from tests.faults.checker.anomaly import Rule
+from tests.faults.checker.history import Fail, Info, Invoke
 from tests.faults.cluster import LAG_LIMIT_S, SESSION_TIMEOUT_S
 from tests.faults.experiment import Experiment, check_valid, wait_seconds
-from tests.faults.live import batch_of
+from tests.faults.live import batch_of, until
 from tests.faults.steps import (
     ACK_GAP_MAX_S,
     controller_of,
@@ -24,6 +27,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 
 ACKS_ALL = -1
 PRODUCE_VERSION = 9
+PROBE_TIMEOUT_MS = 500
 OFFLINE = -1
 
 
@@ -37,13 +41,9 @@ def test_f05_a_leader_without_followers_acknowledges_nothing(networked_experimen
     with experiment.fault("isolate leader from followers", f"broker {leader}", 2 * ACK_GAP_MAX_S) as fault:
         network.cut(host(leader), *map(host, followers))
         experiment.wait_for(lambda state: state.isr == {leader})
+        attempts = count()
+        until(lambda: is_refused(experiment, leader, next(attempts)), "the leader refuses to append")
         acks = acks_of(experiment, 0)
-
-        refused: ProduceResponse = cluster.request(
-            leader, Api.PRODUCE, PRODUCE_VERSION, produce_request(experiment.topic)
-        )
-        assert refused.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-
         wait_seconds(1)
         assert acks_of(experiment, 0) == acks
         assert experiment.state().leader == leader
@@ -167,9 +167,21 @@ def acks_of(experiment: Experiment, partition: int) -> int:
     return experiment.progress.acks[experiment.names[partition]]
 
 
-def produce_request(topic: str) -> ProduceRequest:
-    """A request that wants all replicas in sync; whoever reads its value has read what was refused."""
-    partition = PartitionProduceData(index=0, records=memoryview(batch_of(b"refused")))
-    return ProduceRequest(
-        acks=ACKS_ALL, timeout_ms=5_000, topic_data=[TopicProduceData(name=topic, partition_data=[partition])]
-    )
+def is_refused(experiment: Experiment, leader: int, attempt: int) -> bool:
+    """Send one record to partition 0, as one more worker of the history; say whether too few replicas were in sync.
+
+    A leader that has not learned of the new ISR yet appends it, and lets it wait.
+    """
+    value = f"probe-{attempt}"
+    experiment.record(Invoke(worker="probe", op=attempt, partition=experiment.names[0], value=value))
+    partition = PartitionProduceData(index=0, records=memoryview(batch_of(value.encode())))
+    topic = TopicProduceData(name=experiment.topic, partition_data=[partition])
+    request = ProduceRequest(acks=ACKS_ALL, timeout_ms=PROBE_TIMEOUT_MS, topic_data=[topic])
+    response: ProduceResponse = experiment.cluster.request(leader, Api.PRODUCE, PRODUCE_VERSION, request)
+    code = ErrorCode.of(response.responses[0].partition_responses[0].error_code)
+    if code is ErrorCode.NOT_ENOUGH_REPLICAS:
+        experiment.record(Fail(worker="probe", op=attempt, error=code.name))
+        return True
+    assert code is not ErrorCode.NONE
+    experiment.record(Info(worker="probe", op=attempt, error=code.name))
+    return False

@@ -42,7 +42,7 @@ def test_f01_killing_one_leader_after_the_other_loses_nothing(experiment: Experi
     check_valid(experiment.finish())
 
 
-def test_f02_killing_a_follower_costs_no_record_and_no_leader(experiment: Experiment) -> None:
+def test_f02_killing_a_follower_costs_no_record(experiment: Experiment) -> None:
     """The ISR shrinks, acks go on, and the ISR grows again."""
     cluster = experiment.cluster
     controller = cluster.state.controller()
@@ -54,13 +54,12 @@ def test_f02_killing_a_follower_costs_no_record_and_no_leader(experiment: Experi
         gone = kill(cluster, follower)
         for partition in range(experiment.partitions):
             state = experiment.wait_for(lambda state: follower not in state.isr, partition)
-            assert state.leader == experiment.replicas[partition][0]
+            assert state.leader != follower
         fault.proof = f"{gone}, and left the ISR"
         experiment.wait_for_acks(50)
     cluster.start_brokers(follower)
     experiment.wait_for_full_isr()
 
-    assert [experiment.state(partition).leader for partition in range(3)] == [*leaders, leaders[0]]
     assert all(experiment.state(partition).leader_epoch >= epochs[partition] for partition in range(3))
     check_valid(experiment.finish())
 
@@ -91,7 +90,6 @@ def test_f03_killing_the_controller_leaves_no_topic_half_made_and_none_half_dele
     cluster.start_brokers(controller)
     for request in requests:
         request.join()
-    assert state.controller() in leaders
     for topic in (*doomed, *wanted):
         until(partial(_is_whole_or_not_there, cluster, topic), f"{topic} is whole, or gone", SETTLE_TIMEOUT_S)
 
