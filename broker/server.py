@@ -28,8 +28,11 @@ from ottla.broker.cluster_metrics import ClusterCollector, replica_counts
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.controlled_shutdown import shut_down_controlled
 from ottla.broker.controller.controller import Controller
+from ottla.broker.group_metrics import GroupCollector
+from ottla.broker.group_pages import GroupPages
 from ottla.broker.groups.commits import GroupOffsets
 from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.end_offsets import EndOffsets, LeaderEnds
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.handlers.controller_gate import ControllerGate
 from ottla.broker.handlers.dispatch import Dispatcher
@@ -257,7 +260,12 @@ class Server:
             return
         broker = BrokerCollector(self.network, self.partitions, self.metrics)
         cluster = ClusterCollector(self.partitions, self.controller, self.metadata, self.zookeeper, self.membership)
-        self.http = HttpServer(address.host, address.port, registry_of(broker, cluster), self._health)
+        self.leader_ends = LeaderEnds(self._broker_address, f"broker-{self.membership.broker_id}-lag")
+        self.end_offsets = EndOffsets(self.partitions, self.metadata, self.leader_ends)
+        self.end_offsets.start()
+        registry = registry_of(broker, cluster, GroupCollector(self.groups, self.end_offsets))
+        pages = {"groups": GroupPages(self.groups, self.end_offsets)}
+        self.http = HttpServer(address.host, address.port, registry, self._health, pages)
         self.http.start()
 
     def _health(self) -> dict[str, Any]:
@@ -365,6 +373,8 @@ class Server:
         http: HttpServer | None = getattr(self, "http", None)
         if http is not None:
             http.stop()
+            self.end_offsets.stop()
+            self.leader_ends.close()
         for room in ("session", "config_changes", "controller"):
             started: Any = getattr(self, room, None)
             if started is not None:

@@ -32,6 +32,7 @@ from ottla.protocol.messages.offset_commit import (
 )
 
 _COMMIT_TIME_VERSION: Final = 1
+_LATEST_MS: Final = 2**63 - 1
 
 
 def offset_commit(request: Request) -> Message | Delayed:
@@ -90,7 +91,7 @@ def _committed(request: Request, row: OffsetCommitRequestPartition) -> Committed
         row.committed_leader_epoch,
         row.committed_metadata or "",
         row.commit_timestamp if has_time else now_ms,
-        now_ms + retention_ms if retention_ms >= 0 else NO_TIMESTAMP,
+        min(now_ms + retention_ms, _LATEST_MS) if retention_ms >= 0 else NO_TIMESTAMP,
     )
 
 

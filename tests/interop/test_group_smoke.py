@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from tests.broker_process import BrokerProcess, MakeBroker, topic_name
@@ -25,7 +26,7 @@ def produce(broker: BrokerProcess, topic: str, values: list[bytes]) -> None:
 
 
 @contextmanager
-def consumer(broker: BrokerProcess, group: str, topic: str) -> Iterator[confluent_kafka.Consumer]:
+def consumer(broker: BrokerProcess, group: str, topic: str) -> Iterator[Any]:
     """A consumer that reads a topic in a group, from the beginning where the group has no position."""
     made = confluent_kafka.Consumer(
         {
@@ -42,7 +43,7 @@ def consumer(broker: BrokerProcess, group: str, topic: str) -> Iterator[confluen
         made.close()
 
 
-def consume(reader: confluent_kafka.Consumer, count: int) -> list[bytes]:
+def consume(reader: Any, count: int) -> list[bytes]:
     """Read so many values."""
     values: list[bytes] = []
     deadline = time.monotonic() + _TIMEOUT_S

@@ -1,0 +1,180 @@
+"""Where partitions end, for the lag of groups. This broker knows it of those that it leads, and asks other leaders.
+
+Nobody but a scrape or a page wants to know, every few seconds at most. So answers are kept for a while, and a thread
+asks for new ones only when somebody has looked; whoever looks for the first time waits a moment for them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from ottla.broker.cluster.metadata import MetadataCache
+from ottla.broker.replication.partitions import Partitions
+from ottla.client.api_versions import common_version, supported_versions
+from ottla.client.connection import Connection
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+log = structlog.get_logger(__name__)
+
+_FRESH_SECONDS: Final = 5.0
+_FIRST_WAIT_SECONDS: Final = 1.0
+_REQUEST_TIMEOUT_MS: Final = 2_000
+_LATEST: Final = -1
+_NO_REPLICA: Final = -1
+
+EndsByPartition = Mapping[TopicPartition, int]
+# Asks a broker where partitions that it leads end; leaves out what it does not know.
+AskLeader = Callable[[int, Sequence[TopicPartition]], EndsByPartition]
+
+
+class EndOffsets:
+    """The ends of partitions, anywhere in the cluster. Thread-safe."""
+
+    def __init__(self, partitions: Partitions, metadata: MetadataCache, ask: AskLeader) -> None:
+        self._partitions = partitions
+        self._metadata = metadata
+        self._ask = ask
+        self._changed = threading.Condition()
+        # What somebody looked for since the last round of questions, and what that round was about.
+        self._wanted: set[TopicPartition] = set()
+        self._answered: set[TopicPartition] = set()
+        self._known: dict[TopicPartition, int] = {}
+        self._asked_at = float("-inf")
+        self._is_asked = self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name="end-offsets", daemon=True)
+
+    def start(self) -> None:
+        """Begin to ask when somebody looks."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def of(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where partitions end, as far as that is known; may wait for a second where nothing is."""
+        ends: dict[TopicPartition, int] = {}
+        elsewhere: set[TopicPartition] = set()
+        for partition in wanted:
+            hosted = self._partitions.find(partition)
+            if hosted is not None and hosted.is_leader:
+                ends[partition] = hosted.log.high_watermark
+            else:
+                elsewhere.add(partition)
+        return ends | self._elsewhere(elsewhere) if elsewhere else ends
+
+    def _elsewhere(self, wanted: set[TopicPartition]) -> dict[TopicPartition, int]:
+        with self._changed:
+            is_news = not wanted <= self._answered
+            self._wanted |= wanted
+            if is_news or time.monotonic() - self._asked_at > _FRESH_SECONDS:
+                self._is_asked = True
+                self._changed.notify_all()
+            if is_news and self._thread.is_alive():
+                self._changed.wait_for(lambda: not self._is_asked or self._is_stopped, _FIRST_WAIT_SECONDS)
+            return {partition: self._known[partition] for partition in wanted if partition in self._known}
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_asked or self._is_stopped)
+                if self._is_stopped:
+                    return
+                wanted, self._wanted = self._wanted, set()
+            self._refresh(wanted)
+
+    def _refresh(self, wanted: set[TopicPartition]) -> None:
+        snapshot = self._metadata.snapshot
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in wanted:
+            known = snapshot.partition(*partition)
+            if known is not None and known.leader in snapshot.brokers:
+                by_leader.setdefault(known.leader, []).append(partition)
+        found: dict[TopicPartition, int] = {}
+        for leader, partitions in by_leader.items():
+            try:
+                found |= self._ask(leader, partitions)
+            except (KafkaError, ProtocolError, OSError) as error:
+                log.info("end_offsets_unknown", leader=leader, error=str(error))
+        with self._changed:
+            self._known, self._answered = found, wanted
+            self._asked_at = time.monotonic()
+            self._is_asked = False
+            self._changed.notify_all()
+
+
+class LeaderEnds:
+    """Asks leaders with ListOffsets, over one connection to each; for one thread."""
+
+    def __init__(self, address_of: Callable[[int], tuple[str, int] | None], client_id: str) -> None:
+        self._address_of = address_of
+        self._client_id = client_id
+        self._connections: dict[int, tuple[Connection, int]] = {}
+
+    def __call__(self, leader: int, partitions: Sequence[TopicPartition]) -> EndsByPartition:
+        """Return where partitions end; KafkaError or ProtocolError where the leader does not answer."""
+        address = self._address_of(leader)
+        if address is None:
+            return {}
+        connection, version = self._connected(leader, address)
+        try:
+            response = connection.request(Api.LIST_OFFSETS, version, _request(partitions))
+        except (KafkaError, ProtocolError):
+            del self._connections[leader]
+            connection.close()
+            raise
+        return {
+            TopicPartition(topic.name, row.partition_index): row.offset
+            for topic in response.topics
+            for row in topic.partitions
+            if row.error_code == ErrorCode.NONE and row.offset >= 0
+        }
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection, _ in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def _connected(self, leader: int, address: tuple[str, int]) -> tuple[Connection, int]:
+        known = self._connections.get(leader)
+        if known is not None and (known[0].host, known[0].port) == address:
+            return known
+        if known is not None:
+            known[0].close()
+        connection = Connection(
+            *address,
+            client_id=self._client_id,
+            connect_timeout_ms=_REQUEST_TIMEOUT_MS,
+            request_timeout_ms=_REQUEST_TIMEOUT_MS,
+        )
+        try:
+            version = common_version(Api.LIST_OFFSETS, supported_versions(connection))
+        except (KafkaError, ProtocolError):
+            connection.close()
+            raise
+        self._connections[leader] = (connection, version)
+        return connection, version
+
+
+def _request(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for partition in partitions:
+        row = ListOffsetsPartition(partition_index=partition.partition, current_leader_epoch=-1, timestamp=_LATEST)
+        topics.setdefault(partition.topic, []).append(row)
+    return ListOffsetsRequest(
+        replica_id=_NO_REPLICA,
+        topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
+    )

@@ -1,0 +1,84 @@
+"""Where partitions end: our own at once, those of other leaders asked for and kept for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.broker.handlers.data_path import Broker, batch, running_broker
+
+from ottla.broker.groups.end_offsets import EndOffsets
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+
+OWN, OTHER, GONE = TopicPartition("own", 0), TopicPartition("other", 0), TopicPartition("gone", 0)
+
+
+class Leaders:
+    """Other brokers, which say that every partition ends at the same offset."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, list[TopicPartition]]] = []
+        self.end: int | None = 7
+
+    def __call__(self, leader: int, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Answer, or fail where there is nothing to say."""
+        self.asked.append((leader, list(partitions)))
+        if self.end is None:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION)
+        return dict.fromkeys(partitions, self.end)
+
+
+@pytest.fixture
+def leaders() -> Leaders:
+    """Other brokers."""
+    return Leaders()
+
+
+@pytest.fixture
+def ends(tmp_path: Path, leaders: Leaders) -> Iterator[EndOffsets]:
+    """Return the ends as a broker sees them that leads one topic of two."""
+    with running_broker(tmp_path, {}) as broker:
+        _lead(broker)
+        end_offsets = EndOffsets(broker.services.partitions, broker.services.metadata, leaders)
+        end_offsets.start()
+        yield end_offsets
+        end_offsets.stop()
+
+
+def _lead(broker: Broker) -> None:
+    broker.racks[2] = None
+    broker.lead("own")
+    broker.lead("other", leader=2, isr=(2,))
+    partition = broker.services.partitions.find(OWN)
+    assert partition is not None
+    partition.append(batch(b"a", b"b", b"c"), required_acks=1)
+
+
+def test_our_own_partitions_end_at_the_high_watermark(ends: EndOffsets, leaders: Leaders) -> None:
+    """Nobody is asked."""
+    assert ends.of([OWN]) == {OWN: 3}
+    assert leaders.asked == []
+
+
+def test_other_leaders_are_asked_once_for_a_while(ends: EndOffsets, leaders: Leaders) -> None:
+    """Whoever looks for the first time waits for the answer; a partition without a leader is left out."""
+    assert ends.of([OWN, OTHER, GONE]) == {OWN: 3, OTHER: 7}
+    assert ends.of([OWN, OTHER, GONE]) == {OWN: 3, OTHER: 7}
+    assert leaders.asked == [(2, [OTHER])]
+
+
+def test_a_leader_that_does_not_answer_leaves_the_end_unknown(ends: EndOffsets, leaders: Leaders) -> None:
+    """And nobody waits for it again and again."""
+    leaders.end = None
+    assert ends.of([OWN, OTHER]) == {OWN: 3}
+    assert ends.of([OTHER]) == {}
+    assert len(leaders.asked) == 1
+
+
+def test_nothing_is_asked_after_the_end(ends: EndOffsets, leaders: Leaders) -> None:
+    """A stop does not wait."""
+    ends.stop()
+    assert ends.of([OTHER]) == {}
+    assert leaders.asked == []

@@ -1,0 +1,63 @@
+"""Which offsets are too old: the rules, case by case."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.groups.coordinated import CoordinatedGroup
+from ottla.broker.groups.expiry import expired_offsets
+from ottla.broker.groups.messages import GroupState
+from ottla.broker.groups.offsets import CommittedOffset, OffsetStore
+from ottla.protocol.identifiers import TopicPartition
+
+READ, UNREAD = TopicPartition("read", 0), TopicPartition("unread", 0)
+RETENTION_MS = 100
+COMMITTED_MS, EMPTY_MS = 1_000, 2_000
+
+
+def entry(state: GroupState, protocol_type: str | None, *, expire_ms: int = -1) -> CoordinatedGroup:
+    """A group that has committed two offsets, and reads one of the topics."""
+    group: Any = SimpleNamespace(
+        group_id="g", state=state, protocol_type=protocol_type, is_subscribed_to=lambda topic: topic == "read"
+    )
+    offset = CommittedOffset(5, -1, "", COMMITTED_MS, expire_ms)
+    return CoordinatedGroup(group, OffsetStore({READ: offset, UNREAD: offset}), 0, EMPTY_MS)
+
+
+@pytest.mark.parametrize(
+    ("state", "protocol_type", "since_ms", "expired"),
+    [
+        (GroupState.EMPTY, "consumer", EMPTY_MS, [READ, UNREAD]),
+        (GroupState.EMPTY, "connect", EMPTY_MS, [READ, UNREAD]),
+        (GroupState.EMPTY, None, COMMITTED_MS, [READ, UNREAD]),
+        (GroupState.STABLE, "consumer", COMMITTED_MS, [UNREAD]),
+        (GroupState.STABLE, "connect", COMMITTED_MS, []),
+        (GroupState.PREPARING_REBALANCE, "consumer", COMMITTED_MS, []),
+        (GroupState.COMPLETING_REBALANCE, "consumer", COMMITTED_MS, []),
+    ],
+)
+def test_what_expires_depends_on_what_the_group_does(
+    state: GroupState, protocol_type: str | None, since_ms: int, expired: list[TopicPartition]
+) -> None:
+    """At the end of the retention, and not a moment before."""
+    group = entry(state, protocol_type)
+    assert expired_offsets(group, since_ms + RETENTION_MS - 1, RETENTION_MS) == []
+    assert expired_offsets(group, since_ms + RETENTION_MS, RETENTION_MS) == expired
+
+
+def test_a_time_that_the_client_gave_wins() -> None:
+    """Earlier or later than the option."""
+    group = entry(GroupState.EMPTY, None, expire_ms=9_000)
+    assert expired_offsets(group, 8_999, RETENTION_MS) == []
+    assert expired_offsets(group, 9_000, RETENTION_MS) == [READ, UNREAD]
+
+
+def test_an_offset_that_is_being_committed_stays() -> None:
+    """Its tombstone would come after the commit."""
+    group = entry(GroupState.EMPTY, None)
+    group.offsets.begin([READ])
+    group.offsets.put_pending(9, {UNREAD: CommittedOffset(6, -1, "", 0)})
+    assert expired_offsets(group, 1_000_000, RETENTION_MS) == []

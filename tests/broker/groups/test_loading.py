@@ -1,0 +1,135 @@
+"""Reading a partition of `__consumer_offsets`: the newest of each key, and what transactions make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.broker.groups.loading import LoadedGroup, Replay
+from ottla.broker.groups.messages import GroupSnapshot
+from ottla.broker.groups.offsets import CommittedOffset
+from ottla.broker.groups.records import StoredRecord, batch_of, group_record, group_tombstone, offset_record
+from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.records import RecordBatch
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+GROUP = GroupSnapshot("g", "consumer", 3, None, None, 1_000, ())
+
+
+def offset(value: int, log_offset: int = -1) -> CommittedOffset:
+    """An offset, with where it was read from."""
+    return CommittedOffset(value, -1, "", 1_000, log_offset=log_offset)
+
+
+class Written:
+    """A log as a list of batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[RecordBatch] = []
+
+    def append(self, records: Sequence[StoredRecord], producer_id: int = -1) -> int:
+        """Append records as one batch; return its base offset."""
+        return self._append(
+            batch_of(records, 1_000, producer_id=producer_id, producer_epoch=0 if producer_id >= 0 else -1)
+        )
+
+    def mark(self, producer_id: int, control_type: ControlType) -> None:
+        """End a transaction."""
+        marker = EndTransactionMarker(control_type, 0)
+        self._append(RecordBatch(build_marker_batch(marker, producer_id=producer_id, producer_epoch=0, timestamp=0)))
+
+    def _append(self, batch: RecordBatch) -> int:
+        base_offset = self.batches[-1].next_offset if self.batches else 0
+        batch.patch(base_offset, 0)
+        self.batches.append(batch)
+        return base_offset
+
+    def loaded(self) -> dict[str, LoadedGroup]:
+        """Read it."""
+        replay = Replay()
+        for batch in self.batches:
+            replay.take(batch)
+        return replay.groups()
+
+
+def test_the_newest_record_of_each_key_counts() -> None:
+    """Of offsets and of groups; a tombstone deletes."""
+    log = Written()
+    log.append([offset_record("g", A, offset(1)), offset_record("g", B, offset(1)), group_record(GROUP)])
+    log.append([offset_record("g", B, None), group_record(GROUP._replace(generation=4))])
+    last = log.append([offset_record("g", A, offset(5)), offset_record("h", A, offset(7))])
+    loaded = log.loaded()
+    assert loaded["g"].snapshot == GROUP._replace(generation=4)
+    assert loaded["g"].offsets.committed == {A: offset(5, last)}
+    assert (loaded["h"].snapshot, loaded["h"].offsets.committed) == (None, {A: offset(7, last)})
+
+
+def test_a_group_that_was_deleted_leaves_nothing() -> None:
+    """Neither the group nor its offsets."""
+    log = Written()
+    log.append([offset_record("g", A, offset(1)), group_record(GROUP)])
+    log.append([offset_record("g", A, None), group_tombstone("g")])
+    assert log.loaded() == {}
+
+
+def test_old_and_new_keys_of_an_offset_are_the_same() -> None:
+    """Version 0 of the key has the same fields."""
+    log = Written()
+    key, value = offset_record("g", A, offset(1))
+    log.append([StoredRecord(b"\x00\x00" + key[2:], value)])
+    last = log.append([offset_record("g", A, offset(2))])
+    assert log.loaded()["g"].offsets.committed == {A: offset(2, last)}
+
+
+def test_a_committed_transaction_counts_where_nothing_later_is_there() -> None:
+    """Its place in the log is where its offsets lie, not its marker."""
+    log = Written()
+    first = log.append([offset_record("g", A, offset(1)), offset_record("g", B, offset(1))], producer_id=9)
+    later = log.append([offset_record("g", A, offset(5))])
+    log.mark(9, ControlType.COMMIT)
+    assert log.loaded()["g"].offsets.committed == {A: offset(5, later), B: offset(1, first)}
+
+
+def test_an_aborted_transaction_does_not_count() -> None:
+    """As if it had never been."""
+    log = Written()
+    log.append([offset_record("g", A, offset(1))], producer_id=9)
+    log.mark(9, ControlType.ABORT)
+    log.mark(8, ControlType.COMMIT)
+    assert log.loaded() == {}
+
+
+def test_a_transaction_that_has_not_ended_is_pending() -> None:
+    """Whoever wants stable offsets must wait for it."""
+    log = Written()
+    log.append([offset_record("g", A, offset(1))], producer_id=9)
+    store = log.loaded()["g"].offsets
+    assert (store.committed, store.is_unstable(A), store.pending_producers) == ({}, True, [9])
+
+
+def test_records_of_other_kinds_are_handed_over() -> None:
+    """By the version of their keys, under the group that the key begins with."""
+    log = Written()
+    other = StoredRecord(b"\x00\x03\x00\x01g", b"\x00\x00rest")
+    log.append([other])
+    loaded = log.loaded()["g"]
+    assert (loaded.snapshot, loaded.others) == (None, {3: [other]})
+
+
+def test_what_cannot_be_read_is_passed_over() -> None:
+    """One record that somebody else wrote must not keep a coordinator from its groups."""
+    log = Written()
+    key, value = offset_record("g", A, offset(1))
+    last = log.append(
+        [
+            StoredRecord(key, value),
+            StoredRecord(key + b"x", value),
+            StoredRecord(b"\x00\x01\x00", value),
+            StoredRecord(b"", value),
+            StoredRecord(b"\x00\x02\x00\x09g", value),
+            StoredRecord(offset_record("h", A, None).key, b"\x00\x03\x00"),
+        ]
+    )
+    loaded = log.loaded()
+    assert loaded["g"].offsets.committed == {A: offset(1, last)}
+    assert "h" not in loaded or not loaded["h"].offsets.committed

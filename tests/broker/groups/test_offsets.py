@@ -1,0 +1,70 @@
+"""The offsets of one group: the later in the log wins, and transactions wait."""
+
+from __future__ import annotations
+
+from ottla.broker.groups.offsets import CommittedOffset, OffsetStore
+from ottla.protocol.identifiers import TopicPartition
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def committed(offset: int, log_offset: int = 0) -> CommittedOffset:
+    """An offset from somewhere in the log."""
+    return CommittedOffset(offset, -1, "", 0, log_offset=log_offset)
+
+
+def test_the_commit_that_lies_later_in_the_log_wins() -> None:
+    """Also when the earlier one gets here after it."""
+    store = OffsetStore()
+    store.put({A: committed(20, 7)})
+    store.put({A: committed(10, 6), B: committed(1, 6)})
+    assert store.committed == {A: committed(20, 7), B: committed(1, 6)}
+
+
+def test_commits_of_a_transaction_count_when_it_is_committed() -> None:
+    """Until then the partition is unstable, and what was committed before is still there."""
+    store = OffsetStore({A: committed(5)})
+    store.put_pending(9, {A: committed(10, 1)})
+    assert (store.get(A), store.is_unstable(A), store.is_unstable(B)) == (committed(5), True, False)
+    assert (store.is_pending(A), store.pending_producers) == (True, [9])
+    store.end_transaction(9, is_committed=True)
+    assert (store.get(A), store.is_unstable(A), store.has_pending) == (committed(10, 1), False, False)
+
+
+def test_commits_of_an_aborted_transaction_are_forgotten() -> None:
+    """And so are those of a producer that has none."""
+    store = OffsetStore()
+    store.put_pending(9, {A: committed(10, 1)})
+    store.end_transaction(8, is_committed=True)
+    store.end_transaction(9, is_committed=False)
+    store.end_transaction(9, is_committed=True)
+    assert (store.get(A), store.pending_producers) == (None, [])
+
+
+def test_a_transaction_that_is_committed_late_does_not_undo_a_later_commit() -> None:
+    """Its offsets were written before."""
+    store = OffsetStore()
+    store.put_pending(9, {A: committed(10, 1), B: committed(3, 1)})
+    store.put({A: committed(20, 2)})
+    store.end_transaction(9, is_committed=True)
+    assert (store.get(A), store.get(B)) == (committed(20, 2), committed(3, 1))
+
+
+def test_what_is_being_written_is_pending_until_all_of_it_is() -> None:
+    """Two commits of one partition may be under way."""
+    store = OffsetStore()
+    store.begin([A, B])
+    store.begin([A])
+    store.end([A, B])
+    assert (store.is_pending(A), store.is_pending(B), store.has_pending) == (True, False, True)
+    assert store.all_partitions == [A]
+    store.end([A])
+    assert (store.is_pending(A), store.has_pending) == (False, False)
+
+
+def test_removed_offsets_are_gone() -> None:
+    """Those that are not there do not matter."""
+    store = OffsetStore({A: committed(5)})
+    assert store.of_partitions([A, B]) == [A]
+    store.remove([A, B])
+    assert (len(store), store.get(A)) == (0, None)

@@ -1,0 +1,26 @@
+"""Where groups belong: the vectors that all implementations share."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.groups.placement import java_hash, partition_for
+
+
+@pytest.mark.parametrize(
+    ("group_id", "value", "partition"),
+    [
+        ("my-group", -1906497762, 12),
+        ("test-txn", -1147936081, 31),
+        ("polygenelubricants", -2147483648, 0),
+        ("", 0, 0),
+    ],
+)
+def test_a_group_has_the_partition_that_java_gives_it(group_id: str, value: int, partition: int) -> None:
+    """Also where the hash is the least number, which has no positive form."""
+    assert (java_hash(group_id), partition_for(group_id, 50)) == (value, partition)
+
+
+def test_characters_outside_the_basic_plane_count_as_two() -> None:
+    """Java hashes UTF-16 units: U+1F600 is D83D DE00."""
+    assert java_hash("\U0001f600") == 31 * 0xD83D + 0xDE00
