@@ -75,7 +75,7 @@ class MixedCluster(Cluster):
         """Have the first replica of each partition lead."""
         request = ElectLeadersRequest(topic_partitions=None, timeout_ms=REQUEST_TIMEOUT_MS)
         answer = self.request(self.controller(), Api.ELECT_LEADERS, _ELECT_LEADERS_VERSION, request)
-        assert answer.error_code == ErrorCode.NONE, answer  # type: ignore[attr-defined]
+        assert answer.error_code == ErrorCode.NONE, answer
         for number, (preferred, *_) in enumerate(replicas):
             self.wait_for_partition(topic, number, partial(_is_led_by, preferred))
 
@@ -88,7 +88,7 @@ class MixedCluster(Cluster):
         topics = [ReassignableTopic(name=topic, partitions=partitions)]
         request = AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=REQUEST_TIMEOUT_MS)
         answer = self.request(self.controller(), Api.ALTER_PARTITION_REASSIGNMENTS, 0, request)
-        assert answer.error_code == ErrorCode.NONE, answer  # type: ignore[attr-defined]
+        assert answer.error_code == ErrorCode.NONE, answer
         wanted = {number: list(brokers) for number, brokers in enumerate(replicas)}
         until(lambda: self.state.assignment(topic) == wanted, f"{topic} is at {wanted}", SETTLE_TIMEOUT_S)
         self.wait_for_full_isr(topic, replicas)

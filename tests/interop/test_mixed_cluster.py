@@ -28,6 +28,8 @@ from ottla.protocol.messages.incremental_alter_configs import (
 
 # One led by Kafka, two by us.
 REPLICAS = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
+# The first gets a leader of Kafka's, the others get ours; each kind gives a replica away and gets one.
+BEFORE_THE_MOVE, AFTER_THE_MOVE = ((1, 2), (3, 1), (3, 2)), ((3, 1), (2, 3), (1, 2))
 # Where sessions must not end, and where they should end soon.
 LONG_SESSION_S, SHORT_SESSION_S = 60, 6
 TOPIC_RESOURCE = 2
@@ -64,7 +66,7 @@ def make_cluster(tmp_path: Path) -> Iterator[MakeCluster]:
 
 
 @either_controller
-def test_partitions_replicate_both_ways(controller: int, make_cluster: MakeCluster) -> None:
+def test_partitions_replicate_and_move_both_ways(controller: int, make_cluster: MakeCluster) -> None:
     """Records, the ISR and its changes, where logs start; and all have the same bytes in the end."""
     cluster, topic = make_cluster(controller), topic_name()
     cluster.create_topic(topic, REPLICAS)
@@ -83,24 +85,9 @@ def test_partitions_replicate_both_ways(controller: int, make_cluster: MakeClust
 
     traffic.check_readable()
     traffic.delete_first(100)
+    moved = move_between_the_two(cluster)
     traffic.check_replicas(REPLICAS)
-
-
-@either_controller
-def test_partitions_move_between_the_two(controller: int, make_cluster: MakeCluster) -> None:
-    """A producer goes on with its sequence at a leader of the other kind; replicas that moved away leave nothing."""
-    cluster, topic = make_cluster(controller), topic_name()
-    before, after = ((1, 2), (3, 1), (3, 2)), ((3, 1), (2, 3), (1, 2))
-    cluster.create_topic(topic, before)
-    traffic = Traffic(cluster, topic, before)
-    traffic.send()
-
-    cluster.reassign(topic, after)
-    cluster.elect_preferred(topic, after)
-    traffic.send()
-
-    traffic.check_readable()
-    traffic.check_replicas(after)
+    moved.check_replicas(AFTER_THE_MOVE)
 
 
 @either_controller
@@ -134,38 +121,39 @@ def test_topics_and_options_are_the_same_for_all(controller: int, make_cluster: 
 
 
 @either_controller
-def test_brokers_hand_over_before_they_stop(controller: int, make_cluster: MakeCluster) -> None:
-    """Through the controller of the other kind, and the controller itself: at once, and no record fails."""
-    cluster, topic = make_cluster(controller), topic_name()
-    cluster.create_topic(topic, REPLICAS)
-    traffic = Traffic(cluster, topic, REPLICAS)
-    for broker in (KAFKA, OURS) if controller == OURS else (OURS, KAFKA):
-        traffic.begin()
-        cluster.brokers[broker].stop()
-        assert all(state.leader != broker and broker not in state.isr for state in cluster.states(topic, REPLICAS))
-        traffic.finish()
-        come_back(cluster, traffic, topic, broker)
-    traffic.check_readable()
-    traffic.check_replicas(REPLICAS)
-
-
-@either_controller
-def test_a_killed_broker_takes_nothing_with_it(controller: int, make_cluster: MakeCluster) -> None:
-    """Others lead, and writes go on; it comes back and catches up. Of either kind, controller or not."""
+def test_no_broker_takes_anything_with_it(controller: int, make_cluster: MakeCluster) -> None:
+    """A broker that stops hands over to the other kind first; one that is killed is replaced; both come back."""
     cluster, topic = make_cluster(controller, SHORT_SESSION_S), topic_name()
     cluster.create_topic(topic, REPLICAS)
     traffic = Traffic(cluster, topic, REPLICAS)
-    for broker in (KAFKA, OURS) if controller == OURS else (OURS, KAFKA):
-        traffic.send()
+    other = KAFKA if controller == OURS else OURS
+    traffic.begin()
+    cluster.brokers[other].stop()
+    assert all(state.leader != other and other not in state.isr for state in cluster.states(topic, REPLICAS))
+    traffic.finish()
+    come_back(cluster, traffic, topic, other)
+
+    for broker in (other, controller):
         traffic.begin()
         cluster.brokers[broker].kill()
         traffic.finish()
-        for state in cluster.states(topic, REPLICAS):
-            assert state.leader != broker
+        assert all(state.leader != broker for state in cluster.states(topic, REPLICAS))
         traffic.check_readable()
         come_back(cluster, traffic, topic, broker)
-    traffic.check_readable()
     traffic.check_replicas(REPLICAS)
+
+
+def move_between_the_two(cluster: MixedCluster) -> Traffic:
+    """Have leaders of the other kind: a producer goes on with its sequence there, and what moved leaves nothing."""
+    topic = topic_name()
+    cluster.create_topic(topic, BEFORE_THE_MOVE)
+    traffic = Traffic(cluster, topic, BEFORE_THE_MOVE)
+    traffic.send()
+    cluster.reassign(topic, AFTER_THE_MOVE)
+    cluster.elect_preferred(topic, AFTER_THE_MOVE)
+    traffic.send()
+    traffic.check_readable()
+    return traffic
 
 
 def come_back(cluster: MixedCluster, traffic: Traffic, topic: str, broker: int) -> None:
