@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 import structlog
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperError
+from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperError, ZooKeeperUnavailableError
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.election import ControllerMovedError, elect
@@ -203,6 +203,9 @@ class Controller:
         except SessionExpiredError:
             # The end of the session is an event of its own, which is on its way.
             log.info("controller_without_session")
+        except ZooKeeperUnavailableError as error:
+            log.warning("controller_cut_off", reason=str(error))
+            self._step_down()
         except Exception:
             log.exception("controller_event_failed", broker=self._broker_id)
             self._step_down()

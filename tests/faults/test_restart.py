@@ -1,11 +1,13 @@
-"""Brokers that stop as they should, one after the other, under load."""
+"""Brokers that stop as they should, and brokers that come back as somebody else, under load."""
 
 from __future__ import annotations
+
+import shutil
 
 from tests.faults.checker.truth import Outcome
 from tests.faults.cluster import BROKER_IDS
 from tests.faults.experiment import Experiment, check_valid
-from tests.faults.steps import ACK_GAP_MAX_S
+from tests.faults.steps import ACK_GAP_MAX_S, kill
 
 
 def test_f38_a_rolling_restart_fails_no_send(experiment: Experiment) -> None:
@@ -26,3 +28,19 @@ def test_f38_a_rolling_restart_fails_no_send(experiment: Experiment) -> None:
     check_valid(report)
     assert report.outcomes[Outcome.FAIL] == 0
     assert report.outcomes[Outcome.INFO] == 0
+
+
+def test_a_broker_with_the_id_of_a_lost_one_takes_over_its_partitions_and_fills_them(experiment: Experiment) -> None:
+    """It has nothing but the id; the leaders' logs are copied, and it is in the ISR again."""
+    cluster = experiment.cluster
+    experiment.start()
+    lost = experiment.state().leader
+    with experiment.fault("machine lost", f"broker {lost}", ACK_GAP_MAX_S) as fault:
+        gone = kill(cluster, lost)
+        shutil.rmtree(cluster.brokers[lost].log_dir)
+        fault.proof = f"{gone}; its disks are empty"
+        experiment.wait_for_acks(20)
+    cluster.start_brokers(lost)
+    experiment.wait_for_full_isr()
+
+    check_valid(experiment.finish())
