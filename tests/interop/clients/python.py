@@ -14,13 +14,16 @@ with warnings.catch_warnings():
     # kafka-python reads its resources in a way that Python has deprecated.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, errors
-    from kafka.admin import AlterConfigOp, ConfigResource
+    from kafka.admin import AlterConfigOp, ConfigResource, MemberToRemove, OffsetSpec
     from kafka.errors import KafkaError
 
 __all__ = [
     "AlterConfigOp",
     "ConfigResource",
+    "KafkaConsumer",
     "KafkaPython",
+    "MemberToRemove",
+    "OffsetSpec",
     "TopicPartition",
     "admin",
     "as_received",

@@ -1,0 +1,93 @@
+"""Members with kafka-python."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+from tests.interop.clients.python import KafkaConsumer
+from tests.interop.clients.python import TopicPartition as TheirPartition
+from tests.interop.clients.record import DEADLINE_S
+from tests.interop.members.member import HEARTBEAT_INTERVAL_MS, METADATA_MAX_AGE_MS, POLL_MS, Commit, Got, Member
+
+from ottla.protocol.identifiers import TopicPartition
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import ConsumerRebalanceListener, OffsetAndMetadata
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+_ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+_NO_EPOCH = -1
+
+
+class PythonMember(Member):
+    """A KafkaConsumer."""
+
+    name = "kafka-python"
+
+    def _open(self) -> None:
+        how = self.how
+        self._client: Any = KafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            group_id=how.group,
+            group_instance_id=how.instance_id,
+            partition_assignment_strategy=(_ASSIGNORS[how.assignor],),
+            session_timeout_ms=how.session_timeout_ms,
+            heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+            metadata_max_age_ms=METADATA_MAX_AGE_MS,
+            auto_offset_reset=how.reset,
+            enable_auto_commit=how.auto_commit_interval_ms is not None,
+            auto_commit_interval_ms=how.auto_commit_interval_ms or 5000,
+            fetch_max_wait_ms=2 * POLL_MS,
+        )
+        listener = _Listener(self)
+        if how.pattern:
+            self._client.subscribe(pattern=how.pattern, listener=listener)
+        else:
+            self._client.subscribe(list(how.topics), listener=listener)
+
+    def _poll(self) -> Iterable[Got]:
+        for partition, records in self._client.poll(timeout_ms=POLL_MS).items():
+            yield from (Got(TopicPartition(*partition), record.offset, record.value) for record in records)
+
+    def _assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(TopicPartition(*partition) for partition in self._client.assignment())
+
+    def _leave(self) -> None:
+        self._client.close(autocommit=self.how.auto_commit_interval_ms is not None)
+
+    def _generation(self) -> int:
+        return int(self._client.group_metadata().generation_id)
+
+    def _commit(self, offsets: dict[TopicPartition, Commit]) -> None:
+        self._client.commit(
+            {
+                TheirPartition(*partition): OffsetAndMetadata(*commit, _NO_EPOCH)
+                for partition, commit in offsets.items()
+            },
+            timeout_ms=DEADLINE_S * 1000,
+        )
+
+    def _committed(self, partition: TopicPartition) -> Commit | None:
+        found = self._client.committed(TheirPartition(*partition), metadata=True, timeout_ms=DEADLINE_S * 1000)
+        return None if found is None else Commit.of(found.offset, found.metadata)
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, member: PythonMember) -> None:
+        self._member = member
+
+    def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        if revoked:
+            self._member.revoked.append(frozenset(TopicPartition(*partition) for partition in revoked))
+
+    def on_partitions_assigned(self, assigned: set[Any]) -> None:
+        pass

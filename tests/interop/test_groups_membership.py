@@ -1,0 +1,187 @@
+"""Who is in a group, with the clients that people use: joining, leaving, dying, coming back, alone and mixed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import uuid
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.broker_process import BrokerProcess
+from tests.guarded_process import GuardedProcess
+from tests.interop.clients.confluent import Confluent
+from tests.interop.clients.record import Sent
+from tests.interop.conftest import CreateTopic
+from tests.interop.members.all import LIBRARIES, member
+from tests.interop.members.member import Joining, Member, share, until
+from tests.interop.raw import RawConnection, retrying
+
+from ottla.protocol.identifiers import TopicPartition
+
+# Each group of clients, by what its members are; the first of a group comes first and the last comes and goes.
+COMPANIES = {
+    **{name: (name, name) for name in LIBRARIES},
+    "mixed": ("confluent-kafka", "aiokafka", "kafka-python"),
+    "mixed-the-other-way": ("kafka-python", "aiokafka", "confluent-kafka"),
+}
+# The least that the broker allows.
+SESSION_TIMEOUT_MS = 6_000
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def group() -> str:
+    """A name that no other group has."""
+    return f"group-{uuid.uuid4().hex}"
+
+
+def partitions_of(topic: str, count: int) -> list[TopicPartition]:
+    """Return all partitions of a topic."""
+    return [TopicPartition(topic, number) for number in range(count)]
+
+
+def produce(broker: BrokerProcess, topic: str, partitions: int, *values: bytes) -> None:
+    """Send the values to each of the partitions."""
+    for number in range(partitions):
+        records = [Sent(b"%s in %d" % (value, number)) for value in values]
+        Confluent().produce(broker.bootstrap, topic, records, partition=number)
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin"])
+@pytest.mark.parametrize("company", COMPANIES)
+def test_members_that_come_and_go_share_the_partitions(
+    company: str, assignor: str, broker: BrokerProcess, create_topic: CreateTopic, group: str
+) -> None:
+    """Whoever is there has a part of them, nobody has what another has, and every record reaches somebody."""
+    topic = create_topic(partitions=6)
+    everything = partitions_of(topic, 6)
+    how = Joining(group, (topic,), assignor=assignor)
+    with ExitStack() as stack:
+        stayed = [stack.enter_context(member(name, broker.bootstrap, how)) for name in COMPANIES[company][:-1]]
+        until(lambda: share(stayed, everything), *stayed)
+
+        with member(COMPANIES[company][-1], broker.bootstrap, how) as guest:
+            members = [*stayed, guest]
+            until(lambda: share(members, everything), *members)
+            produce(broker, topic, 6, b"first")
+            until(lambda: sum(len(one.values) for one in members) >= 6, *members)
+            assert sorted(value for one in members for value in one.values) == [b"first in %d" % n for n in range(6)]
+            assert all({got.partition for got in one.got} <= one.assignment for one in members)
+        until(lambda: share(stayed, everything), *stayed)
+
+        with member(COMPANIES[company][-1], broker.bootstrap, how) as again:
+            until(lambda: share([*stayed, again], everything), *stayed, again)
+
+
+def test_the_partitions_of_members_that_are_killed_go_to_the_others(
+    broker: BrokerProcess, create_topic: CreateTopic, group: str, tmp_path: Path
+) -> None:
+    """A member of each library dies without a word; when its session is over, who is left reads its partitions."""
+    topic = create_topic(partitions=4)
+    everything = partitions_of(topic, 4)
+    how = Joining(group, (topic,), session_timeout_ms=SESSION_TIMEOUT_MS)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    arguments = (broker.bootstrap, group, topic, str(SESSION_TIMEOUT_MS))
+    command = (sys.executable, "-m", "tests.interop.members")
+    with member("confluent-kafka", broker.bootstrap, how) as survivor:
+        until(lambda: share([survivor], everything), survivor)
+        doomed = [
+            GuardedProcess([*command, name, *arguments], tmp_path / f"{name}.log", environment) for name in LIBRARIES
+        ]
+        try:
+            until(lambda: len(survivor.partitions) == 1, survivor)
+            for process in doomed:
+                assert process.poll() is None
+        finally:
+            for process in doomed:
+                process.end(signal.SIGKILL)
+        until(lambda: share([survivor], everything), survivor)
+        produce(broker, topic, 4, b"after")
+        until(lambda: len(survivor.values) == 4, survivor)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_static_member_that_restarts_disturbs_nobody(
+    library: str, broker: BrokerProcess, create_topic: CreateTopic, group: str
+) -> None:
+    """It gets what it had; the other member keeps its partitions in the same generation, and loses none meanwhile."""
+    topic = create_topic(partitions=4)
+    everything = partitions_of(topic, 4)
+    stable = Joining(group, (topic,), instance_id="one")
+    moving = Joining(group, (topic,), instance_id="two")
+    with member("kafka-python", broker.bootstrap, stable) as witness:
+        with member(library, broker.bootstrap, moving) as first:
+            until(lambda: share([witness, first], everything), witness, first)
+            had, kept = first.assignment, witness.assignment
+            generation = witness.generation()
+            revocations = len(witness.revoked)
+        with member(library, broker.bootstrap, moving) as second:
+            until(lambda: second.assignment == had, witness, second)
+            produce(broker, topic, 4, b"value")
+            until(lambda: len(second.values) == len(had) and len(witness.values) == len(kept), witness, second)
+            assert witness.assignment == kept
+            assert witness.generation() == generation
+            assert len(witness.revoked) == revocations
+
+
+@pytest.mark.parametrize("library", ["confluent-kafka", "kafka-python"])
+def test_cooperative_members_keep_what_they_need_not_give(
+    library: str, broker: BrokerProcess, create_topic: CreateTopic, group: str
+) -> None:
+    """When a third member comes, only what it gets is taken from the others; when it goes, nothing is."""
+    topic = create_topic(partitions=6)
+    everything = partitions_of(topic, 6)
+    how = Joining(group, (topic,), assignor="cooperative-sticky")
+    with member(library, broker.bootstrap, how) as one, member(library, broker.bootstrap, how) as two:
+        pair = (one, two)
+        until(lambda: share(pair, everything) and len(one.partitions) == 3, *pair)
+        had = {each: (each.assignment, len(each.revoked)) for each in pair}
+        with member(library, broker.bootstrap, how) as third:
+            until(lambda: share([*pair, third], everything) and len(third.partitions) == 2, *pair, third)
+            for each in pair:
+                before, revocations = had[each]
+                assert each.assignment < before
+                taken = frozenset().union(*each.revoked[revocations:])
+                assert taken == before - each.assignment
+        revocations_then = [len(each.revoked) for each in pair]
+        until(lambda: share(pair, everything), *pair)
+        assert [len(each.revoked) for each in pair] == revocations_then
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_pattern_finds_topics_that_are_made_later(library: str, broker: BrokerProcess, group: str) -> None:
+    """A topic whose name matches is read as soon as the member hears of it, from its beginning."""
+    prefix = f"pattern-{uuid.uuid4().hex}"
+    with RawConnection(broker.bootstrap) as connection:
+        retrying(lambda: connection.create_topic(f"{prefix}-a"))
+        produce(broker, f"{prefix}-a", 1, b"first")
+        with member(library, broker.bootstrap, Joining(group, pattern=f"{prefix}-.*")) as reader:
+            until(lambda: reader.values == [b"first in 0"], reader)
+            connection.create_topic(f"{prefix}-b")
+            connection.create_topic(f"other-{prefix}")
+            produce(broker, f"{prefix}-b", 1, b"second")
+            until(lambda: reader.values == [b"first in 0", b"second in 0"], reader)
+            assert {partition.topic for partition in reader.assignment} == {f"{prefix}-a", f"{prefix}-b"}
+
+
+def test_twenty_members_of_three_libraries_share_sixty_partitions(
+    broker: BrokerProcess, create_topic: CreateTopic, group: str
+) -> None:
+    """Three for each, and each record reaches one of them."""
+    topic = create_topic(partitions=60)
+    names = [name for name, count in zip(LIBRARIES, (8, 6, 6), strict=True) for _ in range(count)]
+    with ExitStack() as stack:
+        members: list[Member] = [
+            stack.enter_context(member(name, broker.bootstrap, Joining(group, (topic,)))) for name in names
+        ]
+        until(
+            lambda: share(members, partitions_of(topic, 60)) and all(len(one.partitions) == 3 for one in members),
+            *members,
+        )
+        records = [Sent(b"%d" % number) for number in range(10)]
+        for number in range(0, 60, 6):
+            Confluent().produce(broker.bootstrap, topic, records, partition=number)
+        until(lambda: sum(len(one.values) for one in members) == 100, *members)
