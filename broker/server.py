@@ -31,6 +31,7 @@ from ottla.broker.controller.controller import Controller
 from ottla.broker.group_metrics import GroupCollector
 from ottla.broker.group_pages import GroupPages
 from ottla.broker.groups.commits import GroupOffsets
+from ottla.broker.groups.consumer_groups import ConsumerGroups
 from ottla.broker.groups.coordinator import Coordinator
 from ottla.broker.groups.end_offsets import EndOffsets, LeaderEnds
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
@@ -206,6 +207,7 @@ class Server:
             delayed_topics=Purgatory("topic"),
             groups=self.groups,
             group_offsets=self.group_offsets,
+            consumer_groups=ConsumerGroups(self.groups, self.metadata),
             clock=now_ms,
         )
         self.groups.on_loaded = self._on_groups_loaded

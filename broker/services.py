@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
     from ottla.broker.controller.controller import Controller
     from ottla.broker.groups.commits import GroupOffsets
+    from ottla.broker.groups.consumer_groups import ConsumerGroups
     from ottla.broker.groups.coordinator import Coordinator
     from ottla.broker.handlers.controller_gate import ControllerGate
     from ottla.broker.handlers.fetch_sessions import FetchSessions
@@ -45,4 +46,6 @@ class Services:
     # The groups that this broker coordinates, and what they do with their offsets.
     groups: Coordinator
     group_offsets: GroupOffsets
+    # Those of the new protocol.
+    consumer_groups: ConsumerGroups
     clock: Callable[[], int]

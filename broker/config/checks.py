@@ -36,6 +36,10 @@ def _limits(config: BrokerConfig) -> Iterator[Problem]:
         (BrokerOptions.replica_fetch_wait_max_ms, BrokerOptions.replica_socket_timeout_ms),
         (BrokerOptions.replica_fetch_wait_max_ms, BrokerOptions.replica_lag_time_max_ms),
         (BrokerOptions.group_min_session_timeout_ms, BrokerOptions.group_max_session_timeout_ms),
+        (BrokerOptions.group_consumer_min_session_timeout_ms, BrokerOptions.group_consumer_session_timeout_ms),
+        (BrokerOptions.group_consumer_session_timeout_ms, BrokerOptions.group_consumer_max_session_timeout_ms),
+        (BrokerOptions.group_consumer_min_heartbeat_interval_ms, BrokerOptions.group_consumer_heartbeat_interval_ms),
+        (BrokerOptions.group_consumer_heartbeat_interval_ms, BrokerOptions.group_consumer_max_heartbeat_interval_ms),
         (BrokerOptions.log_cleaner_min_compaction_lag_ms, BrokerOptions.log_cleaner_max_compaction_lag_ms),
         (BrokerOptions.socket_connection_setup_timeout_ms, BrokerOptions.socket_connection_setup_timeout_max_ms),
     ):

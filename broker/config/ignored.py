@@ -16,8 +16,8 @@ IGNORED_BROKER_OPTIONS = {
         unstable.feature.versions.enable zookeeper.metadata.migration.""",
     "tiered storage: logs are on local disks": """
         log.local.retention.bytes log.local.retention.ms remote. rlmm.config. rsm.config.""",
-    "the new group protocols: groups are of the classic kind": """
-        group.consumer. group.coordinator. group.share.""",
+    "share groups, moving members between protocols, and threads of Kafka's coordinator": """
+        group.consumer.migration.policy group.coordinator. group.share.""",
     "the protocol and the record format are those of Kafka 3.9": """
         inter.broker.protocol.version log.message.format.version""",
     "Kerberos and delegation tokens: SASL is PLAIN, SCRAM or OAUTHBEARER": """

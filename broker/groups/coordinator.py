@@ -93,6 +93,8 @@ class Coordinator:
         self.on_loaded: Callable[[], None] = lambda: None
         # Set by the other kinds of groups: how one is made of its records when it is loaded.
         self.load_other: LoadOther | None = None
+        # Set by them too: whether a group, under its lock, is empty and has made room for a classic one.
+        self.make_room: Callable[[CoordinatedGroup], bool] = lambda entry: False
         # Called with the names of topics that the metadata tells something new about.
         self.on_topics_changed: Callable[[Set[str]], None] = lambda topics: None
         self._is_stopping = False
@@ -242,6 +244,8 @@ class Coordinator:
             entry = self.group_or_new(group_id)
 
         def join(now: int) -> Effects:
+            if not isinstance(entry.group, Group) and self.make_room(entry):
+                entry.group = Group(group_id, self._group_config(), _new_id)
             if isinstance(entry.group, Group):
                 return entry.group.join(request, respond, now)
             return Effects([lambda: respond(JoinReply(_NOT_A_CLASSIC_GROUP, request.member_id))])

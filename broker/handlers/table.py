@@ -12,6 +12,8 @@ from ottla.broker.handlers.alter_configs import alter_configs
 from ottla.broker.handlers.alter_partition import alter_partition
 from ottla.broker.handlers.alter_partition_reassignments import alter_partition_reassignments
 from ottla.broker.handlers.api_versions import api_versions
+from ottla.broker.handlers.consumer_group_describe import consumer_group_describe
+from ottla.broker.handlers.consumer_group_heartbeat import consumer_group_heartbeat
 from ottla.broker.handlers.controlled_shutdown import controlled_shutdown
 from ottla.broker.handlers.create_partitions import create_partitions
 from ottla.broker.handlers.create_topics import create_topics
@@ -78,6 +80,8 @@ _FUNCTIONS: Final[dict[Api, Handler]] = {
     Api.DESCRIBE_GROUPS: describe_groups,
     Api.LIST_GROUPS: list_groups,
     Api.DELETE_GROUPS: delete_groups,
+    Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
+    Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
     # From the controller
     Api.LEADER_AND_ISR: leader_and_isr,
     Api.STOP_REPLICA: stop_replica,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.config.rows.coordinators import GroupOptions, TransactionOptions
+from ottla.broker.config.rows.coordinators import ConsumerGroupOptions, GroupOptions, TransactionOptions
 from ottla.broker.config.rows.logs import CleanerOptions, LogOptions, RecordOptions
 from ottla.broker.config.rows.network import NetworkOptions
 from ottla.broker.config.rows.quotas import QuotaOptions
@@ -21,6 +21,7 @@ class BrokerOptions(
     ReplicationOptions,
     ControllerOptions,
     GroupOptions,
+    ConsumerGroupOptions,
     TransactionOptions,
     QuotaOptions,
     TlsOptions,

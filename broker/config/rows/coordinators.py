@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from ottla.broker.config.kinds import Boolean, Int, Long, Short
+from ottla.broker.config.kinds import Boolean, Int, List, Long, Short
 from ottla.broker.config.option import CLUSTER_WIDE, DAYS, HOURS, INT_MAX, MINUTES, SECONDS, KiB, MiB, Option, Options
+
+# Options may name an assignor as members do, or by its class.
+ASSIGNOR_NAMES = {
+    "uniform": "uniform",
+    "range": "range",
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
 
 
 class GroupOptions(Options):
@@ -34,6 +42,29 @@ class GroupOptions(Options):
     )
     offsets_commit_required_acks = Option(
         Short(at_least=-1), -1, "Acknowledgements that a commit waits for; -1 is all in-sync replicas."
+    )
+
+
+class ConsumerGroupOptions(Options):
+    """Groups of the new protocol, in which the coordinator assigns partitions."""
+
+    theme = "Groups of the new protocol"
+
+    group_consumer_session_timeout_ms = Option(
+        Int(at_least=1), 45 * SECONDS, "How long a member may be silent before others get its partitions."
+    )
+    group_consumer_min_session_timeout_ms = Option(Int(at_least=1), 45 * SECONDS, "Shortest session timeout.")
+    group_consumer_max_session_timeout_ms = Option(Int(at_least=1), 60 * SECONDS, "Longest session timeout.")
+    group_consumer_heartbeat_interval_ms = Option(
+        Int(at_least=1), 5 * SECONDS, "How often members are told to heartbeat."
+    )
+    group_consumer_min_heartbeat_interval_ms = Option(Int(at_least=1), 5 * SECONDS, "Shortest heartbeat interval.")
+    group_consumer_max_heartbeat_interval_ms = Option(Int(at_least=1), 15 * SECONDS, "Longest heartbeat interval.")
+    group_consumer_max_size = Option(Int(at_least=1), INT_MAX, "Members of a group.")
+    group_consumer_assignors = Option(
+        List(one_of=tuple(ASSIGNOR_NAMES)),
+        tuple(ASSIGNOR_NAMES)[2:],
+        "Assignors that members may ask for; the first one is taken where they do not.",
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.groups.commits import GroupOffsets
+from ottla.broker.groups.consumer_groups import ConsumerGroups
 from ottla.broker.groups.coordinator import Coordinator
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.handlers.controller_gate import ControllerGate
@@ -164,6 +165,7 @@ def running_broker(
         delayed_topics=Purgatory("topic"),
         groups=groups,
         group_offsets=GroupOffsets(groups),
+        consumer_groups=ConsumerGroups(groups, metadata),
         clock=lambda: NOW_MS + broker.now_ms,
     )
     broker = Broker(services)

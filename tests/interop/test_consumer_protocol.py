@@ -1,0 +1,332 @@
+"""librdkafka with `group.protocol=consumer`: members come, go and die, and what they read is always one's alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka.admin
+import pytest
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupType,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from tests.broker_process import BrokerProcess, topic_name
+from tests.guarded_process import GuardedProcess
+from tests.interop.raw import RawConnection, retrying
+from tests.zookeeper import ZooKeeper, ZooKeeperServer
+
+# Its stubs do not know everything.
+api: Any = confluent_kafka.admin
+
+DEADLINE_S = 60
+PARTITIONS = 4
+SESSION_MS = 6000
+
+# A member in a process of its own, so that it can be killed.
+MEMBER = """
+import sys
+from confluent_kafka import Consumer
+bootstrap, group, topic = sys.argv[1:]
+consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "group.protocol": "consumer"})
+consumer.subscribe([topic])
+said = None
+while True:
+    consumer.poll(0.1)
+    has = len(consumer.assignment())
+    if has != said:
+        print(f"has {has}", flush=True)
+        said = has
+"""
+
+
+@pytest.fixture(scope="module")
+def broker(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that does not wait long for silent members."""
+    options = (
+        f"group.consumer.min.session.timeout.ms={SESSION_MS}",
+        f"group.consumer.session.timeout.ms={SESSION_MS}",
+        "group.consumer.min.heartbeat.interval.ms=200",
+        "group.consumer.heartbeat.interval.ms=200",
+    )
+    own = BrokerProcess(tmp_path_factory.mktemp("broker"), ZooKeeper(zookeeper_server).connect, *options)
+    own.start_on_free_ports()
+    try:
+        yield own
+    finally:
+        own.kill()
+
+
+@pytest.fixture
+def topic(broker: BrokerProcess) -> str:
+    """A topic with some partitions."""
+    return create(broker, topic_name(), PARTITIONS)
+
+
+@pytest.fixture
+def group() -> str:
+    """A name that no other group has."""
+    return f"group-{uuid.uuid4().hex}"
+
+
+def create(broker: BrokerProcess, name: str, partitions: int = 1) -> str:
+    """Create a topic."""
+    with RawConnection(broker.bootstrap) as connection:
+        retrying(lambda: connection.create_topic(name, partitions, {}))
+    return name
+
+
+def produce(broker: BrokerProcess, topic: str, first: int, count: int) -> None:
+    """Write numbers to all partitions in turn."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(first, first + count):
+        producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+class Member:
+    """A consumer of the new protocol that remembers what happened to it."""
+
+    def __init__(self, broker: BrokerProcess, group: str, *topics: str, **options: Any) -> None:
+        self.events: list[str] = []
+        self.values: list[int] = []
+        self.errors: list[KafkaError] = []
+        settings = {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": group,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "topic.metadata.refresh.interval.ms": 500,
+            **{name.replace("_", "."): value for name, value in options.items()},
+        }
+        self.consumer = Consumer(settings)
+        self.consumer.subscribe(
+            list(topics),
+            on_assign=lambda _, partitions: self._note("got", partitions),
+            on_revoke=lambda _, partitions: self._note("gave", partitions),
+        )
+
+    def _note(self, event: str, partitions: list[TopicPartition]) -> None:
+        # It is also called when nothing is to be added to what there is.
+        if partitions:
+            self.events.append(f"{event} {len(partitions)}")
+
+    @property
+    def has(self) -> set[tuple[str, int]]:
+        """What it reads."""
+        return {(each.topic, each.partition) for each in self.consumer.assignment()}
+
+    def poll(self) -> None:
+        """Take what there is."""
+        message = self.consumer.poll(0.02)
+        if message is None:
+            return
+        error, value = message.error(), message.value()
+        if error is not None:
+            self.errors.append(error)
+        elif value is not None:
+            self.values.append(int(value))
+
+    def close(self) -> None:
+        """Leave."""
+        self.consumer.close()
+
+
+@contextmanager
+def members(broker: BrokerProcess, group: str, count: int, *topics: str, **options: Any) -> Iterator[list[Member]]:
+    """Give some members, closed in the end."""
+    with ExitStack() as stack:
+        found = []
+        for _ in range(count):
+            member = Member(broker, group, *topics, **options)
+            stack.callback(member.close)
+            found.append(member)
+        yield found
+
+
+def until(condition: Callable[[], bool], *polled: Member) -> None:
+    """Poll members until something holds."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, [(member.has, member.events, member.errors) for member in polled]
+        for member in polled:
+            member.poll()
+        if not polled:
+            time.sleep(0.05)
+
+
+def of(topic: str, count: int = PARTITIONS) -> set[tuple[str, int]]:
+    """All partitions of a topic."""
+    return {(topic, index) for index in range(count)}
+
+
+def share(topic: str, *found: Member) -> bool:
+    """Whether members have a topic among them, evenly."""
+    sizes = [len(member.has) for member in found]
+    assert sum(sizes) == len(set[tuple[str, int]]().union(*(member.has for member in found)))
+    return sum(sizes) == PARTITIONS and max(sizes) - min(sizes) <= 1
+
+
+def test_two_members_share_and_one_leaves(broker: BrokerProcess, topic: str, group: str) -> None:
+    """The second gets half of it, and the first all again; every record is read once."""
+    produce(broker, topic, 0, 100)
+    with members(broker, group, 1, topic) as (a,):
+        until(lambda: a.has == of(topic) and len(a.values) == 100, a)
+        b = Member(broker, group, topic)
+        until(lambda: share(topic, a, b), a, b)
+        a.consumer.commit(asynchronous=False)
+        produce(broker, topic, 100, 100)
+        until(lambda: len(a.values) + len(b.values) >= 200, a, b)
+        b.consumer.commit(asynchronous=False)
+        b.close()
+        until(lambda: a.has == of(topic), a)
+        assert sorted(a.values + b.values) == list(range(200))
+        # What it keeps it is not asked to give back.
+        assert a.events == ["got 4", "gave 2", "got 2"]
+        assert b.events[0] == "got 2"
+
+
+def test_the_partitions_of_a_killed_member_go_to_the_others(
+    broker: BrokerProcess, topic: str, group: str, tmp_path: Path
+) -> None:
+    """When its session has ended."""
+    log = tmp_path / "member.log"
+    command = [sys.executable, "-c", MEMBER, broker.bootstrap, group, topic]
+    killed = GuardedProcess(command, log, dict(os.environ))
+    try:
+        until(lambda: b"has 4" in log.read_bytes())
+        with members(broker, group, 1, topic) as (a,):
+            until(lambda: len(a.has) == 2, a)
+            killed.end(signal.SIGKILL)
+            began = time.monotonic()
+            until(lambda: a.has == of(topic), a)
+            assert time.monotonic() - began > SESSION_MS / 1000 - 2
+    finally:
+        if killed.poll() is None:
+            killed.end(signal.SIGKILL)
+
+
+def test_who_comes_after_goes_on_where_the_last_one_stopped(broker: BrokerProcess, topic: str, group: str) -> None:
+    """Commits of members count, by hand and at the end."""
+    produce(broker, topic, 0, 40)
+    for first in (0, 40):
+        with members(broker, group, 1, topic, enable_auto_commit=first == 0) as (a,):
+            until(lambda: len(a.values) == 40, a)
+            if first:
+                a.consumer.commit(asynchronous=False)
+        assert sorted(a.values) == list(range(first, first + 40))
+        produce(broker, topic, first + 40, 40)
+    with members(broker, group, 1, topic) as (a,):
+        until(lambda: len(a.values) == 40, a)
+    assert sorted(a.values) == list(range(80, 120))
+
+
+def test_an_expression_takes_in_topics_that_come_later(broker: BrokerProcess, group: str) -> None:
+    """And leaves out those that do not match."""
+    prefix = topic_name()
+    first = create(broker, f"{prefix}.first", 2)
+    create(broker, f"other.{prefix}")
+    with members(broker, group, 1, f"^{prefix}\\..*") as (a,):
+        until(lambda: a.has == of(first, 2), a)
+        second = create(broker, f"{prefix}.second", 1)
+        until(lambda: a.has == of(first, 2) | of(second, 1), a)
+
+
+def test_an_expression_that_is_none_is_an_error(broker: BrokerProcess, group: str) -> None:
+    """The consumer says so; RE2 does not know a group that is named again."""
+    with members(broker, group, 1, r"^(a)\1") as (a,):
+        until(lambda: bool(a.errors), a)
+        assert "expression" in str(a.errors[0]).lower()
+
+
+def test_a_static_member_comes_back_to_its_partitions(broker: BrokerProcess, topic: str, group: str) -> None:
+    """The other one is not asked for anything meanwhile."""
+    with members(broker, group, 1, topic, group_instance_id="one") as (a,):
+        b = Member(broker, group, topic, group_instance_id="two")
+        until(lambda: share(topic, a, b), a, b)
+        had, events = b.has, list(a.events)
+        b.close()
+        again = Member(broker, group, topic, group_instance_id="two")
+        try:
+            until(lambda: bool(again.has), a, again)
+            assert (again.has, a.events) == (had, events)
+        finally:
+            again.close()
+
+
+def test_a_topic_that_gets_partitions_is_assigned_anew(broker: BrokerProcess, topic: str, group: str) -> None:
+    """Without anybody giving something back."""
+    admin = api.AdminClient({"bootstrap.servers": broker.bootstrap})
+    with members(broker, group, 1, topic) as (a,):
+        until(lambda: a.has == of(topic), a)
+        admin.create_partitions([api.NewPartitions(topic, PARTITIONS + 2)])[topic].result(DEADLINE_S)
+        until(lambda: a.has == of(topic, PARTITIONS + 2), a)
+        assert a.events == ["got 4", "got 2"]
+
+
+def test_administrators_see_the_group(broker: BrokerProcess, topic: str, group: str) -> None:
+    """Its type, its state, its members and what they have; it can be deleted when they are gone."""
+    admin = api.AdminClient({"bootstrap.servers": broker.bootstrap})
+    with members(broker, group, 1, topic, client_id="me") as (a,):
+        until(lambda: a.has == of(topic), a)
+        listed = admin.list_consumer_groups(request_timeout=DEADLINE_S).result().valid
+        (mine,) = [each for each in listed if each.group_id == group]
+        assert (mine.type, mine.state) == (ConsumerGroupType.CONSUMER, ConsumerGroupState.STABLE)
+        described = admin.describe_consumer_groups([group], request_timeout=DEADLINE_S)[group].result()
+        assert (described.state, described.partition_assignor) == (ConsumerGroupState.STABLE, "uniform")
+        (member,) = described.members
+        assert member.client_id == "me"
+        assert {(each.topic, each.partition) for each in member.assignment.topic_partitions} == of(topic)
+        with pytest.raises(KafkaException) as refused:
+            admin.delete_consumer_groups([group], request_timeout=DEADLINE_S)[group].result()
+        assert refused.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
+    admin.delete_consumer_groups([group], request_timeout=DEADLINE_S)[group].result()
+    listed = admin.list_consumer_groups(request_timeout=DEADLINE_S).result().valid
+    assert group not in [each.group_id for each in listed]
+
+
+def test_a_group_is_of_one_kind_at_a_time(broker: BrokerProcess, topic: str, group: str) -> None:
+    """Who comes with the other protocol is refused while there are members; offsets survive the change."""
+    produce(broker, topic, 0, 40)
+    with members(broker, group, 1, topic) as (a,):
+        until(lambda: len(a.values) == 40, a)
+        with members(broker, group, 1, topic, group_protocol="classic") as (b,):
+            until(lambda: bool(b.errors), a, b)
+            assert b.errors[0].code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL
+    with members(broker, group, 1, topic, group_protocol="classic") as (b,):
+        until(lambda: b.has == of(topic), b)
+        with members(broker, group, 1, topic) as (a,):
+            until(lambda: bool(a.errors), a, b)
+    produce(broker, topic, 40, 40)
+    with members(broker, group, 1, topic) as (a,):
+        until(lambda: len(a.values) == 40, a)
+    assert sorted(a.values) == list(range(40, 80))
+    assert b.values == []
+
+
+def test_members_go_on_when_their_coordinator_restarts(broker: BrokerProcess, topic: str, group: str) -> None:
+    """They have what they had, without giving anything back, and commits are there."""
+    produce(broker, topic, 0, 40)
+    with members(broker, group, 2, topic) as (a, b):
+        until(lambda: share(topic, a, b) and len(a.values + b.values) >= 40, a, b)
+        for member in (a, b):
+            member.consumer.commit(asynchronous=False)
+        events = (list(a.events), list(b.events))
+        broker.restart()
+        produce(broker, topic, 40, 40)
+        until(lambda: len(a.values + b.values) >= 80, a, b)
+        assert (a.events, b.events) == events
+        committed = a.consumer.committed([TopicPartition(topic, 0)], timeout=DEADLINE_S)
+        assert committed[0].offset >= 10
