@@ -20,6 +20,7 @@ from ottla.broker.groups.group import CONSUMER_PROTOCOL_TYPE, Group
 from ottla.broker.groups.messages import GroupState
 from ottla.broker.groups.offsets import CommittedOffset, Offsets
 from ottla.broker.groups.records import StoredRecord, group_tombstone, offset_record
+from ottla.broker.groups.shards import Shard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
@@ -102,7 +103,7 @@ class GroupOffsets:
     ) -> dict[TopicPartition, FetchedOffset]:
         """Return what a group has committed for partitions; for all that it has where they are None."""
         shard = self._coordinator.shard_of(group_id, may_be_empty=True)
-        self._check_sure(shard.index)
+        self._check_sure(shard)
         entry = shard.groups.get(group_id)
         if entry is None:
             return {} if partitions is None else dict.fromkeys(partitions, FetchedOffset(None))
@@ -121,16 +122,20 @@ class GroupOffsets:
                 for partition in wanted
             }
 
-    def _check_sure(self, index: int) -> None:
-        """Refuse to tell offsets while another broker may have taken newer ones.
+    def _check_sure(self, shard: Shard) -> None:
+        """Refuse to tell offsets that may change without being committed anew.
 
-        A broker that wakes up, or is cut off, has lost its office without having been told. It may speak while its
-        session with ZooKeeper is sure, or while a replica in sync still fetches from it: none would from a leader that
-        was replaced.
+        (a) A new coordinator may have read commits that not all replicas have. They count when all do; until then they
+            might be lost with it.
+        (b) A broker that wakes up, or is cut off, has lost its office without having been told, and another has taken
+            newer commits. It may speak while its session with ZooKeeper is sure, or while a replica in sync still
+            fetches from it: none would from a leader that was replaced.
         """
-        partition = self._coordinator.shards.partition(index)
+        partition = self._coordinator.shards.partition(shard.index)
         if partition is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if partition.log.high_watermark < shard.end_offset:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         role = partition.role
         if len(role.replicas) == 1 or self._may_lead_alone():
             return

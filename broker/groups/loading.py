@@ -58,6 +58,8 @@ class Replay:
 
     def __init__(self) -> None:
         self.record_count = 0
+        # Where the log ended when it was read.
+        self.end_offset = 0
         self._newest: _Table = {}
         # By producer id, what transactions that have not ended brought.
         self._pending: dict[int, _Table] = {}
@@ -98,11 +100,12 @@ class Replay:
 
 
 class _Reader:
-    """Takes keys and values apart; names that come again and again are decoded once."""
+    """Takes keys and values apart; what all offsets of a group and a topic have in common is decoded once."""
 
     def __init__(self) -> None:
         self._groups: dict[str, LoadedGroup] = {}
-        self._by_name: dict[bytes, LoadedGroup] = {}
+        # By all of a key but the partition, which comes last: the group, and the topic's name.
+        self._places: dict[bytes, tuple[LoadedGroup, str]] = {}
         self._topics: dict[bytes, str] = {}
 
     def read(self, newest: _Table, pending: dict[int, _Table]) -> dict[str, LoadedGroup]:
@@ -123,14 +126,13 @@ class _Reader:
         return self._groups
 
     def _offset(self, key: bytes) -> tuple[LoadedGroup, TopicPartition]:
-        name, topic_name, index = read_offset_key(key)
-        group = self._by_name.get(name)
-        if group is None:
-            group = self._by_name[name] = self._group(name.decode())
-        topic = self._topics.get(topic_name)
-        if topic is None:
-            topic = self._topics[topic_name] = topic_name.decode()
-        return group, tuple.__new__(TopicPartition, (topic, index))
+        place = self._places.get(key[:-4])
+        if place is None:
+            name, topic_name, _ = read_offset_key(key)
+            topic = self._topics.setdefault(topic_name, topic_name.decode())
+            place = self._places[key[:-4]] = (self._group(name.decode()), topic)
+        index = int.from_bytes(key[-4:], "big", signed=True)
+        return place[0], tuple.__new__(TopicPartition, (place[1], index))
 
     def _pending_offset(self, producer_id: int, key: bytes, base_offset: int, value: bytes) -> None:
         try:
@@ -163,6 +165,7 @@ def replay_log(source: Log, buffer_bytes: int, is_wanted: Callable[[], bool]) ->
     """
     replay = Replay()
     offset, end = source.log_start_offset, source.log_end_offset
+    replay.end_offset = end
     while offset < end:
         if not is_wanted():
             return None

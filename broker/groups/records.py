@@ -45,6 +45,8 @@ _PARTITION: Final = struct.Struct(">i")
 # Version, offset, leader epoch, length of the metadata, which the commit timestamp follows.
 _VALUE_START: Final = struct.Struct(">hqih")
 _TIMESTAMP: Final = struct.Struct(">q")
+# The same without metadata, as most are.
+_BARE_VALUE: Final = struct.Struct(">hqihq")
 
 
 class StoredRecord(NamedTuple):
@@ -93,6 +95,10 @@ def read_offset_key(key: bytes) -> tuple[bytes, bytes, int]:
 
 def read_offset_value(value: bytes, log_offset: int) -> CommittedOffset:
     """Return an offset from what was stored in a batch at `log_offset`."""
+    if len(value) == _BARE_VALUE.size and value[:2] == b"\x00\x03":
+        _, offset, leader_epoch, size, timestamp_ms = _BARE_VALUE.unpack(value)
+        if size == 0:
+            return tuple.__new__(CommittedOffset, (offset, leader_epoch, "", timestamp_ms, NO_TIMESTAMP, log_offset))
     if value[:2] == b"\x00\x03":
         _, offset, leader_epoch, size = _VALUE_START.unpack_from(value)
         end = _VALUE_START.size + size

@@ -33,12 +33,14 @@ MakeGroup = Callable[[str, LoadedGroup, int], CoordinatedGroup]
 class Shard:
     """The groups of one partition. Looking one up needs no lock; `lock` is for adding and removing."""
 
-    __slots__ = ("epoch", "groups", "index", "is_loading", "lock")
+    __slots__ = ("end_offset", "epoch", "groups", "index", "is_loading", "lock")
 
     def __init__(self, index: int, epoch: int) -> None:
         self.index = index
         self.epoch = epoch
         self.is_loading = True
+        # Where the log ended when it was read: below this there may be commits that are not safe yet.
+        self.end_offset = 0
         self.groups: dict[str, CoordinatedGroup] = {}
         self.lock = threading.Lock()
 
@@ -122,7 +124,8 @@ class Shards:
             lost, shard.groups = shard.groups, {}
         for entry in lost.values():
             self._on_lost(entry)
-        log.info("groups_given_up", partition=shard.index, epoch=shard.epoch, groups=len(lost))
+        say = log.info if lost else log.debug
+        say("groups_given_up", partition=shard.index, epoch=shard.epoch, groups=len(lost))
 
     def _is_current(self, shard: Shard) -> bool:
         return self._shards.get(shard.index) is shard
@@ -146,9 +149,11 @@ class Shards:
         with self._lock:
             if not self._is_current(shard):
                 return
-            shard.groups = groups
+            shard.groups, shard.end_offset = groups, replay.end_offset
             shard.is_loading = False
-        log.info(
+        # A topic that was just created would fill the log with partitions that have nothing.
+        say = log.info if groups else log.debug
+        say(
             "groups_loaded",
             partition=shard.index,
             epoch=shard.epoch,

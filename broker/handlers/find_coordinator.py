@@ -1,11 +1,11 @@
 """FindCoordinator (10), versions 0-6.
 
 Behavior: the coordinator of a group is the leader of its partition of `__consumer_offsets`, named by the listener that
-the request came in on. The topic is created when the first group is asked for; the answer waits a few seconds for its
-leader, and for this broker to have read the groups where it leads itself, so that the client need not ask again. Still
-nobody by then: COORDINATOR_NOT_AVAILABLE. Transactional ids get TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which makes
-clients give up at once (`init_producer_id.py` says more). Other kinds of keys are INVALID_REQUEST, shares from version
-6 on COORDINATOR_NOT_AVAILABLE.
+the request came in on. The topic is created when the first group is asked for. The answer waits a moment for a leader,
+some seconds where the topic is new, and for this broker to have read the groups where it leads itself, so that the
+client need not ask again. Still nobody by then: COORDINATOR_NOT_AVAILABLE. Transactional ids get
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which makes clients give up at once (`init_producer_id.py` says more). Other kinds
+of keys are INVALID_REQUEST, shares from version 6 on COORDINATOR_NOT_AVAILABLE.
 
 Version notes: version 0 asks for groups only; 4 asks for several keys.
 
@@ -31,7 +31,9 @@ _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _SEVERAL_KEYS_VERSION: Final = 4
 _SHARES_VERSION: Final = 6
 _NOBODY: Final = -1
-_WAIT_MS: Final = 5_000
+# The client's other requests on this connection are answered after this one: only a new topic is worth seconds.
+_NEW_TOPIC_WAIT_MS: Final = 5_000
+_ELECTION_WAIT_MS: Final = 500
 
 
 class _Found(NamedTuple):
@@ -58,17 +60,18 @@ def find_coordinator(request: Request) -> Message | Delayed:
         snapshot = request.services.metadata.snapshot
         return _response(request, keys, [_found(request, snapshot, key) for key in keys])
 
-    if is_known(request.services.metadata.snapshot) or not _exists(request):
+    if is_known(request.services.metadata.snapshot):
         return answer(set())
-    return answer_when_met(request, _WAIT_MS, {CONSUMER_OFFSETS: is_known}, answer)
+    return answer_when_met(request, _wait_ms(request), {CONSUMER_OFFSETS: is_known}, answer)
 
 
-def _exists(request: Request) -> bool:
-    """Whether there are offsets, or will be: the topic is created where it is missing."""
+def _wait_ms(request: Request) -> int:
+    """Return how long a coordinator is worth waiting for; the topic is created where it is missing."""
     services = request.services
     if services.metadata.snapshot.topic(CONSUMER_OFFSETS) is not None:
-        return True
-    return create_missing_topic(services, CONSUMER_OFFSETS) is ErrorCode.LEADER_NOT_AVAILABLE
+        return _ELECTION_WAIT_MS
+    is_created = create_missing_topic(services, CONSUMER_OFFSETS) is ErrorCode.LEADER_NOT_AVAILABLE
+    return _NEW_TOPIC_WAIT_MS if is_created else 0
 
 
 def _is_ready(request: Request, snapshot: MetadataSnapshot, group_id: str) -> bool:

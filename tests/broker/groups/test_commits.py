@@ -158,6 +158,19 @@ def test_a_broker_that_may_have_been_replaced_does_not_tell_offsets(broker: Brok
     assert found.offset == 5
 
 
+def test_a_new_coordinator_tells_offsets_when_all_replicas_have_what_it_read(broker: Broker) -> None:
+    """Else what it told might be lost with it."""
+    commit(broker, 1)
+    broker.lead(CONSUMER_OFFSETS, epoch=1, isr=(1, 2))
+    waiting = broker.ask(Api.OFFSET_COMMIT, 8, commit_body(2))
+    broker.services.groups.shards.forget(0)
+    broker.services.groups.became_leader(0, 1)
+    load(broker)
+    assert fetch(broker).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    broker.lead(CONSUMER_OFFSETS, epoch=2, isr=(1,))
+    assert (committed(broker), len(waiting)) == (2, 1)
+
+
 def test_unstable_offsets_are_told_only_to_those_who_do_not_mind(broker: Broker) -> None:
     """A transaction under way may change them."""
     commit(broker, 5)
