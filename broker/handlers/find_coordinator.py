@@ -4,8 +4,8 @@ Behavior: the coordinator of a group is the leader of its partition of `__consum
 the request came in on. The topic is created when the first group is asked for. The answer waits a moment for a leader,
 some seconds where the topic is new, and for this broker to have read the groups where it leads itself, so that the
 client need not ask again. Still nobody by then: COORDINATOR_NOT_AVAILABLE. Transactional ids get
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which makes clients give up at once (`init_producer_id.py` says more). Other kinds
-of keys are INVALID_REQUEST, shares from version 6 on COORDINATOR_NOT_AVAILABLE.
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which makes clients give up at once (`init_producer_id.py` says more). Other
+kinds of keys are INVALID_REQUEST, shares from version 6 on COORDINATOR_NOT_AVAILABLE.
 
 Version notes: version 0 asks for groups only; 4 asks for several keys.
 
