@@ -1,0 +1,31 @@
+"""How long to wait before trying again: twice as long each time, up to a limit, and never quite the same."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+_JITTER: Final = 0.2
+# Past this many doublings the limit has long been reached.
+_DOUBLINGS_MAX: Final = 30
+
+
+class Backoff:
+    """The waits of one thing that fails; `reset` when it works."""
+
+    __slots__ = ("_first", "_limit", "failures")
+
+    def __init__(self, first_ms: int, limit_ms: int) -> None:
+        self._first = first_ms / 1000
+        self._limit = limit_ms / 1000
+        self.failures = 0
+
+    def next(self) -> float:
+        """Count a failure; return the seconds to wait after it."""
+        wait = min(self._first * (1 << min(self.failures, _DOUBLINGS_MAX)), self._limit)
+        self.failures += 1
+        return wait * random.uniform(1 - _JITTER, 1 + _JITTER)
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.failures = 0

@@ -1,0 +1,142 @@
+"""What is known of a cluster: an immutable snapshot, made anew from each answer to a Metadata request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.primitives import UUID_ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """A broker and where it listens."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """Who has a partition; `leader` is None while there is none."""
+
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """A topic and its partitions by number; with an error, there may be none."""
+
+    name: str
+    topic_id: bytes = UUID_ZERO
+    is_internal: bool = False
+    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+    error: ErrorCode = ErrorCode.NONE
+    authorized_operations: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """All of it at one time. Topics that nobody asked for are not in it."""
+
+    cluster_id: str | None = None
+    controller_id: int | None = None
+    brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+
+    def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
+        """Return what is known of a partition."""
+        topic = self.topics.get(partition.topic)
+        return None if topic is None else topic.partitions.get(partition.partition)
+
+    def leader(self, partition: TopicPartition) -> int | None:
+        """Return the node id of a partition's leader, as far as we know."""
+        known = self.partition(partition)
+        return None if known is None else known.leader
+
+    def partitions_for(self, topic: str) -> set[int] | None:
+        """Return the partitions of a topic; None where it is not known."""
+        known = self.topics.get(topic)
+        return None if known is None or not known.partitions else set(known.partitions)
+
+    def merged(self, response: Any) -> Metadata:
+        """Return the snapshot with an answer taken in: its topics replace ours, other topics stay.
+
+        A partition whose leader epoch is older than what we know keeps what we know: another broker was faster to hear.
+        """
+        topics = dict(self.topics)
+        for row in response.topics:
+            if row.name is not None:
+                topics[row.name] = _topic(row, self.topics.get(row.name))
+        return Metadata(
+            cluster_id=response.cluster_id or self.cluster_id,
+            controller_id=None if response.controller_id < 0 else response.controller_id,
+            brokers=MappingProxyType(
+                {row.node_id: BrokerAddress(row.node_id, row.host, row.port, row.rack) for row in response.brokers}
+            ),
+            topics=MappingProxyType(topics),
+        )
+
+    def without(self, topics: set[str]) -> Metadata:
+        """Return the snapshot without some topics."""
+        kept = {name: topic for name, topic in self.topics.items() if name not in topics}
+        return replace(self, topics=MappingProxyType(kept))
+
+    def with_brokers(self, brokers: Mapping[int, BrokerAddress]) -> Metadata:
+        """Return the snapshot with brokers that somebody told us of; what says nothing new does not count."""
+        news = {
+            node_id: told
+            for node_id, told in brokers.items()
+            if (known := self.brokers.get(node_id)) is None or (known.host, known.port) != (told.host, told.port)
+        }
+        return replace(self, brokers=MappingProxyType({**self.brokers, **news})) if news else self
+
+    def with_leader(self, partition: TopicPartition, leader: int, leader_epoch: int) -> Metadata:
+        """Return the snapshot with another leader, if its epoch is newer than the one that we know."""
+        known = self.partition(partition)
+        if known is None or known.leader_epoch >= leader_epoch:
+            return self
+        topic = self.topics[partition.topic]
+        changed = replace(known, leader=leader, leader_epoch=leader_epoch, error=ErrorCode.NONE)
+        partitions = MappingProxyType({**topic.partitions, partition.partition: changed})
+        topics = {**self.topics, topic.name: replace(topic, partitions=partitions)}
+        return replace(self, topics=MappingProxyType(topics))
+
+
+def _topic(row: Any, known: TopicMetadata | None) -> TopicMetadata:
+    if known is not None and known.topic_id != row.topic_id:
+        known = None
+    partitions = {}
+    for part in row.partitions:
+        made = PartitionMetadata(
+            part.partition_index,
+            None if part.leader_id < 0 else part.leader_id,
+            part.leader_epoch,
+            tuple(part.replica_nodes),
+            tuple(part.isr_nodes),
+            tuple(part.offline_replicas),
+            ErrorCode.of(part.error_code),
+        )
+        before = None if known is None else known.partitions.get(made.partition)
+        is_stale = before is not None and 0 <= made.leader_epoch < before.leader_epoch
+        partitions[made.partition] = before if before is not None and is_stale else made
+    return TopicMetadata(
+        row.name,
+        row.topic_id,
+        row.is_internal,
+        MappingProxyType(dict(sorted(partitions.items()))),
+        ErrorCode.of(row.error_code),
+        None if row.topic_authorized_operations == -(1 << 31) else row.topic_authorized_operations,
+    )

@@ -1,0 +1,76 @@
+"""The client's side of SASL: who we are, told in the steps that the mechanism has. No I/O.
+
+A mechanism is a generator: it yields what to send to the broker, and is sent what the broker answered. It ends when
+nothing more is to be said, and raises SaslAuthenticationFailedError where the broker does not prove itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Generator
+from typing import Final
+
+from ottla.client.errors import SaslAuthenticationFailedError
+
+Exchange = Generator[bytes, bytes, None]
+
+_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+# The broker chooses the number, and each round costs time: Kafka allows 4096 to 16384 of them.
+_ITERATIONS_MAX: Final = 1 << 20
+
+
+def plain(username: str, password: str) -> Exchange:
+    """Send name and password as they are, which only an encrypted connection keeps to itself."""
+    yield f"\0{username}\0{password}".encode()
+
+
+def oauth_bearer(token: str) -> Exchange:
+    """Send a token that some other server gave; the broker answers nothing, or why it does not like it."""
+    answer = yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+    if answer:
+        raise SaslAuthenticationFailedError(answer.decode(errors="replace"))
+
+
+def scram(mechanism: str, username: str, password: str, nonce: str | None = None) -> Exchange:
+    """Prove that we know the password, and have the broker prove it too, without sending it (RFC 5802, 7677)."""
+    digest = _HASHES[mechanism]
+    nonce = nonce or secrets.token_urlsafe(24)
+    escaped = username.replace("=", "=3D").replace(",", "=2C")
+    client_first = f"n={escaped},r={nonce}"
+    server_first = (yield f"n,,{client_first}".encode()).decode(errors="replace")
+    fields = _fields(server_first)
+    server_nonce, iterations = fields.get("r", ""), fields.get("i", "")
+    if not server_nonce.startswith(nonce):
+        raise SaslAuthenticationFailedError("the broker answered somebody else's exchange")
+    if not iterations.isdigit() or not 0 < int(iterations) <= _ITERATIONS_MAX:
+        raise SaslAuthenticationFailedError(f"the broker asks for {iterations!r} iterations")
+
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), _decoded(fields.get("s", "")), int(iterations))
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    client_final = f"c=biws,r={server_nonce}"
+    message = f"{client_first},{server_first},{client_final}".encode()
+    signature = hmac.digest(hashlib.new(digest, client_key).digest(), message, digest)
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
+    server_final = _fields((yield f"{client_final},p={proof}".encode()).decode(errors="replace"))
+
+    if "e" in server_final:
+        raise SaslAuthenticationFailedError(server_final["e"])
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), message, digest)
+    if not hmac.compare_digest(_decoded(server_final.get("v", "")), expected):
+        raise SaslAuthenticationFailedError("the broker does not know the password either: it may not be the right one")
+
+
+def _fields(message: str) -> dict[str, str]:
+    """Read `a=1,b=2`; values may hold an equals sign."""
+    return {name: value for name, _, value in (part.partition("=") for part in message.split(","))}
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise SaslAuthenticationFailedError(f"the broker sent {text!r}, which is not base64") from error
