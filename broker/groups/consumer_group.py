@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
-from ottla.broker.groups.assignors import NO_PARTITIONS
+from ottla.broker.groups.assignors import NO_PARTITIONS, Partitions
 from ottla.broker.groups.consumer_assignment import ConsumerAssignment
 from ottla.broker.groups.consumer_member import ConsumerMember
 from ottla.broker.groups.consumer_messages import (
@@ -39,6 +39,7 @@ from ottla.broker.groups.consumer_records import (
     MEMBER_KINDS,
     RecordKind,
     StoredConsumerGroup,
+    by_topic,
     tombstone_of,
 )
 from ottla.broker.groups.group import CONSUMER_PROTOCOL_TYPE
@@ -335,10 +336,39 @@ class ConsumerGroup(ConsumerAssignment):
             for member in self.members.values()
         ]
 
+    def as_json(self) -> dict[str, Any]:
+        """Show what this kind of group has, for whoever looks at it; partitions by the names of their topics."""
+        names = {shape.topic_id: name for name, shape in self.topics.items()}
+        return {
+            "epoch": self.epoch,
+            "assignment_epoch": self.assignment_epoch,
+            "assignor": self.assignor_name,
+            "members": [
+                {
+                    "id": member.member_id,
+                    "instance_id": member.instance_id,
+                    "client_id": member.client_id,
+                    "client_host": member.client_host.removeprefix("/"),
+                    "epoch": member.epoch,
+                    "state": member.state.name,
+                    "rebalance_timeout_ms": member.rebalance_timeout_ms,
+                    "assignment": _named(member.assigned, names),
+                    "revoking": _named(member.revoking, names),
+                    "target": _named(self.targets.get(member.member_id, NO_PARTITIONS), names),
+                }
+                for member in self.members.values()
+            ],
+        }
+
     def tombstones(self) -> list[StoredRecord]:
         """Return the records that delete the group."""
         members = [(kind, member_id) for member_id in self.members for kind in MEMBER_KINDS]
         return [tombstone_of(self.group_id, *key) for key in [*members, *((kind, "") for kind in GROUP_KINDS)]]
+
+
+def _named(partitions: Partitions, names: Mapping[bytes, str]) -> dict[str, list[int]]:
+    """Return partitions by topic; a topic that is gone is shown by its id."""
+    return {names.get(topic_id, topic_id.hex()): indexes for topic_id, indexes in by_topic(partitions).items()}
 
 
 def _progress(member: ConsumerMember) -> tuple[object, ...]:

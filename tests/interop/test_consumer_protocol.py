@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -25,6 +26,7 @@ from confluent_kafka import (
 )
 from tests.broker_process import BrokerProcess, topic_name
 from tests.guarded_process import GuardedProcess
+from tests.interop.java_tools import TOOL_SECONDS_MAX, RunTool
 from tests.interop.raw import RawConnection, retrying
 from tests.zookeeper import ZooKeeper, ZooKeeperServer
 
@@ -330,3 +332,43 @@ def test_members_go_on_when_their_coordinator_restarts(broker: BrokerProcess, to
         assert (a.events, b.events) == events
         committed = a.consumer.committed([TopicPartition(topic, 0)], timeout=DEADLINE_S)
         assert committed[0].offset >= 10
+
+
+def test_kafkas_own_consumer_and_tools_know_the_protocol(
+    run_tool: RunTool, broker: BrokerProcess, topic: str, group: str
+) -> None:
+    """Java's consumer, in its version 0; the command that describes groups; the tool that reads what we store."""
+    produce(broker, topic, 0, 40)
+    at = ("--bootstrap-server", broker.bootstrap)
+    consumed = run_tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *(*at, "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "40"),
+        *("--timeout-ms", str(TOOL_SECONDS_MAX * 1000), "--consumer-property", "group.protocol=consumer"),
+    )
+    assert sorted(map(int, consumed.split())) == list(range(40))
+
+    groups = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    patiently = (*at, "--timeout", str(TOOL_SECONDS_MAX * 1000))
+    with members(broker, group, 1, topic, client_id="me") as (a,):
+        until(lambda: a.has == of(topic), a)
+        shown = run_tool(groups, *patiently, "--describe", "--group", group)
+        assert len(re.findall(rf"^{group} +{topic} +\d +10 +10 +0 .* me *$", shown, re.MULTILINE)) == PARTITIONS
+        assert re.search(
+            rf"^{group} .* uniform +Stable +1",
+            run_tool(groups, *patiently, "--describe", "--all-groups", "--state"),
+            re.MULTILINE,
+        )
+
+    # The end of a file in use is reserved, and not yet written.
+    assert broker.stop() == 0
+    try:
+        files = ",".join(str(log) for log in broker.log_dir.glob("__consumer_offsets-*/*.log"))
+        dumped = run_tool("kafka.tools.DumpLogSegments", "--files", files, "--offsets-decoder")
+    finally:
+        broker.start()
+    told = {
+        kind
+        for kind, told in re.findall(r'key: \{"type":"(\d+)","data":\{"groupId":"([^"]+)"', dumped)
+        if told == group
+    }
+    assert told == {"3", "4", "5", "6", "7", "8"}

@@ -315,3 +315,23 @@ def test_what_a_member_says_is_kept_until_it_says_otherwise(field: str) -> None:
     a.heartbeats()
     assert getattr(group.group.members["a"], field) == "range"
     assert group.group.epoch == 1
+
+
+def test_the_group_shows_who_has_what() -> None:
+    """Also what is on its way from one member to another."""
+    group = ConsumerScript()
+    a, _ = group.joins("a", instance_id="i"), group.joins("b")
+    a.heartbeats()
+    shown = group.group.as_json()
+    assert (shown["epoch"], shown["assignment_epoch"], shown["assignor"]) == (2, 2, "uniform")
+    first, second = shown["members"]
+    assert (first["id"], first["instance_id"], first["client_host"], first["epoch"]) == ("a", "i", "10.0.0.5", 1)
+    assert (first["state"], first["assignment"], first["revoking"]) == (
+        "UNREVOKED_PARTITIONS",
+        {"t": [0, 1]},
+        {"t": [2, 3]},
+    )
+    assert (second["state"], second["assignment"], second["target"]) == ("UNRELEASED_PARTITIONS", {}, {"t": [2, 3]})
+    group.has_topics(other=1)
+    a.heartbeats()
+    assert group.group.as_json()["members"][0]["revoking"] == {b"t".rjust(16, b"\0").hex(): [0, 1]}
