@@ -63,6 +63,13 @@ def test_the_topic_is_created_and_its_leader_waited_for(cluster: SmallCluster) -
     assert [(0, (OTHER_BROKER, f"broker-{OTHER_BROKER}", 9092))] == rows(4, pending.answer)
 
 
+def test_brokers_that_are_away_count_when_the_topic_is_created(cluster: SmallCluster) -> None:
+    """A cluster of three that has two for the moment does not get offsets with two replicas for ever."""
+    cluster.tell(topic("placed", replicas=[BROKER_ID, 3]))
+    cluster.ask(Api.FIND_COORDINATOR, 4, body(4, GROUP, "group"))
+    assert cluster.zookeeper.created[CONSUMER_OFFSETS].replication_factor == 3
+
+
 def test_no_leader_in_time_is_told(cluster: SmallCluster) -> None:
     """The client looks again later."""
     pending = cluster.ask(Api.FIND_COORDINATOR, 4, body(4, GROUP, "group"))
