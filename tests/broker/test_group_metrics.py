@@ -64,6 +64,15 @@ def test_lag_has_the_names_of_kafka_exporter(broker: Broker, ends: EndOffsets) -
     } <= set(lines)
 
 
+def test_every_metric_of_groups_is_in_the_documentation(broker: Broker, ends: EndOffsets) -> None:
+    """With the name that a query uses."""
+    page = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text()
+    families = GroupCollector(broker.services.groups, ends).collect()
+    names = {sample.name for family in families for sample in family.samples}
+    assert len(names) == 7
+    assert sorted(name for name in names if f"`{name}`" not in page) == []
+
+
 def test_groups_are_shown_with_their_lag(broker: Broker, ends: EndOffsets) -> None:
     """All of them in short."""
     shown = GroupPages(broker.services.groups, ends)("")
