@@ -7,10 +7,19 @@ from pathlib import Path
 
 import pytest
 from tests.broker.handlers.data_path import Broker, batch, running_broker
+from tests.broker.replication.peer import peer
 
-from ottla.broker.groups.end_offsets import EndOffsets
+from ottla.broker.groups.end_offsets import EndOffsets, LeaderEnds
+from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.message import Message, Versions
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 
 OWN, OTHER, GONE = TopicPartition("own", 0), TopicPartition("other", 0), TopicPartition("gone", 0)
 
@@ -82,3 +91,50 @@ def test_nothing_is_asked_after_the_end(ends: EndOffsets, leaders: Leaders) -> N
     ends.stop()
     assert ends.of([OTHER]) == {}
     assert leaders.asked == []
+
+
+def listed(request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Every partition ends at ten times its number, and partition 9 is not led here."""
+
+    def row(index: int) -> ListOffsetsPartitionResponse:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if index == 9 else ErrorCode.NONE
+        return ListOffsetsPartitionResponse(
+            partition_index=index, error_code=code, timestamp=-1, offset=-1 if code else index * 10
+        )
+
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[row(each.partition_index) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def test_a_leader_is_asked_over_one_connection() -> None:
+    """What it does not lead is left out."""
+    versions = {Api.LIST_OFFSETS: Versions(1, 5)}
+    asked = [TopicPartition("t", index) for index in (1, 2, 9)]
+    with peer(lambda api, version, request: listed(request), versions) as leader:
+        ends = LeaderEnds(lambda broker: leader.endpoint if broker == 2 else None, "test")
+        for _ in range(2):
+            assert ends(2, asked) == {asked[0]: 10, asked[1]: 20}
+        assert ends(3, asked) == {}
+        assert leader.connected == 1
+        ends.close()
+
+
+def test_a_leader_that_breaks_off_is_connected_to_anew() -> None:
+    """The failure is for the caller to know."""
+    answers: list[Message | None] = [None]
+
+    def answer(api: Api, version: int, request: ListOffsetsRequest) -> Message | None:
+        return answers.pop() if answers else listed(request)
+
+    with peer(answer, {Api.LIST_OFFSETS: Versions(1, 5)}) as leader:
+        ends = LeaderEnds(lambda broker: leader.endpoint, "test")
+        with pytest.raises(KafkaError):
+            ends(2, [TopicPartition("t", 1)])
+        assert ends(2, [TopicPartition("t", 1)]) == {TopicPartition("t", 1): 10}
+        ends.close()
