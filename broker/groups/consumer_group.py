@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from ottla.broker.groups.assignors import NO_PARTITIONS, Partitions
 from ottla.broker.groups.consumer_assignment import ConsumerAssignment
@@ -46,6 +46,9 @@ from ottla.broker.groups.group import CONSUMER_PROTOCOL_TYPE
 from ottla.broker.groups.messages import Effects
 from ottla.broker.groups.records import StoredRecord
 from ottla.protocol.errors import ErrorCode, KafkaError
+
+# A record must fit in a batch, together with those of others that change at the same time.
+_SUBSCRIPTION_LENGTH_MAX: Final = 256 * 1024
 
 
 class ConsumerGroup(ConsumerAssignment):
@@ -117,6 +120,8 @@ class ConsumerGroup(ConsumerAssignment):
     ) -> ConsumerHeartbeatReply:
         before = self._joining(request) if request.member_epoch == JOIN_EPOCH else self._known(request)
         member = before.told(request)
+        if member.subscription_length > _SUBSCRIPTION_LENGTH_MAX:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the subscription is too long to be stored")
         if member.topic_regex is not None:
             self._check_regex(member.topic_regex, topics)
         member_id = member.member_id

@@ -32,6 +32,7 @@ from ottla.broker.groups.group import Group
 from ottla.broker.groups.messages import Effects
 from ottla.broker.groups.records import StoredRecord, group_tombstone
 from ottla.protocol.errors import DecodeError, ErrorCode, KafkaError
+from ottla.protocol.primitives import UUID_ZERO
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +48,9 @@ class TopicShapes(Mapping[str, TopicShape]):
 
     def __getitem__(self, name: str) -> TopicShape:
         topic = self._topics[name]
+        if topic.id == UUID_ZERO:
+            # One that was made before topics had ids cannot be told apart in this protocol.
+            raise KeyError(name)
         return TopicShape(topic.id, len(topic.partitions))
 
     def __iter__(self) -> Iterator[str]:

@@ -53,6 +53,11 @@ class ConsumerMember:
         return self.assigned | self.revoking
 
     @property
+    def subscription_length(self) -> int:
+        """How many characters it takes to say what it reads."""
+        return len(self.topic_regex or "") + sum(map(len, self.topic_names))
+
+    @property
     def is_away(self) -> bool:
         """Whether it is a static member that has left for a while."""
         return self.epoch == LEAVE_STATIC_EPOCH
@@ -86,7 +91,7 @@ class ConsumerMember:
         """Whether it is at an epoch, or did not hear of its new one, and has nothing that it must not have."""
         if epoch == self.epoch:
             return True
-        return epoch == self.previous_epoch and owned is not None and owned <= self.assigned
+        return epoch == self.previous_epoch and not self.is_away and owned is not None and owned <= self.assigned
 
     def reconciled(
         self,

@@ -70,6 +70,7 @@ _GROUP_KEYS: Final = {
     RecordKind.TOPICS: ConsumerGroupPartitionMetadataKey,
     RecordKind.TARGET_EPOCH: ConsumerGroupTargetAssignmentMetadataKey,
 }
+_KINDS: Final = frozenset(RecordKind)
 GROUP_KINDS: Final = tuple(_GROUP_KEYS)
 MEMBER_KINDS: Final = tuple(_MEMBER_KEYS)
 
@@ -120,9 +121,11 @@ def read_group(group_id: str, records: Iterable[StoredRecord]) -> StoredConsumer
     """Make a group of its newest records, in whatever order; None where it was deleted. DecodeError for a bad one."""
     values: dict[RecordKind, dict[str, Message]] = defaultdict(dict)
     for record in records:
-        kind = RecordKind(_VERSION.unpack_from(record.key)[0])
-        if record.value is None:
+        version = _VERSION.unpack_from(record.key)[0]
+        # Kinds that later brokers have added are theirs to keep.
+        if record.value is None or version not in _KINDS:
             continue
+        kind = RecordKind(version)
         values[kind][_member_id(kind, record.key)] = _read_value(kind, record.value)
     if RecordKind.GROUP not in values:
         return None

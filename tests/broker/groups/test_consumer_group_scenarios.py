@@ -154,6 +154,33 @@ def test_a_static_member_that_stays_away_loses_its_place() -> None:
     assert a.heartbeats(instance_id="i").error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_late_heartbeat_of_a_static_member_that_left_is_refused() -> None:
+    """It has said that it stopped reading."""
+    group = ConsumerScript()
+    a = group.joins("a", instance_id="i")
+    a.leaves(-2)
+    a.epoch = 1
+    assert a.heartbeats(instance_id="i").error is ErrorCode.FENCED_MEMBER_EPOCH
+    assert group.group.members["a"].epoch == -2
+
+
+def test_a_subscription_that_cannot_be_stored_is_refused() -> None:
+    """One member must not keep the others from being stored."""
+    group = ConsumerScript()
+    names = [f"{number:0249}" for number in range(2000)]
+    assert group.joins("a", names).error is ErrorCode.INVALID_REQUEST
+    assert group.group.is_empty
+
+
+def test_records_of_kinds_that_are_not_known_are_left_alone() -> None:
+    """Later brokers may have more to say about a group."""
+    group = ConsumerScript()
+    group.joins("a")
+    group.stored[b"\x00\x10\x00\x01g"] = b"\x00\x00"
+    group.moves()
+    assert list(group.group.members) == ["a"]
+
+
 def test_a_static_member_may_leave_for_good() -> None:
     """With the epoch -1."""
     group = ConsumerScript()
