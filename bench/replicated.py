@@ -3,7 +3,7 @@
     python -m bench.replicated [--rounds N] [--seconds S] [--only TEXT] [--json FILE] [--alone]
 
 Both clusters run all the time, with default options and a ZooKeeper of their own; only one is under load. Each load
-goes on for S seconds. The client is librdkafka, not idempotent, the same for both. Kafka's jars come from a cache
+goes on for S seconds, and once before it counts. The client is librdkafka, not idempotent, the same for both. Kafka's jars come from a cache
 folder, or through Maven; `scripts/apache-kafka --help` says more.
 """
 
@@ -49,7 +49,7 @@ def main() -> None:
         time.sleep(SETTLE_SECONDS)
         measure(IDLE, contenders, results, 0)
         for contender in contenders:
-            warm_up(contender)
+            warm_up(contender, options.seconds)
         for number in range(options.rounds):
             for row in replicated_rows(options.seconds):
                 if options.only is None or options.only in row.name:

@@ -16,7 +16,6 @@ from bench.support.rows import (
     at_least,
     at_most,
     latency,
-    load,
     memory,
     requests,
     settings,
@@ -28,8 +27,6 @@ from bench.support.usage import forget_peak
 BROKERS = 3
 ACKS_ALL = settings("acks=all")
 MANY_PARTITIONS = 12
-WARM_UP_RECORDS = 100_000
-WARM_UP_REQUESTS = 3_000
 
 IDLE = Row("memory idle, all brokers", lambda contender: memory(contender, "VmRSS"), {"resident MB": at_most(0.15)})
 LOADED = Row(
@@ -55,13 +52,10 @@ def replicated_rows(seconds: float) -> list[Row]:
     return rows
 
 
-def warm_up(contender: Contender) -> None:
-    """Let compilers and caches do their work, and count peaks from here on."""
-    with topic_for(contender, MANY_PARTITIONS) as topic:
-        spread = ("--partitions", str(MANY_PARTITIONS), *ACKS_ALL)
-        load(contender, "produce", topic, 1024, "--count", str(WARM_UP_RECORDS), *spread)
-        load(contender, "requests", topic, 100, "--count", str(WARM_UP_REQUESTS), *spread)
-        load(contender, "consume", topic, 1024, "--count", str(WARM_UP_RECORDS // MANY_PARTITIONS))
+def warm_up(contender: Contender, seconds: float) -> None:
+    """Run every load once without looking: a JVM gets faster for a minute or two. Peaks count from here on."""
+    for row in replicated_rows(seconds):
+        row.measure(contender)
     forget_peak(contender.pids)
 
 
