@@ -3,8 +3,8 @@
     python -m bench.replicated [--rounds N] [--seconds S] [--only TEXT] [--json FILE] [--alone]
 
 Both clusters run all the time, with default options and a ZooKeeper of their own; only one is under load. Each load
-goes on for S seconds, and once before it counts. The client is librdkafka, not idempotent, the same for both. Kafka's jars come from a cache
-folder, or through Maven; `scripts/apache-kafka --help` says more.
+goes on for S seconds, and once before it counts. The client is librdkafka, not idempotent, the same for both. Kafka's
+jars come from a cache folder, or through Maven; `scripts/apache-kafka --help` says more.
 """
 
 from __future__ import annotations
