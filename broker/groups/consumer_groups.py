@@ -94,7 +94,7 @@ class ConsumerGroups:
         entry = coordinator.with_group(group_id)
         if entry is None:
             if request.member_epoch != JOIN_EPOCH:
-                # Kafka says GROUP_ID_NOT_FOUND, which clients take for the end; this makes them join again.
+                # Kafka says GROUP_ID_NOT_FOUND; this answer is the one that makes members join again.
                 respond(ConsumerHeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id}"))
                 return
             entry = coordinator.group_or_new(group_id, self._new)
