@@ -47,6 +47,7 @@ log = structlog.get_logger(__name__)
 # Makes a group of another kind of its records: the coordinator, its id, and the records by key version.
 LoadOther = Callable[["Coordinator", str, dict[int, list[StoredRecord]]], Any]
 
+_TICK_RETRY_MS: Final = 1_000
 _NOT_A_CLASSIC_GROUP: Final = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
@@ -373,7 +374,13 @@ class Coordinator:
             entry.timer = None
             return Effects() if entry.is_dead else entry.group.tick(now)
 
-        self.change(entry, tick)
+        try:
+            self.change(entry, tick)
+        except Exception:  # a group without a timer would wait for ever
+            log.exception("group_tick_failed", group=entry.group_id)
+            with entry.lock:
+                entry.timer = Timer(entry, self.now_ms() + _TICK_RETRY_MS, self._tick)
+            self.rebalances.watch(entry.timer, [entry], _TICK_RETRY_MS / 1000)
 
 
 def _new_id() -> str:

@@ -164,6 +164,23 @@ def test_a_member_that_is_silent_is_removed_when_its_session_ends(broker: Broker
     assert log_end(broker) == written + 1
 
 
+def test_a_group_that_fails_when_its_time_comes_is_looked_at_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its members would wait for ever."""
+    member_id, generation = stable_member(broker)
+
+    def fail(now_ms: int) -> None:
+        raise KeyError(now_ms)
+
+    (entry,) = broker.services.groups
+    with monkeypatch.context() as patched:
+        patched.setattr(entry.group, "tick", fail)
+        pass_time(broker, SESSION_MS)
+    pass_time(broker, 1_000)
+    assert heartbeat(broker, member_id, generation) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_loaded_members_have_sessions_too(tmp_path: Path) -> None:
     """One that never comes to the new coordinator is removed."""
     with coordinating_broker(tmp_path) as broker:
