@@ -189,7 +189,7 @@ def test_offsets_of_a_group_are_set_read_and_deleted(broker: BrokerProcess, topi
 def test_partitions_move_and_leaders_are_elected(
     make_broker: MakeBroker, zookeeper_server: ZooKeeperServer, topic: str
 ) -> None:
-    """From one broker to another, and the move is over when it is listed no more; then the preferred leader is right already."""
+    """From one broker to another; the move is over when it is listed no more, and then the leader is right."""
     connect = ZooKeeper(zookeeper_server).connect
     first = make_broker(zookeeper=connect, broker_id=1)
     make_broker(zookeeper=connect, broker_id=2)
