@@ -339,7 +339,9 @@ class Group(GroupPhases):
         for member in [each for each in self.members.values() if each.is_expired(now_ms)]:
             silent_s = (NEW_MEMBER_TIMEOUT_MS if member.is_new else member.session_timeout_ms) / 1000
             cause = f"member {member.member_id} missed heartbeats for {silent_s:g} s from {member.client_host}"
-            self._remove(effects, member, cause, now_ms)
+            # The generation that begins when the first one goes may have left it behind already.
+            if member.member_id in self.members:
+                self._remove(effects, member, cause, now_ms)
         if self._sync_deadline_ms is not None and now_ms >= self._sync_deadline_ms:
             self._end_waiting_for_syncs(effects, now_ms)
         self._check_joined(effects, now_ms)

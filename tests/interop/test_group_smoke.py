@@ -14,7 +14,6 @@ confluent_kafka = pytest.importorskip("confluent_kafka")
 
 _TIMEOUT_S = 30
 # On a machine that has nothing else to do it is a third of this.
-_FIRST_RECORD_S = 0.9
 
 
 def produce(broker: BrokerProcess, topic: str, values: list[bytes]) -> None:
@@ -72,18 +71,3 @@ def test_a_group_continues_where_it_stopped(make_broker: MakeBroker) -> None:
         assert consume(reader, 1) == [b"c"]
         (position,) = reader.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=_TIMEOUT_S)
         assert (position.offset, position.metadata) == (2, "half way")
-
-
-def test_the_first_record_of_a_new_group_comes_soon(make_broker: MakeBroker) -> None:
-    """Joining a group for the first time costs no retry of the client."""
-    broker, topic = make_broker(), topic_name()
-    produce(broker, topic, [b"a"])
-    with consumer(broker, "warm-up", topic) as reader:
-        assert consume(reader, 1) == [b"a"]
-    took = []
-    for attempt in range(3):
-        with consumer(broker, f"new-{attempt}", topic) as reader:
-            began = time.monotonic()
-            assert consume(reader, 1) == [b"a"]
-            took.append(time.monotonic() - began)
-    assert min(took) < _FIRST_RECORD_S

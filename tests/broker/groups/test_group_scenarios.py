@@ -150,3 +150,19 @@ def test_another_coordinator_goes_on_with_the_members_there_are() -> None:
     assert group.group.timeline.rebalances[-1].cause == "the coordinator moved to this broker"
     again = group.joins("b", b.member_id, protocols=RANGE)
     assert again.reply.generation == b.generation  # nothing has changed for it
+
+
+def test_sessions_may_end_at_the_moment_in_which_the_rebalance_does() -> None:
+    """The first member that goes begins the next generation, which leaves the other silent ones behind."""
+    group = Script()
+    times = {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 5_000}
+    first = group.joins("a", **times)
+    second = group.joins("b", **times)
+    first = group.joins("a", first.reply.member_id, **times)
+    group.syncs(first.reply)
+    group.syncs(second.reply)
+    group.passes(1_000)
+    third = group.joins("c", **times)
+    group.passes(5_000)
+    assert (group.state, third.reply.generation) == ("CompletingRebalance", 3)
+    assert list(group.group.members) == [third.reply.member_id]
