@@ -13,7 +13,6 @@ from tests.broker_process import BrokerProcess, MakeBroker, topic_name
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
 _TIMEOUT_S = 30
-# On a machine that has nothing else to do it is a third of this.
 
 
 def produce(broker: BrokerProcess, topic: str, values: list[bytes]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.broker.groups.script import RANGE, Script
 
 from ottla.broker.groups.group import Group
@@ -155,7 +157,7 @@ def test_another_coordinator_goes_on_with_the_members_there_are() -> None:
 def test_sessions_may_end_at_the_moment_in_which_the_rebalance_does() -> None:
     """The first member that goes begins the next generation, which leaves the other silent ones behind."""
     group = Script()
-    times = {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 5_000}
+    times: dict[str, Any] = {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 5_000}
     first = group.joins("a", **times)
     second = group.joins("b", **times)
     first = group.joins("a", first.reply.member_id, **times)
