@@ -9,7 +9,7 @@ from typing import Any
 from tests.interop.clients.python import KafkaConsumer
 from tests.interop.clients.python import TopicPartition as TheirPartition
 from tests.interop.clients.record import DEADLINE_S
-from tests.interop.members.member import HEARTBEAT_INTERVAL_MS, METADATA_MAX_AGE_MS, POLL_MS, Commit, Got, Member
+from tests.interop.members.member import HEARTBEAT_INTERVAL_MS, POLL_MS, Commit, Got, Member
 
 from ottla.protocol.identifiers import TopicPartition
 
@@ -26,6 +26,9 @@ _ASSIGNORS = {
     "cooperative-sticky": CooperativeStickyAssignor,
 }
 _NO_EPOCH = -1
+# It joins during a poll, waits for metadata before that, and begins again where a poll is too short for both.
+_POLL_MS = 300
+_METADATA_MAX_AGE_MS = 2000
 
 
 class PythonMember(Member):
@@ -42,7 +45,7 @@ class PythonMember(Member):
             partition_assignment_strategy=(_ASSIGNORS[how.assignor],),
             session_timeout_ms=how.session_timeout_ms,
             heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
-            metadata_max_age_ms=METADATA_MAX_AGE_MS,
+            metadata_max_age_ms=_METADATA_MAX_AGE_MS,
             auto_offset_reset=how.reset,
             enable_auto_commit=how.auto_commit_interval_ms is not None,
             auto_commit_interval_ms=how.auto_commit_interval_ms or 5000,
@@ -55,7 +58,7 @@ class PythonMember(Member):
             self._client.subscribe(list(how.topics), listener=listener)
 
     def _poll(self) -> Iterable[Got]:
-        for partition, records in self._client.poll(timeout_ms=POLL_MS).items():
+        for partition, records in self._client.poll(timeout_ms=_POLL_MS).items():
             yield from (Got(TopicPartition(*partition), record.offset, record.value) for record in records)
 
     def _assignment(self) -> frozenset[TopicPartition]:
