@@ -182,15 +182,15 @@ def read_properties(path: Path) -> dict[str, str]:
 def _parsed(key: str, text: str, annotation: str) -> object:
     """Read a value by the annotation of its field; text where that is what the field takes."""
     text = text.strip()
-    if annotation == "bool":
+    if annotation.startswith("bool"):
         if text.lower() not in _BOOLEANS:
             raise KafkaConfigurationError(f"{key} is true or false, not {text!r}")
         return _BOOLEANS[text.lower()]
-    if "int" in annotation:
+    if annotation.startswith("int"):
         try:
             return int(text)
         except ValueError:
-            if "str" not in annotation:
+            if "|" not in annotation:
                 raise KafkaConfigurationError(f"{key} is a whole number, not {text!r}") from None
     return text
 

@@ -1,0 +1,205 @@
+"""A batch on its way to a partition, and what callers hold of it meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator
+from typing import Any, Final
+
+from ottla.client.errors import IllegalStateError
+from ottla.client.types import RecordMetadata
+from ottla.protocol.compression import Codec
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.record_batch_builder import HeadersToWrite, RecordBatchBuilder, record_size_max
+from ottla.protocol.records import BATCH_HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TimestampType
+
+NO_OFFSET: Final = -1
+# What a batch that is done has in place of its records: callers may keep deliveries for long.
+_NO_RECORDS: Final = RecordBatchBuilder()
+
+
+class ProducerBatch:
+    """Records of one partition that are written, retried and acknowledged together.
+
+    One future serves all of its records: a record is known by its index in the batch, and its metadata is made when
+    somebody asks.
+    """
+
+    __slots__ = (
+        "attempts",
+        "base_offset",
+        "base_sequence",
+        "builder",
+        "deadline",
+        "encoded",
+        "future",
+        "last_error",
+        "log_append_time",
+        "log_start_offset",
+        "order",
+        "partition",
+        "producer_epoch",
+        "producer_id",
+        "reserved_bytes",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        builder: RecordBatchBuilder,
+        *,
+        future: asyncio.Future[None],
+        order: int,
+        deadline: float,
+        reserved_bytes: int = 0,
+    ) -> None:
+        self.partition = partition
+        self.builder = builder
+        # Done when the batch is acknowledged or given up; its exception is that of every record.
+        self.future = future
+        # The place among the batches of its partition, which retries do not change.
+        self.order = order
+        self.deadline = deadline
+        self.reserved_bytes = reserved_bytes
+        self.attempts = 0
+        self.last_error: Exception | None = None
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        # The bytes on the wire, as long as producer and sequence stay the same.
+        self.encoded: bytearray | None = None
+        self.base_offset = NO_OFFSET
+        self.log_append_time = -1
+        self.log_start_offset: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<ProducerBatch {self.partition} #{self.order} records={self.record_count} seq={self.base_sequence}>"
+
+    @property
+    def record_count(self) -> int:
+        """How many records are in it."""
+        return self.builder.record_count
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether it was numbered, and may have been sent."""
+        return self.base_sequence != NO_SEQUENCE
+
+    def number(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Give it a producer and a sequence, or take them away; it is encoded anew."""
+        self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
+        self.encoded = None
+
+    def encode(self, codec: Codec) -> bytearray:
+        """Return its bytes."""
+        if self.encoded is None:
+            self.encoded = self.builder.build(
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                base_sequence=self.base_sequence,
+                codec=codec,
+            )
+        return self.encoded
+
+    def succeed(self, base_offset: int, log_append_time: int = -1, log_start_offset: int | None = None) -> None:
+        """Tell all who wait that the records are written."""
+        if not self.future.done():
+            self.base_offset = base_offset
+            self.log_append_time = log_append_time
+            self.log_start_offset = log_start_offset
+            self.future.set_result(None)
+            self._drop_records()
+
+    def fail(self, error: Exception) -> None:
+        """Tell all who wait that the records are given up."""
+        if not self.future.done():
+            self.future.set_exception(error)
+            self._drop_records()
+
+    def _drop_records(self) -> None:
+        self.builder = _NO_RECORDS
+        self.encoded = None
+
+
+class Delivery:
+    """A record that was sent: await it for its metadata, or for the error that it was given up with.
+
+    It may be awaited many times, by many tasks; one that is cancelled does not disturb the others.
+    """
+
+    __slots__ = ("_batch", "_index", "_timestamp")
+
+    def __init__(self, batch: ProducerBatch, index: int, timestamp: int) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp = timestamp
+
+    def __repr__(self) -> str:
+        return f"<Delivery {self._batch.partition} done={self.done()}>"
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        future = self._batch.future
+        if not future.done():
+            yield from asyncio.shield(future).__await__()
+        return self.result()
+
+    def done(self) -> bool:
+        """Whether the record is written, or given up."""
+        return self._batch.future.done()
+
+    def exception(self) -> BaseException | None:
+        """Return the error that the record was given up with; InvalidStateError while it is under way."""
+        return self._batch.future.exception()
+
+    def result(self) -> RecordMetadata:
+        """Return where the record is, or raise why it is not; InvalidStateError while it is under way."""
+        batch = self._batch
+        batch.future.result()
+        by_broker = batch.log_append_time >= 0
+        return RecordMetadata(
+            batch.partition.topic,
+            batch.partition.partition,
+            batch.partition,
+            batch.base_offset + self._index if batch.base_offset >= 0 else NO_OFFSET,
+            batch.log_append_time if by_broker else self._timestamp,
+            TimestampType.LOG_APPEND_TIME if by_broker else TimestampType.CREATE_TIME,
+            batch.log_start_offset,
+        )
+
+
+class BatchBuilder:
+    """A batch that the caller fills, for `Producer.send_batch`; its records are written together."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._closed = False
+        self.builder = RecordBatchBuilder()
+
+    def append(
+        self,
+        *,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        timestamp: int | None = None,
+        headers: HeadersToWrite = (),
+    ) -> int | None:
+        """Add a record; return its index in the batch, or None when the batch is full."""
+        if self._closed:
+            raise IllegalStateError("the batch is closed: it was sent, or close() was called")
+        builder = self.builder
+        if builder.record_count and builder.size + record_size_max(key, value, headers) > self._max_bytes:
+            return None
+        return builder.append(int(time.time() * 1000) if timestamp is None else timestamp, key, value, headers)
+
+    def record_count(self) -> int:
+        """Return how many records are in it."""
+        return self.builder.record_count
+
+    def size(self) -> int:
+        """Return its size in bytes, before compression."""
+        return self.builder.size if self.builder.record_count else BATCH_HEADER_BYTES
+
+    def close(self) -> None:
+        """Take no more records."""
+        self._closed = True
