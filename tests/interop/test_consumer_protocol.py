@@ -8,50 +8,35 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import confluent_kafka.admin
 import pytest
 from confluent_kafka import (
-    Consumer,
     ConsumerGroupState,
     ConsumerGroupType,
     KafkaError,
     KafkaException,
-    Producer,
     TopicPartition,
 )
 from tests.broker_process import BrokerProcess, topic_name
 from tests.guarded_process import GuardedProcess
+from tests.interop.consumer_protocol_members import (
+    DEADLINE_S,
+    MEMBER,
+    PARTITIONS,
+    SESSION_MS,
+    Member,
+    api,
+    create,
+    members,
+    of,
+    produce,
+    share,
+    until,
+)
 from tests.interop.java_tools import TOOL_SECONDS_MAX, RunTool
-from tests.interop.raw import RawConnection, retrying
 from tests.zookeeper import ZooKeeper, ZooKeeperServer
-
-# Its stubs do not know everything.
-api: Any = confluent_kafka.admin
-
-DEADLINE_S = 60
-PARTITIONS = 4
-SESSION_MS = 6000
-
-# A member in a process of its own, so that it can be killed.
-MEMBER = """
-import sys
-from confluent_kafka import Consumer
-bootstrap, group, topic = sys.argv[1:]
-consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "group.protocol": "consumer"})
-consumer.subscribe([topic])
-said = None
-while True:
-    consumer.poll(0.1)
-    has = len(consumer.assignment())
-    if has != said:
-        print(f"has {has}", flush=True)
-        said = has
-"""
 
 
 @pytest.fixture(scope="module")
@@ -81,104 +66,6 @@ def topic(broker: BrokerProcess) -> str:
 def group() -> str:
     """A name that no other group has."""
     return f"group-{uuid.uuid4().hex}"
-
-
-def create(broker: BrokerProcess, name: str, partitions: int = 1) -> str:
-    """Create a topic."""
-    with RawConnection(broker.bootstrap) as connection:
-        retrying(lambda: connection.create_topic(name, partitions, {}))
-    return name
-
-
-def produce(broker: BrokerProcess, topic: str, first: int, count: int) -> None:
-    """Write numbers to all partitions in turn."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
-    for number in range(first, first + count):
-        producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
-    assert producer.flush(DEADLINE_S) == 0
-
-
-class Member:
-    """A consumer of the new protocol that remembers what happened to it."""
-
-    def __init__(self, broker: BrokerProcess, group: str, *topics: str, **options: Any) -> None:
-        self.events: list[str] = []
-        self.values: list[int] = []
-        self.errors: list[KafkaError] = []
-        settings = {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": group,
-            "group.protocol": "consumer",
-            "auto.offset.reset": "earliest",
-            "topic.metadata.refresh.interval.ms": 500,
-            **{name.replace("_", "."): value for name, value in options.items()},
-        }
-        self.consumer = Consumer(settings)
-        self.consumer.subscribe(
-            list(topics),
-            on_assign=lambda _, partitions: self._note("got", partitions),
-            on_revoke=lambda _, partitions: self._note("gave", partitions),
-        )
-
-    def _note(self, event: str, partitions: list[TopicPartition]) -> None:
-        # It is also called when nothing is to be added to what there is.
-        if partitions:
-            self.events.append(f"{event} {len(partitions)}")
-
-    @property
-    def has(self) -> set[tuple[str, int]]:
-        """What it reads."""
-        return {(each.topic, each.partition) for each in self.consumer.assignment()}
-
-    def poll(self) -> None:
-        """Take what there is."""
-        message = self.consumer.poll(0.02)
-        if message is None:
-            return
-        error, value = message.error(), message.value()
-        if error is not None:
-            self.errors.append(error)
-        elif value is not None:
-            self.values.append(int(value))
-
-    def close(self) -> None:
-        """Leave."""
-        self.consumer.close()
-
-
-@contextmanager
-def members(broker: BrokerProcess, group: str, count: int, *topics: str, **options: Any) -> Iterator[list[Member]]:
-    """Give some members, closed in the end."""
-    with ExitStack() as stack:
-        found = []
-        for _ in range(count):
-            member = Member(broker, group, *topics, **options)
-            stack.callback(member.close)
-            found.append(member)
-        yield found
-
-
-def until(condition: Callable[[], bool], *polled: Member) -> None:
-    """Poll members until something holds."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, [(member.has, member.events, member.errors) for member in polled]
-        for member in polled:
-            member.poll()
-        if not polled:
-            time.sleep(0.05)
-
-
-def of(topic: str, count: int = PARTITIONS) -> set[tuple[str, int]]:
-    """All partitions of a topic."""
-    return {(topic, index) for index in range(count)}
-
-
-def share(topic: str, *found: Member) -> bool:
-    """Whether members have a topic among them, evenly."""
-    sizes = [len(member.has) for member in found]
-    assert sum(sizes) == len(set[tuple[str, int]]().union(*(member.has for member in found)))
-    return sum(sizes) == PARTITIONS and max(sizes) - min(sizes) <= 1
 
 
 def test_two_members_share_and_one_leaves(broker: BrokerProcess, topic: str, group: str) -> None:
@@ -372,70 +259,3 @@ def test_kafkas_own_consumer_and_tools_know_the_protocol(
         if told == group
     }
     assert told == {"3", "4", "5", "6", "7", "8"}
-
-
-def test_members_go_on_when_their_coordinator_dies(
-    zookeeper_server: ZooKeeperServer, tmp_path: Path, group: str
-) -> None:
-    """Another broker has all that was stored: nobody gives anything back, and nothing is read twice after a commit."""
-    connect = ZooKeeper(zookeeper_server).connect
-    options = (
-        *("offsets.topic.replication.factor=3", "offsets.topic.num.partitions=1", "zookeeper.session.timeout.ms=3000"),
-        *("group.consumer.min.heartbeat.interval.ms=200", "group.consumer.heartbeat.interval.ms=200"),
-        *("default.replication.factor=3", "min.insync.replicas=2"),
-    )
-    brokers = [BrokerProcess(tmp_path / str(number), connect, *options, broker_id=number) for number in range(1, 4)]
-    with ExitStack() as stack:
-        for each in brokers:
-            stack.callback(each.kill)
-            each.start_on_free_ports()
-        everybody = ",".join(each.bootstrap for each in brokers)
-        topic = create_replicated(brokers[0], topic_name())
-        produce(brokers[0], topic, 0, 40)
-        a, b = (Member(brokers[0], group, topic, bootstrap_servers=everybody) for _ in range(2))
-        stack.callback(a.close)
-        stack.callback(b.close)
-        until(lambda: share(topic, a, b) and len(a.values + b.values) >= 40, a, b)
-        for member in (a, b):
-            member.consumer.commit(asynchronous=False)
-        events = (list(a.events), list(b.events))
-
-        coordinator = leader_of(brokers[0], "__consumer_offsets")
-        dead = next(each for each in brokers if each.broker_id == coordinator)
-        dead.kill()
-        alive = next(each for each in brokers if each is not dead)
-        produce(alive, topic, 40, 40)
-        until(lambda: len(set(a.values + b.values)) == 80, a, b)
-        until(lambda: leader_of(alive, "__consumer_offsets") not in (-1, coordinator), a, b)
-        retried(lambda: a.consumer.commit(asynchronous=False))
-        assert (a.events, b.events) == events
-        assert sorted(a.values + b.values) == list(range(80))
-        c = Member(alive, group, topic)
-        stack.callback(c.close)
-        until(lambda: share(topic, a, b, c), a, b, c)
-
-
-def create_replicated(broker: BrokerProcess, name: str) -> str:
-    """Create a topic with three replicas, when there are brokers for it."""
-    admin = api.AdminClient({"bootstrap.servers": broker.bootstrap})
-    retried(lambda: admin.create_topics([api.NewTopic(name, PARTITIONS, 3)])[name].result(DEADLINE_S))
-    return name
-
-
-def leader_of(broker: BrokerProcess, topic: str) -> int:
-    """Return who leads the first partition of a topic."""
-    found = api.AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(topic, timeout=DEADLINE_S)
-    return int(found.topics[topic].partitions[0].leader)
-
-
-def retried(action: Callable[[], Any]) -> None:
-    """Do something until it works."""
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        try:
-            action()
-        except KafkaException:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        else:
-            return
