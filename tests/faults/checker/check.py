@@ -1,7 +1,6 @@
 """Judge a history: `check(read_history(path)).verdict`, or `python -m tests.faults.checker.check FILE...`.
 
-Rules for consumer groups (an offset committed twice never goes back, one owner per partition and generation) and for
-transactions join RULES when their events are recorded.
+Rules for transactions join RULES when their events are recorded.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from pathlib import Path
 from tests.faults.checker.anomaly import Anomaly, Promises, Rule, RuleCheck
 from tests.faults.checker.availability import FaultReport, fault_reports
 from tests.faults.checker.brokers import divergences, epochs_going_back, leaders_in_one_epoch, watermarks_going_back
+from tests.faults.checker.groups import commits_going_back, commits_of_what_nobody_read, owners_in_one_generation
 from tests.faults.checker.history import History, read_history
 from tests.faults.checker.polls import broken_polls, lost_positions, uncommitted_reads
 from tests.faults.checker.sends import (
@@ -48,6 +48,9 @@ RULES: tuple[RuleCheck, ...] = (
     uncommitted_reads,
     broken_polls,
     lost_positions,
+    commits_going_back,
+    commits_of_what_nobody_read,
+    owners_in_one_generation,
     watermarks_going_back,
     leaders_in_one_epoch,
     epochs_going_back,

@@ -7,6 +7,7 @@ from enum import Enum, auto
 
 from tests.faults.checker.history import (
     Assign,
+    Commit,
     Drain,
     Event,
     Fail,
@@ -18,6 +19,7 @@ from tests.faults.checker.history import (
     IsrChange,
     LeaderStart,
     Ok,
+    Own,
     Poll,
     PolledRecord,
     PositionLost,
@@ -35,6 +37,8 @@ STEP_NS = 1_000_000
 BROKERS = (1, 2, 3)
 PRODUCERS = ("p0", "p1")
 CONSUMERS = ("c0", "c1")
+GROUP = "readers"
+MEMBERS = ("m0", "m1")
 
 
 class Bug(Enum):
@@ -59,6 +63,10 @@ class Bug(Enum):
     INVENT_A_VALUE = auto()
     EPOCH_BACK = auto()
     DAMAGE_ONE_REPLICA = auto()
+    LOSE_A_COMMIT = auto()
+    TAKE_A_COMMIT_OF_AN_OLD_MEMBER = auto()
+    SKIP_WHAT_IS_NOT_COMMITTED = auto()
+    TWO_OWNERS = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,8 @@ class FakeCluster:
     epoch: int = 0
     high_watermark: int = 0
     positions: dict[str, int] = field(default_factory=dict)
+    generation: int = 0
+    committed: int = 0
     _now_ns: int = 0
     _ops: dict[str, int] = field(default_factory=dict)
 
@@ -95,6 +105,7 @@ class FakeCluster:
             self._produce(number)
             for worker in CONSUMERS:
                 self._poll(worker, number)
+            self._read_in_group(number)
         self._end()
         return in_order(self.events)
 
@@ -226,6 +237,58 @@ class FakeCluster:
             self.events.append(PositionLost(time_ns=self._tick(), worker=worker, partition=PARTITION, offset=position))
         watermark = Watermark(PARTITION, self.leader, self.epoch, shown)
         self.events.append(Poll(time_ns=self._tick(), worker=worker, records=tuple(records), watermarks=(watermark,)))
+
+    def _read_in_group(self, number: int) -> None:
+        """Let the member whose turn it is read all and commit; with each leader there is a new generation."""
+        is_new = self.generation != self.epoch
+        self.generation = self.epoch
+        owner, old = MEMBERS[self.epoch % 2], MEMBERS[(self.epoch + 1) % 2]
+        if is_new:
+            self._own(owner)
+            if self._is_time_for(Bug.TWO_OWNERS, number, FAILOVER_ROUNDS[1]):
+                self._own(old)
+            told = self.committed
+            if self._is_time_for(Bug.LOSE_A_COMMIT, number, FAILOVER_ROUNDS[1]):
+                told -= 3
+            self._commit(owner, told)
+            self.positions[owner] = told
+            if self._is_time_for(Bug.SKIP_WHAT_IS_NOT_COMMITTED, number, FAILOVER_ROUNDS[1]):
+                self.positions[owner] += 2
+        records = tuple(
+            PolledRecord(PARTITION, offset, stored.value, stored.epoch)
+            for offset, stored in enumerate(self._log[: self.high_watermark])
+            if offset >= self.positions[owner] and stored.value is not None
+        )
+        self.events.append(Poll(time_ns=self._tick(), worker=owner, records=records))
+        before, self.committed = self.committed, self.high_watermark
+        self.positions[owner] = self.committed
+        self._commit(owner, self.committed)
+        if self._is_time_for(Bug.TAKE_A_COMMIT_OF_AN_OLD_MEMBER, number):
+            self._commit(old, before)
+
+    def _own(self, worker: str) -> None:
+        self.events.append(
+            Own(
+                time_ns=self._tick(),
+                worker=worker,
+                group=GROUP,
+                generation=self.generation,
+                partitions=(PARTITION,),
+            )
+        )
+
+    def _commit(self, worker: str, offset: int) -> None:
+        invoked_ns = self._tick()
+        self.events.append(
+            Commit(
+                time_ns=self._tick(),
+                worker=worker,
+                group=GROUP,
+                partition=PARTITION,
+                offset=offset,
+                invoked_ns=invoked_ns,
+            )
+        )
 
     def _end(self) -> None:
         """Read everything from the beginning, stop, and say what is on disk."""

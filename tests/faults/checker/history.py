@@ -103,6 +103,25 @@ class PositionLost(_Event, frozen=True, kw_only=True, tag="position_lost"):
     offset: int
 
 
+class Own(_Event, frozen=True, kw_only=True, tag="own"):
+    """A member of a group was given partitions, in a generation; it starts anew in each of them."""
+
+    worker: str
+    group: str
+    generation: int
+    partitions: tuple[str, ...]
+
+
+class Commit(_Event, frozen=True, kw_only=True, tag="commit"):
+    """The coordinator has stored a group's position, or tells it; `invoked_ns` is when it was asked to."""
+
+    worker: str
+    group: str
+    partition: str
+    offset: int
+    invoked_ns: int
+
+
 class LeaderStart(_Event, frozen=True, kw_only=True, tag="leader_start"):
     """A broker began to lead, as it says itself or as ZooKeeper has it."""
 
@@ -168,6 +187,8 @@ Event: TypeAlias = (
     | Assign
     | Poll
     | PositionLost
+    | Own
+    | Commit
     | LeaderStart
     | IsrChange
     | ReplicaLog

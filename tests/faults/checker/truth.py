@@ -11,6 +11,7 @@ from enum import StrEnum
 from tests.faults.checker.history import (
     NO_OFFSET,
     Assign,
+    Commit,
     Drain,
     Fail,
     FaultStart,
@@ -21,6 +22,7 @@ from tests.faults.checker.history import (
     IsrChange,
     LeaderStart,
     Ok,
+    Own,
     Poll,
     PositionLost,
     ReplicaLog,
@@ -90,6 +92,8 @@ class PartitionTruth:
     reads: list[Read] = field(default_factory=list)
     watermarks: list[SeenWatermark] = field(default_factory=list)
     lost_positions: list[PositionLost] = field(default_factory=list)
+    owners: list[Own] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
     leader_starts: list[LeaderStart] = field(default_factory=list)
     isr_changes: list[IsrChange] = field(default_factory=list)
     replica_logs: list[ReplicaLog] = field(default_factory=list)
@@ -177,6 +181,12 @@ def truth_of(history: History) -> Truth:
                 _poll(truth, number, event, assignments.get(event.worker, -1))
             case PositionLost():
                 truth.partition(event.partition).lost_positions.append(event)
+            case Own():
+                assignments[event.worker] = number
+                for owned in event.partitions:
+                    truth.partition(owned).owners.append(event)
+            case Commit():
+                truth.partition(event.partition).commits.append(event)
             case LeaderStart():
                 truth.partition(event.partition).leader_starts.append(event)
             case IsrChange():
