@@ -1,3 +1,60 @@
-"""Ottla: a message broker that speaks the Kafka protocol."""
+"""Ottla: a message broker that speaks the Kafka protocol.
+
+    from ottla import Admin, Consumer, Producer
+
+Names come in when they are first used: `import ottla` alone costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+    from ottla.client.errors import KafkaError
+    from ottla.client.producer import Producer
+    from ottla.client.types import (
+        ConsumerRecord,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        RecordMetadata,
+        TopicPartition,
+    )
 
 __version__ = "0.1.0.dev0"
+
+__all__ = [
+    "Admin",
+    "ConsumerRecord",
+    "KafkaError",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "Producer",
+    "RecordMetadata",
+    "TopicPartition",
+    "__version__",
+]
+
+_MODULES = {
+    "Admin": "ottla.client.admin",
+    "ConsumerRecord": "ottla.client.types",
+    "KafkaError": "ottla.client.errors",
+    "OffsetAndMetadata": "ottla.client.types",
+    "OffsetAndTimestamp": "ottla.client.types",
+    "Producer": "ottla.client.producer",
+    "RecordMetadata": "ottla.client.types",
+    "TopicPartition": "ottla.client.types",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
