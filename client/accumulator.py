@@ -1,7 +1,7 @@
 """Where records wait to be sent: gathered into batches by partition, in bounded memory.
 
-Memory is counted by batch, not by record: a new batch takes the size that it may grow to, and gives it back when it is
-done. So a record that fits in an open batch costs no accounting at all.
+Memory is counted by batch, not by record: a new batch takes the size that it may grow to, gives back what it did not
+need when it is closed, and the rest when it is done. So a record that fits in an open batch costs no accounting at all.
 """
 
 from __future__ import annotations
@@ -228,7 +228,10 @@ class Accumulator:
         """Let nothing more into the open batch of a queue."""
         batch, queue.open = queue.open, None
         if batch is not None:
-            self.topics[queue.partition.topic].sent(queue, batch.builder.size)
+            size = batch.builder.size
+            self.topics[queue.partition.topic].sent(queue, size)
+            self.memory.give_back(batch.reserved_bytes - size)
+            batch.reserved_bytes = size
 
     def withdraw(self, batch: ProducerBatch) -> None:
         """Take back a batch that no record got into."""

@@ -121,10 +121,12 @@ class Producer:
         if type(value) is not bytes and value is not None:
             value = _as_bytes(value, "value")
         queues = self._topics.get(topic) or await self._topic(topic)
-        if partition is not None or self._partitioner is not None:
-            queue = await self._chosen(queues, partition, key)
-        else:
+        if partition is None and self._partitioner is None:
             queue = queues.sticky if key is None else queues.of_key(key)
+        elif partition is not None and 0 <= partition < queues.count:
+            queue = queues.queues[partition]
+        else:
+            queue = await self._chosen(queues, partition, key)
 
         if headers:
             size = record_size_max(key, value, headers)
