@@ -180,9 +180,11 @@ class Experiment:
                 self._writer.write(replica_log(name, broker, folder, drained.ends.get(name, 0)))
 
     def _process(self, name: str, *options: str) -> GuardedProcess:
+        return self._client(name, "tests.faults.workload", "--partitions", str(self.partitions), *options)
+
+    def _client(self, name: str, module: str, *options: str) -> GuardedProcess:
         command = [
-            *(sys.executable, "-m", "tests.faults.workload", "--bootstrap", self.cluster.bootstrap),
-            *("--topic", self.topic, "--partitions", str(self.partitions)),
+            *(sys.executable, "-m", module, "--bootstrap", self.cluster.bootstrap, "--topic", self.topic),
             *("--history", str(self._paths[name]), *options),
         ]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))

@@ -1,0 +1,157 @@
+"""`python -m tests.faults.workload.group`: the members of a group read and commit until SIGTERM; write a history.
+
+They are of aiokafka, which tells the generation that an assignment belongs to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import CommitFailedError, KafkaError
+from tests.faults.checker.history import Commit, HistoryWriter, Own, Poll, PolledRecord
+
+POLL_MS = 100
+COMMIT_INTERVAL_S = 0.2
+SESSION_TIMEOUT_MS = 6_000
+HEARTBEAT_INTERVAL_MS = 500
+REBALANCE_TIMEOUT_MS = 6_000
+# More than a rebalance takes.
+REQUEST_TIMEOUT_MS = 9_000
+
+
+class MemberWorker:
+    """One member: what it has read it commits now and then, and when its partitions are taken away."""
+
+    def __init__(self, options: argparse.Namespace, name: str, history: HistoryWriter, stopping: asyncio.Event) -> None:
+        self._name = name
+        self._options = options
+        self._history = history
+        self._stopping = stopping
+        # Behind what was read and not committed yet.
+        self._read: dict[TopicPartition, int] = {}
+        self._client: Any = None
+
+    async def run(self) -> None:
+        """Read until told to stop, commit, and leave."""
+        self._client = AIOKafkaConsumer(
+            bootstrap_servers=self._options.bootstrap,
+            group_id=self._options.group,
+            client_id=self._name,
+            partition_assignment_strategy=(RangePartitionAssignor,),
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            metadata_max_age_ms=1_000,
+            fetch_max_wait_ms=POLL_MS,
+        )
+        self._client.subscribe([self._options.topic], listener=_Listener(self))
+        await self._client.start()
+        try:
+            committed_s = time.monotonic()
+            while not self._stopping.is_set():
+                await self._poll()
+                if time.monotonic() - committed_s > COMMIT_INTERVAL_S:
+                    await self.commit()
+                    committed_s = time.monotonic()
+            await self.commit()
+        finally:
+            await self._client.stop()
+
+    async def commit(self) -> None:
+        """Commit what was read; refused where others own it by now, and whoever does reads it again."""
+        offsets, self._read = self._read, {}
+        if not offsets:
+            return
+        invoked_ns = time.monotonic_ns()
+        try:
+            await self._client.commit(offsets)
+        except KafkaError as error:
+            if not isinstance(error, CommitFailedError):
+                sys.stderr.write(f"{self._name}: {error!r}\n")
+            return
+        for partition, offset in offsets.items():
+            self._history.write(
+                Commit(
+                    worker=self._name,
+                    group=self._options.group,
+                    partition=_name(partition),
+                    offset=offset,
+                    invoked_ns=invoked_ns,
+                )
+            )
+
+    def own(self, partitions: set[TopicPartition]) -> None:
+        """Write down what is ours from now on."""
+        self._read.clear()
+        names = tuple(sorted(map(_name, partitions)))
+        generation = int(self._client._coordinator.generation)
+        self._history.write(Own(worker=self._name, group=self._options.group, generation=generation, partitions=names))
+
+    async def _poll(self) -> None:
+        try:
+            found = await self._client.getmany(timeout_ms=POLL_MS)
+        except KafkaError as error:
+            sys.stderr.write(f"{self._name}: {error!r}\n")
+            return
+        records = tuple(
+            PolledRecord(_name(partition), record.offset, record.value.decode(errors="replace"))
+            for partition, batch in found.items()
+            for record in batch
+        )
+        if records:
+            self._history.write(Poll(worker=self._name, records=records))
+        for partition, batch in found.items():
+            self._read[partition] = batch[-1].offset + 1
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, worker: MemberWorker) -> None:
+        self._worker = worker
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        await self._worker.commit()
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self._worker.own(assigned)
+
+
+def _name(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Run all members in one event loop."""
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    history = HistoryWriter(options.history)
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(options.members):
+            tasks.create_task(MemberWorker(options, f"m{number}", history, stopping).run())
+
+
+def main() -> None:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.workload.group")
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--group", required=True)
+    parser.add_argument("--history", type=Path, required=True)
+    parser.add_argument("--members", type=int, default=4)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    asyncio.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()
