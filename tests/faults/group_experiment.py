@@ -180,7 +180,7 @@ class GroupExperiment(Experiment):
     def _is_shared(self) -> bool:
         self._check_members()
         self.group.update()
-        return set(self.group.owners) == set(self.names) and len(set(self.group.owners.values())) == MEMBERS
+        return set(self.group.owners) == set(self.names) and len(set(self.group.owners.values())) >= MEMBERS
 
     def _check_members(self) -> None:
         assert self._members is not None

@@ -1,5 +1,7 @@
 """`python -m tests.faults.workload.group`: the members of a group read and commit until SIGTERM; write a history.
 
+Some stay all the time, and guests come and go.
+
 They are of aiokafka, which tells the generation that an assignment belongs to.
 """
 
@@ -8,9 +10,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import math
 import signal
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,8 @@ HEARTBEAT_INTERVAL_MS = 500
 REBALANCE_TIMEOUT_MS = 6_000
 # More than a rebalance takes.
 REQUEST_TIMEOUT_MS = 9_000
+# How long a guest stays, before another one comes.
+GUEST_S = 1.0
 
 
 class MemberWorker:
@@ -38,10 +44,11 @@ class MemberWorker:
         self._stopping = stopping
         # Behind what was read and not committed yet.
         self._read: dict[TopicPartition, int] = {}
+        self._owned_s = math.inf
         self._client: Any = None
 
-    async def run(self) -> None:
-        """Read until told to stop, commit, and leave."""
+    async def run(self, seconds_max: float = math.inf) -> None:
+        """Read until told to stop, or for so long from its first partition on; commit, and leave."""
         self._client = AIOKafkaConsumer(
             bootstrap_servers=self._options.bootstrap,
             group_id=self._options.group,
@@ -60,7 +67,7 @@ class MemberWorker:
         await self._client.start()
         try:
             committed_s = time.monotonic()
-            while not self._stopping.is_set():
+            while not self._stopping.is_set() and time.monotonic() < self._owned_s + seconds_max:
                 await self._poll()
                 if time.monotonic() - committed_s > COMMIT_INTERVAL_S:
                     await self.commit()
@@ -95,6 +102,7 @@ class MemberWorker:
     def own(self, partitions: set[TopicPartition]) -> None:
         """Write down what is ours from now on."""
         self._read.clear()
+        self._owned_s = min(self._owned_s, time.monotonic())
         names = tuple(sorted(map(_name, partitions)))
         generation = int(self._client._coordinator.generation)
         self._history.write(Own(worker=self._name, group=self._options.group, generation=generation, partitions=names))
@@ -132,13 +140,21 @@ def _name(partition: TopicPartition) -> str:
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Run all members in one event loop."""
+    """Run all members in one event loop, and guests one after the other, so that generations come and go."""
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     history = HistoryWriter(options.history)
+
+    async def invite() -> None:
+        for number in count():
+            await MemberWorker(options, f"guest{number}", history, stopping).run(GUEST_S)
+            if stopping.is_set():
+                return
+
     async with asyncio.TaskGroup() as tasks:
         for number in range(options.members):
             tasks.create_task(MemberWorker(options, f"m{number}", history, stopping).run())
+        tasks.create_task(invite())
 
 
 def main() -> None:
