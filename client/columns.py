@@ -1,0 +1,215 @@
+"""The records of a batch as columns: one list for each field, without an object for each record.
+
+The layout of records is that of `ottla.protocol.record`. As there, the loop takes one-byte varints from a table and
+decodes two-byte ones above zero in place, and calls a function only for the rest.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import Any, Final, TypeAlias
+
+from ottla.protocol.errors import CorruptBatchError
+from ottla.protocol.record import RECORD_BYTES_MIN, wrap_int64
+
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+
+_NO_HEADERS: Final[Headers] = ()
+_HEADER_BYTES_MIN: Final = 2
+# The value of a varint by its first byte, or None where that byte says that more follow.
+_ONE_BYTE: Final[list[int | None]] = [byte >> 1 ^ -(byte & 1) for byte in range(128)] + [None] * 128
+
+
+@dataclass(slots=True)
+class Columns:
+    """Fields of records, in the order of their offsets; all columns have the same length."""
+
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    """Milliseconds since 1970."""
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[Headers]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @classmethod
+    def joined(cls, parts: Iterable[Columns]) -> Columns:
+        """Put columns one behind the other."""
+        given = list(parts)
+        if len(given) == 1:
+            return given[0]
+        return cls(
+            list(chain.from_iterable(part.offsets for part in given)),
+            list(chain.from_iterable(part.timestamps for part in given)),
+            list(chain.from_iterable(part.keys for part in given)),
+            list(chain.from_iterable(part.values for part in given)),
+            list(chain.from_iterable(part.headers for part in given)),
+        )
+
+    def sliced(self, begin: int, end: int | None = None) -> Columns:
+        """Return some of the rows."""
+        rows = slice(begin, end)
+        return Columns(
+            self.offsets[rows], self.timestamps[rows], self.keys[rows], self.values[rows], self.headers[rows]
+        )
+
+    def value_buffers(self) -> tuple[list[int], bytes]:
+        """Return where each value begins, with the end of the last, and all values in one piece; null is empty."""
+        return _buffers(self.values)
+
+    def key_buffers(self) -> tuple[list[int], bytes]:
+        """Return where each key begins, with the end of the last, and all keys in one piece; null is empty."""
+        return _buffers(self.keys)
+
+    def to_arrow(self) -> Any:
+        """Return a pyarrow.RecordBatch with offset, timestamp, key and value; pyarrow must be installed."""
+        arrow = importlib.import_module("pyarrow")
+        return arrow.RecordBatch.from_arrays(
+            [
+                arrow.array(self.offsets, arrow.int64()),
+                arrow.array(self.timestamps, arrow.timestamp("ms", "UTC")),
+                arrow.array(self.keys, arrow.binary()),
+                arrow.array(self.values, arrow.binary()),
+            ],
+            ["offset", "timestamp", "key", "value"],
+        )
+
+
+def _buffers(column: Iterable[bytes | None]) -> tuple[list[int], bytes]:
+    filled = [item or b"" for item in column]
+    return list(accumulate(map(len, filled), initial=0)), b"".join(filled)
+
+
+def decode_columns(
+    data: bytes, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
+) -> Columns:
+    """Read `count` records, which must fill `data` exactly; CorruptBatchError where they do not.
+
+    `log_append_time`, when given, is the timestamp of every record.
+    """
+    if not 0 <= count <= len(data) // RECORD_BYTES_MIN:
+        raise CorruptBatchError(f"{count} records announced in {len(data)} bytes")
+    timestamp_deltas, offset_deltas, keys, values, headers = _decode(data, count)
+    offsets: Sequence[int] = [base_offset + delta for delta in offset_deltas]
+    if log_append_time is not None:
+        timestamps = [log_append_time] * count
+    elif not any(timestamp_deltas):
+        timestamps = [base_timestamp] * count
+    else:
+        # Java's arithmetic wraps around, which is what lets any two timestamps have a 64-bit difference.
+        timestamps = [base_timestamp + delta for delta in timestamp_deltas]
+        if min(timestamps) < -(1 << 63) or max(timestamps) >= 1 << 63:
+            timestamps = [wrap_int64(timestamp) for timestamp in timestamps]
+    return Columns(offsets, timestamps, keys, values, headers)
+
+
+def _decode(
+    data: bytes, count: int
+) -> tuple[list[int], list[int], list[bytes | None], list[bytes | None], list[Headers]]:
+    one_byte = _ONE_BYTE
+    timestamp_deltas: list[int] = []
+    offset_deltas: list[int] = []
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    headers: list[Headers] = [_NO_HEADERS] * count
+    add_timestamp, add_offset = timestamp_deltas.append, offset_deltas.append
+    add_key, add_value = keys.append, values.append
+    position = 0
+    try:
+        for row in range(count):
+            if (length := one_byte[low := data[position]]) is not None:
+                end = position + 1 + length
+                position += 2
+            elif not low & 1 and (high := data[position + 1]) < 0x80:
+                end = position + 2 + ((low & 0x7F | high << 7) >> 1)
+                position += 3
+            else:
+                length, position = _read_zigzag(data, position, 32)
+                end = position + length
+                position += 1
+            if (delta := one_byte[low := data[position]]) is not None:
+                position += 1
+            elif not low & 1 and (high := data[position + 1]) < 0x80:
+                delta = (low & 0x7F | high << 7) >> 1
+                position += 2
+            else:
+                delta, position = _read_zigzag(data, position, 64)
+            add_timestamp(delta)
+            if (delta := one_byte[low := data[position]]) is not None:
+                position += 1
+            elif not low & 1 and (high := data[position + 1]) < 0x80:
+                delta = (low & 0x7F | high << 7) >> 1
+                position += 2
+            else:
+                delta, position = _read_zigzag(data, position, 32)
+            add_offset(delta)
+            for add in (add_key, add_value):
+                if (length := one_byte[low := data[position]]) is not None:
+                    position += 1
+                elif not low & 1 and (high := data[position + 1]) < 0x80:
+                    length = (low & 0x7F | high << 7) >> 1
+                    position += 2
+                else:
+                    length, position = _read_zigzag(data, position, 32)
+                if length >= 0:
+                    add(data[position : (position := position + length)])
+                elif length == -1:
+                    add(None)
+                else:
+                    raise CorruptBatchError(f"key or value of length {length}")
+            if data[position] == 0:
+                position += 1
+            else:
+                headers[row], position = _read_headers(data, position, end)
+            if position != end:
+                raise CorruptBatchError(f"a record is {position - end:+} bytes longer than it says")
+    except IndexError:
+        raise CorruptBatchError("records cut short") from None
+    if position != len(data):
+        raise CorruptBatchError(f"{len(data) - position} bytes after the last record")
+    return timestamp_deltas, offset_deltas, keys, values, headers
+
+
+def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+    # The caller's check of `end` sees a value that is cut short only if the record itself is not.
+    if end > len(data):
+        raise CorruptBatchError("records cut short")
+    count, position = _read_zigzag(data, position, 32)
+    if not 0 <= count <= (end - position) // _HEADER_BYTES_MIN:
+        raise CorruptBatchError(f"{count} headers announced in a record with {end - position} bytes left")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        length, position = _read_zigzag(data, position, 32)
+        if length < 0:
+            raise CorruptBatchError(f"header key of length {length}")
+        try:
+            key = data[position : (position := position + length)].decode()
+        except UnicodeDecodeError as error:
+            raise CorruptBatchError(f"header key is not UTF-8: {error}") from None
+        length, position = _read_zigzag(data, position, 32)
+        value = None
+        if length >= 0:
+            value = data[position : (position := position + length)]
+        elif length != -1:
+            raise CorruptBatchError(f"value of length {length}")
+        headers.append((key, value))
+    return tuple(headers), position
+
+
+def _read_zigzag(data: bytes, position: int, bits: int) -> tuple[int, int]:
+    number = shift = 0
+    while (byte := data[position]) >= 0x80:
+        number |= (byte & 0x7F) << shift
+        position += 1
+        shift += 7
+        if shift >= bits:
+            raise CorruptBatchError(f"varint longer than {bits} bits")
+    number |= byte << shift
+    if number >> bits:
+        raise CorruptBatchError(f"varint longer than {bits} bits")
+    return number >> 1 ^ -(number & 1), position + 1

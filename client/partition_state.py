@@ -1,0 +1,257 @@
+"""Where a consumer is in each of its partitions, and what was fetched ahead of it.
+
+All offsets of a partition are here: what is asked for next (`fetch_offset`), what the caller gets next (`position`) and
+up to where the caller is done (`processed`). A seek makes a new `session`; what was asked for in an older one is
+dropped when it comes. Nothing here waits, and only the event loop's thread comes here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+from ottla.client.columns import Columns
+from ottla.client.errors import CorruptRecordError
+from ottla.client.fetched_batches import Deserializer, FetchedBatch
+from ottla.client.types import ConsumerRecord
+from ottla.protocol.errors import CorruptBatchError
+from ottla.protocol.identifiers import TopicPartition
+
+# How a partition gets its first position: by what the group committed, or at one of its ends.
+Reset = Literal["committed", "earliest", "latest"]
+
+
+class PartitionState:
+    """One assigned partition."""
+
+    def __init__(self, partition: TopicPartition, reset: Reset | None) -> None:
+        self.partition = partition
+        # None while `reset` is to be carried out.
+        self.position: int | None = None
+        self.reset = reset
+        self.fetch_offset = 0
+        # What was handed out before the caller last asked for more; that is what auto-commit commits.
+        self.processed: int | None = None
+        self.leader_epoch: int | None = None
+        self.session = 0
+        self.paused = False
+        # Neither fetched nor handed out, while a rebalance listener is told about it.
+        self.held = False
+        self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+        self.log_start_offset: int | None = None
+        self.buffered_bytes = 0
+        # The replica that the leader sent us to, and until when (time of the loop).
+        self.read_replica: int | None = None
+        self.read_replica_until = 0.0
+        # No request for it before this time of the loop.
+        self.not_before = 0.0
+        # When it last got records, by a count of fetches; the longest waiting is asked for first.
+        self.served = 0
+        # Raised when nothing else is left to hand out; it goes on after that.
+        self.failure: Exception | None = None
+        # Batches, None for one that is passed over; each with the offset behind it.
+        self._buffer: deque[tuple[FetchedBatch | None, int]] = deque()
+        # The records of the first batch, once it is open, and how many of them were handed out.
+        self._opened: list[ConsumerRecord[Any, Any]] | None = None
+        self._taken = 0
+
+    def __repr__(self) -> str:
+        return f"<PartitionState {self.partition} position={self.position} buffered={self.buffered_bytes}>"
+
+    def seek(self, offset: int, leader_epoch: int | None = None) -> None:
+        """Go on with this offset."""
+        self._begin_session()
+        self.reset = None
+        self.position = self.processed = self.fetch_offset = offset
+        self.leader_epoch = leader_epoch
+
+    def seek_by(self, reset: Reset) -> None:
+        """Find out anew where to go on."""
+        self._begin_session()
+        self.reset = reset
+        self.position = None
+
+    def _begin_session(self) -> None:
+        self.session += 1
+        self._buffer.clear()
+        self.buffered_bytes = 0
+        self._opened = None
+        self.failure = None
+        self.not_before = 0.0
+
+    @property
+    def has_records(self) -> bool:
+        """Whether there is something to hand out."""
+        return bool(self._buffer) and not self.paused and not self.held
+
+    def add(self, batch: FetchedBatch | None, next_offset: int) -> None:
+        """Take in what was fetched at `fetch_offset`."""
+        self.fetch_offset = next_offset
+        if batch is None and not self._buffer:
+            self._move_to(next_offset)
+            return
+        self._buffer.append((batch, next_offset))
+        self.buffered_bytes += 0 if batch is None else batch.size
+
+    def take_records(
+        self, limit: int, key_deserializer: Deserializer | None, value_deserializer: Deserializer | None
+    ) -> list[ConsumerRecord[Any, Any]]:
+        """Hand out up to `limit` records; an error comes when those before it have been handed out."""
+        taken: list[ConsumerRecord[Any, Any]] = []
+        while self._buffer and limit > 0:
+            batch = self._buffer[0][0]
+            assert batch is not None
+            if self._opened is None:
+                try:
+                    self._opened, self._taken = self._open(batch, key_deserializer, value_deserializer), 0
+                except Exception:
+                    if taken:
+                        break
+                    raise
+            records = self._opened
+            is_whole = self._taken == 0 and len(records) <= limit
+            piece = records if is_whole else records[self._taken : self._taken + limit]
+            self._taken += len(piece)
+            limit -= len(piece)
+            if piece:
+                self.leader_epoch = batch.leader_epoch
+                self._move_to(piece[-1].offset + 1)
+            if self._taken == len(records):
+                self._finish_opened(batch)
+            if taken:
+                taken += piece
+            else:
+                taken = piece
+        return taken
+
+    def take_batches(self) -> list[FetchedBatch]:
+        """Hand out all batches, the first without the records that were handed out before."""
+        taken = []
+        while self._buffer:
+            batch = self._buffer[0][0]
+            assert batch is not None
+            self.leader_epoch = batch.leader_epoch
+            if self.position is not None and self.position > batch.first_offset:
+                batch.begin_at(self.position)
+            taken.append(batch)
+            self._pop()
+        return taken
+
+    def _open(self, batch: FetchedBatch, key: Deserializer | None, value: Deserializer | None) -> list[Any]:
+        try:
+            return batch.records(key, value)
+        except CorruptBatchError as error:
+            raise CorruptRecordError(f"{batch}: {error}") from error
+
+    def _finish_opened(self, batch: FetchedBatch) -> None:
+        """Go on behind the opened records, which may end before the batch does."""
+        assert self._opened is not None
+        if len(self._opened) < len(batch.columns()):
+            batch.begin_at(self._opened[-1].offset + 1)
+            self._opened = None
+        else:
+            self._pop()
+
+    def _pop(self) -> None:
+        """Drop the first batch, and what is passed over behind it."""
+        self._opened = None
+        batch, next_offset = self._buffer.popleft()
+        assert batch is not None
+        self.buffered_bytes -= batch.size
+        self._move_to(next_offset)
+        while self._buffer and self._buffer[0][0] is None:
+            self._move_to(self._buffer.popleft()[1])
+
+    def _move_to(self, offset: int) -> None:
+        self.position = offset
+
+
+class Partitions:
+    """The partitions that a consumer has now, and the two calls that go between the caller and the fetcher."""
+
+    def __init__(self) -> None:
+        self._states: dict[TopicPartition, PartitionState] = {}
+        # Set when there may be something to hand out, and when there may be something to fetch.
+        self.arrived = asyncio.Event()
+        self.wanted = asyncio.Event()
+        self._turn = 0
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._states
+
+    def __iter__(self) -> Iterator[PartitionState]:
+        return iter(self._states.values())
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def get(self, partition: TopicPartition) -> PartitionState | None:
+        """Return the state of a partition, if it is assigned."""
+        return self._states.get(partition)
+
+    def names(self) -> set[TopicPartition]:
+        """Return what is assigned."""
+        return set(self._states)
+
+    def add(self, partitions: Iterable[TopicPartition], reset: Reset | None) -> None:
+        """Begin with more partitions."""
+        for partition in partitions:
+            if partition not in self._states:
+                self._states[partition] = PartitionState(partition, reset)
+        self.wanted.set()
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """End with some of them; what was fetched of them is dropped."""
+        for partition in partitions:
+            state = self._states.pop(partition, None)
+            if state is not None:
+                state.session += 1
+        self.wanted.set()
+
+    def hold(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these for now."""
+        self._set_held(partitions, held=True)
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand them out again."""
+        self._set_held(partitions, held=False)
+        self.wanted.set()
+        self.arrived.set()
+
+    def _set_held(self, partitions: Iterable[TopicPartition], *, held: bool) -> None:
+        for partition in partitions:
+            if (state := self._states.get(partition)) is not None:
+                state.held = held
+
+    def mark_processed(self) -> None:
+        """The caller asks for more: it is done with all that it has."""
+        for state in self._states.values():
+            state.processed = state.position
+
+    def in_turn(self, wanted: Iterable[TopicPartition]) -> list[PartitionState]:
+        """Return the partitions, those of `wanted` if there are any, beginning with another each time."""
+        names = set(wanted)
+        states = [state for name, state in self._states.items() if not names or name in names]
+        if not states:
+            return []
+        self._turn = (self._turn + 1) % len(states)
+        return states[self._turn :] + states[: self._turn]
+
+    def raise_failure(self, wanted: Iterable[TopicPartition]) -> None:
+        """Raise what is wrong with a partition, so that its reader learns of it; it is tried again after that."""
+        for state in self.in_turn(wanted):
+            if state.failure is not None and not state.paused:
+                failure, state.failure = state.failure, None
+                self.wanted.set()
+                raise failure
+
+
+def joined_columns(batches: Iterable[FetchedBatch]) -> Columns:
+    """Open batches and put their columns one behind the other; CorruptRecordError where one is bad."""
+    try:
+        return Columns.joined(batch.columns() for batch in batches)
+    except CorruptBatchError as error:
+        raise CorruptRecordError(str(error)) from error
