@@ -1,4 +1,4 @@
-"""The tree of commands. A command is a function in a file of its own; this is the only list of them.
+"""The tree of commands: those for a cluster on this machine here, those for any cluster by noun in `nouns.py`.
 
 Standard output is for data, standard error for talk. Exit codes: 0 when all is well, 1 when something is not as it
 should be, 2 when the command line is wrong. Modules that take time to import come in where a command first needs them.
@@ -12,6 +12,8 @@ from typing import Annotated
 import typer
 
 from ottla.client.cli.down import down
+from ottla.client.cli.errors import CommandError
+from ottla.client.cli.nouns import Nouns
 from ottla.client.cli.output import error
 from ottla.client.cli.status import status
 from ottla.client.cli.up import up
@@ -19,6 +21,7 @@ from ottla.client.local_cluster.errors import ClusterError, OptionError
 
 app = typer.Typer(
     name="ottla",
+    cls=Nouns,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     # Plain help keeps the examples as they are written, and shows at once.
@@ -53,6 +56,9 @@ def main() -> None:
     except OptionError as problem:
         error(str(problem))
         sys.exit(2)
+    except CommandError as problem:
+        error(str(problem))
+        sys.exit(problem.exit_code)
     except ClusterError as problem:
         error(str(problem))
         sys.exit(1)

@@ -33,6 +33,7 @@ DirectoryOption = Annotated[
     ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def directory_arguments(directory: Path | None) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 import typer
+
+from ottla.client.cli.errors import CommandError
 
 
 class Format(StrEnum):
@@ -25,6 +29,22 @@ def error(message: str) -> None:
     """Tell what went wrong."""
     typer.secho("Error: ", err=True, nl=False, fg=typer.colors.RED, bold=True)
     typer.echo(message, err=True)
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Go on only if the user wants it: with `--yes`, or by an answer at the terminal."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(f"{question} Nobody is there to answer: repeat the command with --yes.", 2)
+    if not typer.confirm(question, err=True):
+        raise CommandError("Nothing was done.")
+
+
+def print_json_lines(items: Iterable[Mapping[str, Any]]) -> None:
+    """Print objects, each on a line of its own."""
+    for item in items:
+        typer.echo(json.dumps(item, ensure_ascii=False))
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[str, str]) -> None:

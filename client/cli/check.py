@@ -1,0 +1,128 @@
+"""`ottla check`: one line and an exit code, as monitoring wants it.
+
+Exit codes are those of Nagios: 0 ok, 1 warning, 2 critical, 3 unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.client.cli.errors import CommandError
+from ottla.client.cli.nouns import noun_app
+from ottla.client.cli.output import print_json_lines
+from ottla.client.cli.target import Target, command
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+    from ottla.client.admin_results import TopicDescription
+
+app = noun_app("check")
+
+_OK, _WARNING, _CRITICAL, _UNKNOWN = range(4)
+_STATUSES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+
+
+def _end(target: Target, code: int, message: str) -> None:
+    if target.is_json:
+        print_json_lines([{"status": _STATUSES[code], "exit_code": code, "message": message}])
+    else:
+        typer.echo(f"{_STATUSES[code]}: {message}")
+    raise typer.Exit(code)
+
+
+@command(app)
+def health(target: Target) -> None:
+    """Check the cluster: critical without a controller or a leader, or if nobody answers; a warning without a replica.
+
+    JSON: status, exit_code, message.
+
+    \b
+    Examples:
+      ottla check health
+    """
+    from ottla.client.cli.health import examine
+
+    try:
+        found = target.run(examine)
+    except CommandError as error:
+        return _end(target, _CRITICAL, str(error).splitlines()[0])
+    if found.controller_id is None:
+        return _end(target, _CRITICAL, "there is no controller")
+    if found.offline:
+        return _end(target, _CRITICAL, f"{len(found.offline)} of {found.partitions} partitions have no leader")
+    if found.under_replicated or found.missing_brokers:
+        missing = f"; not alive: {', '.join(map(str, found.missing_brokers))}" if found.missing_brokers else ""
+        weak = len(found.under_replicated)
+        return _end(target, _WARNING, f"{weak} of {found.partitions} partitions are under-replicated{missing}")
+    return _end(target, _OK, f"{len(found.brokers)} brokers, {found.partitions} partitions, all replicas in sync")
+
+
+@command(app)
+def lag(
+    target: Target,
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")],
+    warning: Annotated[int, typer.Option("--warning", "-w", min=0, metavar="N", help="Warn above it.")] = 1_000,
+    critical: Annotated[int, typer.Option("--critical", "-c", min=0, metavar="N", help="Critical above it.")] = 10_000,
+    needs_members: Annotated[bool, typer.Option("--needs-members", help="No members is critical.")] = False,
+) -> None:
+    """Check how far a group is behind in all; unknown if it does not exist.
+
+    JSON: status, exit_code, message.
+
+    \b
+    Examples:
+      ottla check lag billing --warning 5000 --critical 50000
+    """
+    from ottla.client.cli.lag import lag_of
+
+    try:
+        found, lags = target.run(lambda admin: lag_of(admin, group))
+    except CommandError as error:
+        return _end(target, _UNKNOWN, str(error).splitlines()[0])
+    total = sum(each.lag or 0 for each in lags)
+    message = f"{group} is {total} records behind, {found.state}, {len(found.members)} members"
+    is_abandoned = needs_members and not found.members
+    code = _CRITICAL if total > critical or is_abandoned else _WARNING if total > warning else _OK
+    return _end(target, code, message)
+
+
+@command(app)
+def topic(target: Target, topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]) -> None:
+    """Check a topic: critical if it is missing, or has no leader or too few replicas for acks=all.
+
+    That it lacks a replica, and yet has enough of them, is a warning.
+
+    JSON: status, exit_code, message.
+
+    \b
+    Examples:
+      ottla check topic orders
+    """
+    from ottla.client.admin_results import ConfigResource, ConfigResourceType
+
+    async def work(admin: Admin) -> tuple[TopicDescription, int]:
+        (described,) = await admin.describe_topics([topic], raise_errors=False)
+        if described.error is not None:
+            return described, 0
+        (configs,) = await admin.describe_configs(
+            [ConfigResource(ConfigResourceType.TOPIC, topic)], names=["min.insync.replicas"]
+        )
+        return described, int(next((each.value for each in configs.entries if each.value), "1"))
+
+    try:
+        found, isr_min = target.run(work)
+    except CommandError as error:
+        return _end(target, _UNKNOWN, str(error).splitlines()[0])
+    if found.error is not None:
+        return _end(target, _CRITICAL, str(found.error))
+    counts = {
+        "without a leader": sum(each.leader is None for each in found.partitions),
+        f"with fewer than {isr_min} replicas in sync": sum(len(each.isr) < isr_min for each in found.partitions),
+        "under-replicated": sum(each.is_under_replicated for each in found.partitions),
+    }
+    for (what, count), code in zip(counts.items(), (_CRITICAL, _CRITICAL, _WARNING), strict=True):
+        if count:
+            return _end(target, code, f"{topic}: {count} of {len(found.partitions)} partitions {what}")
+    return _end(target, _OK, f"{topic}: {len(found.partitions)} partitions, all replicas in sync")

@@ -1,0 +1,41 @@
+"""What goes wrong in a command, in words for whoever typed it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ottla.client.kafka_error import KafkaError
+
+# What to try next, by Kafka's name of the error.
+_NEXT_STEPS: Final = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "`ottla topic list` shows the topics that exist.",
+    "TOPIC_ALREADY_EXISTS": "`ottla topic describe` shows it; `ottla topic alter` changes its options.",
+    "GROUP_ID_NOT_FOUND": "`ottla group list` shows the groups that exist.",
+    "NON_EMPTY_GROUP": "Stop its members first; `ottla group members` shows them.",
+    "UNKNOWN_MEMBER_ID": "The group has members, which commit by themselves: stop them first.",
+    "INVALID_REPLICATION_FACTOR": "`ottla cluster brokers` shows how many brokers there are.",
+    "INVALID_CONFIG": "`ottla config list` shows the options and their values.",
+}
+
+
+class CommandError(Exception):
+    """A command cannot go on; its text says why, and what to do."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def explained(error: KafkaError) -> str:
+    """Return an error of the client as text, with the next step where there is a usual one."""
+    from ottla.client.errors import LocalError, NoBrokersAvailable
+
+    if isinstance(error, NoBrokersAvailable):
+        return (
+            f"No broker can be reached: {error.detail}.\n"
+            "Is the cluster up (`ottla up` starts one here), and is this its address? "
+            "Say where it is with -b HOST:PORT or OTTLA_BOOTSTRAP_SERVERS."
+        )
+    step = "" if isinstance(error, LocalError) else _NEXT_STEPS.get(error.message, "")
+    return f"{error}\n{step}" if step else str(error)

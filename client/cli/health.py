@@ -1,0 +1,60 @@
+"""What is not as it should be in a cluster, for `cluster health` and `check`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.client.admin import Admin
+from ottla.client.admin_results import Result
+
+
+@dataclass(frozen=True, slots=True)
+class WeakPartition(Result):
+    """A partition without a leader, or with replicas that are not in sync."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Health(Result):
+    """What there is, and what is missing."""
+
+    is_healthy: bool
+    cluster_id: str | None
+    controller_id: int | None
+    brokers: tuple[int, ...]
+    missing_brokers: tuple[int, ...]
+    partitions: int
+    offline: tuple[WeakPartition, ...]
+    under_replicated: tuple[WeakPartition, ...]
+
+
+async def examine(admin: Admin) -> Health:
+    """Look at brokers, controller and all partitions."""
+    cluster = await admin.describe_cluster()
+    topics = await admin.describe_topics(raise_errors=False)
+    partitions = [(topic.name, each) for topic in topics for each in topic.partitions]
+    alive = tuple(each.broker_id for each in cluster.brokers)
+    offline, under_replicated = [], []
+    for name, each in partitions:
+        weak = WeakPartition(name, each.partition, each.leader, each.replicas, each.isr)
+        if each.leader is None:
+            offline.append(weak)
+        elif each.is_under_replicated:
+            under_replicated.append(weak)
+    missing = {broker for _, each in partitions for broker in each.replicas}.difference(alive)
+    is_healthy = cluster.controller_id is not None and not (offline or under_replicated or missing)
+    return Health(
+        is_healthy,
+        cluster.cluster_id,
+        cluster.controller_id,
+        alive,
+        tuple(sorted(missing)),
+        len(partitions),
+        tuple(offline),
+        tuple(under_replicated),
+    )

@@ -1,0 +1,59 @@
+"""How far a group is behind: what it committed, where partitions end, and who reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.client.admin import Admin
+from ottla.client.admin_group_results import GroupDescription
+from ottla.client.admin_results import OffsetSpec, Result
+from ottla.protocol.identifiers import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag(Result):
+    """A partition that a group reads or has committed; `lag` is None where either number is not known."""
+
+    group_id: str
+    topic: str
+    partition: int
+    current_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    member_id: str | None
+    client_host: str | None
+    client_id: str | None
+
+
+async def lag_of(admin: Admin, group_id: str) -> tuple[GroupDescription, list[PartitionLag]]:
+    """Return a group, and all its partitions by name; GroupIdNotFoundError where there is no such group."""
+    (group,) = await admin.describe_groups([group_id])
+    committed = {
+        TopicPartition(each.topic, each.partition): each.offset for each in await admin.list_group_offsets(group_id)
+    }
+    members = {partition: member for member in group.members for partition in member.assignment}
+    partitions = sorted({*committed, *members})
+    # A topic may be gone, and what was committed for it is still there.
+    ends = {
+        TopicPartition(each.topic, each.partition): each.offset
+        for each in await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), raise_errors=False)
+        if each.error is None
+    }
+    lags = []
+    for partition in partitions:
+        current, end, member = committed.get(partition), ends.get(partition), members.get(partition)
+        # Records may have been committed since the end was asked for.
+        lag = None if current is None or end is None else max(0, end - current)
+        lags.append(
+            PartitionLag(
+                group_id,
+                *partition,
+                current,
+                end,
+                lag,
+                None if member is None else member.member_id,
+                None if member is None else member.client_host.removeprefix("/"),
+                None if member is None else member.client_id,
+            )
+        )
+    return group, lags

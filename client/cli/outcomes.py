@@ -1,0 +1,38 @@
+"""How commands that act on several things say what came of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import typer
+
+from ottla.client.cli.errors import explained
+from ottla.client.cli.output import error, print_json_lines
+from ottla.client.cli.target import Target
+
+if TYPE_CHECKING:
+    from ottla.client.kafka_error import KafkaError
+
+
+class Outcome(Protocol):
+    """What a call of Admin returns for each thing."""
+
+    @property
+    def error(self) -> KafkaError | None: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+def show_outcomes(target: Target, heading: str, outcomes: Sequence[tuple[str, Outcome]], done: str) -> None:
+    """Print what was done, as a table or JSON, and errors as talk; exit with 1 if there is one."""
+    failed = [outcome.error for _, outcome in outcomes if outcome.error is not None]
+    if target.is_json:
+        print_json_lines(outcome.to_dict() for _, outcome in outcomes)
+    elif len(failed) < len(outcomes):
+        rows = [(name, done) for name, outcome in outcomes if outcome.error is None]
+        target.show((heading, "STATUS"), rows, ())
+    for each in failed:
+        error(explained(each))
+    if failed:
+        raise typer.Exit(1)

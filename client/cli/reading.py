@@ -1,0 +1,143 @@
+"""Reads partitions without a group: a fetch to each leader in turn, from offsets that the caller knows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from ottla.client.admin import Admin
+from ottla.client.errors import KafkaError, LeaderNotAvailableError, error_for
+from ottla.protocol.api import Api
+from ottla.protocol.errors import CorruptBatchError, ErrorCode
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.record import Record
+from ottla.protocol.records import batches
+
+# Of the versions that still name topics by name; 4 is the first with batches of magic 2.
+_FETCH_VERSION_MIN: Final = 4
+_FETCH_VERSION_MAX: Final = 12
+_WAIT_MS: Final = 500
+_FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
+_PARTITION_BYTES_MAX: Final = 1024 * 1024
+
+
+class Read(NamedTuple):
+    """A record and where it was read."""
+
+    partition: TopicPartition
+    record: Record
+
+
+class PartitionReader:
+    """Positions in partitions, and the records from there on."""
+
+    def __init__(self, admin: Admin, positions: Mapping[TopicPartition, int], *, read_committed: bool = True) -> None:
+        self._admin = admin
+        self.positions = dict(positions)
+        # Where readers may read up to, by what the leaders said last.
+        self.ends: dict[TopicPartition, int] = {}
+        self._isolation_level = int(read_committed)
+
+    async def records(self, *, until_end: bool) -> AsyncIterator[Read]:
+        """Yield records for ever, or up to the ends that the partitions have while they are read."""
+        while left := [each for each in self.positions if not (until_end and self._is_at_end(each))]:
+
+            async def attempt(partitions: list[TopicPartition] = left) -> list[Read]:
+                return await self._fetch(partitions)
+
+            for read in await self._admin.cluster.retrying(attempt):
+                yield read
+
+    def _is_at_end(self, partition: TopicPartition) -> bool:
+        return partition in self.ends and self.positions[partition] >= self.ends[partition]
+
+    async def _fetch(self, partitions: list[TopicPartition]) -> list[Read]:
+        """Fetch once from every leader. What cannot be read is an error only if nothing else was."""
+        cluster = self._admin.cluster
+        metadata = await cluster.metadata({each.topic for each in partitions})
+        by_leader: dict[int, list[TopicPartition]] = {}
+        errors: list[KafkaError] = []
+        for each in partitions:
+            leader = metadata.leader(each)
+            if leader is None:
+                errors.append(LeaderNotAvailableError(f"{each} has no leader"))
+            else:
+                by_leader.setdefault(leader, []).append(each)
+        answers = await asyncio.gather(*(self._fetch_from(leader, led, errors) for leader, led in by_leader.items()))
+        reads = [read for answer in answers for read in answer]
+        if any(error.retriable for error in errors):
+            await cluster.metadata({each.topic for each in partitions}, force=True)
+        if errors and not reads:
+            raise next((error for error in errors if not error.retriable), errors[0])
+        return reads
+
+    async def _fetch_from(self, leader: int, partitions: list[TopicPartition], errors: list[KafkaError]) -> list[Read]:
+        try:
+            response = await self._admin.cluster.send(
+                leader,
+                Api.FETCH,
+                self._request(partitions),
+                version_min=_FETCH_VERSION_MIN,
+                version_max=_FETCH_VERSION_MAX,
+            )
+        except KafkaError as error:
+            errors.append(error)
+            return []
+        return self._taken(response, errors)
+
+    def _request(self, partitions: list[TopicPartition]) -> FetchRequest:
+        topics: dict[str, list[FetchPartition]] = {}
+        for each in partitions:
+            row = FetchPartition(
+                partition=each.partition,
+                fetch_offset=self.positions[each],
+                partition_max_bytes=_PARTITION_BYTES_MAX,
+            )
+            topics.setdefault(each.topic, []).append(row)
+        return FetchRequest(
+            max_wait_ms=_WAIT_MS,
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES_MAX,
+            isolation_level=self._isolation_level,
+            topics=[FetchTopic(topic=name, partitions=rows) for name, rows in topics.items()],
+        )
+
+    def _taken(self, response: Any, errors: list[KafkaError]) -> list[Read]:
+        reads: list[Read] = []
+        if response.error_code:
+            errors.append(error_for(response.error_code))
+        for topic in response.responses:
+            for row in topic.partitions:
+                partition = TopicPartition(topic.topic, row.partition_index)
+                if row.error_code:
+                    errors.append(error_for(row.error_code, f"{partition} at offset {self.positions[partition]}"))
+                    continue
+                is_committed = bool(self._isolation_level) and row.last_stable_offset >= 0
+                self.ends[partition] = row.last_stable_offset if is_committed else row.high_watermark
+                try:
+                    for read in self._decoded(partition, row):
+                        reads.append(read)
+                except CorruptBatchError as error:
+                    detail = f"{partition} at offset {self.positions[partition]}: {error}"
+                    errors.append(error_for(ErrorCode.CORRUPT_MESSAGE, detail))
+        return reads
+
+    def _decoded(self, partition: TopicPartition, row: Any) -> Iterator[Read]:
+        """Yield the records from our position on, without markers and without what was aborted."""
+        aborted = deque(sorted(row.aborted_transactions or (), key=lambda each: each.first_offset))
+        # Producers whose transaction, at this point of the log, is one that was aborted.
+        aborting: set[int] = set()
+        for batch in batches(row.records or b""):
+            batch.check()
+            while aborted and aborted[0].first_offset <= batch.last_offset:
+                aborting.add(aborted.popleft().producer_id)
+            if batch.is_control:
+                aborting.discard(batch.producer_id)
+            elif not (batch.is_transactional and batch.producer_id in aborting):
+                for record in batch.records():
+                    if record.offset >= self.positions[partition]:
+                        yield Read(partition, record)
+            self.positions[partition] = max(self.positions[partition], batch.next_offset)

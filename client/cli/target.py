@@ -1,0 +1,191 @@
+"""Where a command finds its cluster, and the options for that, which all commands of a cluster have."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from ottla.client.cli.errors import CommandError, explained
+from ottla.client.cli.output import Format, print_json_lines, print_table
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+    from ottla.client.settings import ClientSettings
+
+T = TypeVar("T")
+CommandT = TypeVar("CommandT", bound=Callable[..., None])
+
+BOOTSTRAP_DEFAULT: Final = "localhost:9092"
+_REQUEST_TIMEOUT_S_MAX: Final = 30.0
+_CONNECT_TIMEOUT_S_MAX: Final = 10.0
+
+_Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        envvar="OTTLA_BOOTSTRAP_SERVERS",
+        metavar="HOST:PORT,...",
+        help="Brokers to ask for the cluster.",
+        show_default=BOOTSTRAP_DEFAULT,
+    ),
+]
+_CommandConfig = Annotated[
+    Path | None,
+    typer.Option("--command-config", metavar="FILE", help="A .properties file with options of the client."),
+]
+_Overrides = Annotated[
+    list[str] | None,
+    typer.Option("-X", metavar="KEY=VALUE", help="An option of the client, by Kafka's name; may be given again."),
+]
+_Timeout = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How long to try.")]
+_Format = Annotated[Format, typer.Option("--format", help="How to print the result; JSON has one object a line.")]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The cluster that a command is for, and how its result is printed."""
+
+    bootstrap_servers: str | None = None
+    command_config: Path | None = None
+    overrides: tuple[str, ...] = ()
+    timeout_s: float = 15.0
+    output_format: Format = Format.TABLE
+
+    @property
+    def is_json(self) -> bool:
+        """Whether a script reads the result."""
+        return self.output_format is Format.JSON
+
+    def settings(self, kind: type[ClientSettings]) -> dict[str, Any]:
+        """Return the keyword arguments of a client; CommandError where an option does not make sense."""
+        from ottla.client.errors import KafkaConfigurationError
+        from ottla.client.settings import read_properties
+
+        request_ms = int(min(self.timeout_s, _REQUEST_TIMEOUT_S_MAX) * 1000)
+        settings: dict[str, Any] = {
+            "client_id": "ottla-cli",
+            "default_api_timeout_ms": int(self.timeout_s * 1000),
+            "request_timeout_ms": request_ms,
+            "connect_timeout_ms": int(min(self.timeout_s, _CONNECT_TIMEOUT_S_MAX) * 1000),
+        }
+        try:
+            if self.command_config is not None:
+                settings |= kind.kwargs_from_config(read_properties(self.command_config))
+            settings |= kind.kwargs_from_config(key_values(self.overrides, "-X"))
+        except KafkaConfigurationError as error:
+            raise CommandError(str(error), 2) from error
+        if self.bootstrap_servers is not None or "bootstrap_servers" not in settings:
+            settings["bootstrap_servers"] = self.bootstrap_servers or BOOTSTRAP_DEFAULT
+        return settings
+
+    def run(self, work: Callable[[Admin], Awaitable[T]]) -> T:
+        """Run a coroutine with an admin client of the cluster; CommandError if the cluster says no."""
+        from ottla.client.admin import Admin
+        from ottla.client.settings import ClientSettings
+
+        settings = self.settings(ClientSettings)
+
+        async def main() -> T:
+            async with Admin(**settings) as admin:
+                return await work(admin)
+
+        return run(main)
+
+    def show(
+        self, headings: Sequence[str], rows: Sequence[Sequence[object]], items: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Print `rows` as a table, or `items` as JSON."""
+        if self.is_json:
+            print_json_lines(items)
+        else:
+            print_table(headings, [[cell(value) for value in row] for row in rows], STYLES)
+
+
+STYLES: Final = {
+    "ok": "green",
+    "Stable": "green",
+    "Empty": "yellow",
+    "under-replicated": "yellow",
+    "OFFLINE": "bold red",
+    "healthy": "bold green",
+    "unhealthy": "bold red",
+}
+
+
+def cell(value: object) -> str:
+    """Return what a table shows for a value."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple | list):
+        return ",".join(map(str, value)) or "-"
+    return str(value)
+
+
+def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine function; CommandError where it raises a KafkaError."""
+    import asyncio
+
+    from ottla.client.errors import KafkaConfigurationError, KafkaError
+
+    try:
+        return asyncio.run(main())
+    except KafkaConfigurationError as error:
+        raise CommandError(str(error), 2) from error
+    except KafkaError as error:
+        raise CommandError(explained(error)) from error
+
+
+def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """Read KEY=VALUE; CommandError where there is no "="."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise CommandError(f"{option} takes KEY=VALUE, not {pair!r}", 2)
+        found[key.strip()] = value
+    return found
+
+
+def command(app: typer.Typer, name: str | None = None) -> Callable[[CommandT], CommandT]:
+    """Make a function a command of a cluster: its first parameter is the Target, made of options that it gets here."""
+
+    def register(function: CommandT) -> CommandT:
+        def call(
+            *,
+            bootstrap_server: str | None,
+            command_config: Path | None,
+            overrides: list[str] | None,
+            timeout: float,
+            output_format: Format,
+            **own: Any,
+        ) -> None:
+            target = Target(bootstrap_server, command_config, tuple(overrides or ()), timeout, output_format)
+            function(target, **own)
+
+        def shared(option: str, annotation: Any, default: object) -> inspect.Parameter:
+            return inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        parameters = [
+            *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own),
+            shared("output_format", _Format, Format.TABLE),
+            shared("bootstrap_server", _Bootstrap, None),
+            shared("timeout", _Timeout, Target.timeout_s),
+            shared("command_config", _CommandConfig, None),
+            shared("overrides", _Overrides, None),
+        ]
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.__annotations__ = {each.name: each.annotation for each in parameters}
+        call.__doc__ = function.__doc__
+        app.command(name or function.__name__.replace("_", "-"))(call)
+        return function
+
+    return register

@@ -1,0 +1,46 @@
+"""The rebalances of a group, which its coordinator tells over HTTP at `/groups/<id>`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.parse
+import urllib.request
+from typing import Any, Final
+
+from ottla.client.admin import Admin
+from ottla.client.admin_results import ConfigResource, ConfigResourceType
+from ottla.client.cli.errors import CommandError
+
+_LISTENER: Final = "ottla.http.listener"
+_TIMEOUT_S: Final = 10.0
+_PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+_ANY_HOST: Final = ("", "0.0.0.0", "[::]", "::")
+
+
+async def rebalances(admin: Admin, group: str) -> list[dict[str, Any]]:
+    """Return the rebalances, oldest first; CommandError where they cannot be had."""
+    (described,) = await admin.describe_groups([group])
+    coordinator = described.coordinator
+    (configs,) = await admin.describe_configs(
+        [ConfigResource(ConfigResourceType.BROKER, str(coordinator))], names=[_LISTENER]
+    )
+    listener = next((each.value for each in configs.entries if each.name == _LISTENER), None)
+    if not listener:
+        raise CommandError(f"Broker {coordinator} does not serve HTTP: set {_LISTENER}.")
+    host, _, port = listener.rpartition(":")
+    if host in _ANY_HOST:
+        host = admin.cluster.brokers[coordinator].host
+    url = f"http://{host}:{port}/groups/{urllib.parse.quote(group, safe='')}"
+    try:
+        page = await asyncio.to_thread(_get, url)
+        found: list[dict[str, Any]] = json.loads(page)["rebalances"]
+    except (OSError, ValueError, KeyError) as error:
+        raise CommandError(f"{url} cannot be read: {error}. The HTTP port may be closed to this host.") from error
+    return found
+
+
+def _get(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
+        page: bytes = response.read(_PAGE_BYTES_MAX)
+    return page

@@ -1,0 +1,197 @@
+"""`ottla topic produce`, `consume` and `tail`: standard input and output are the records."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ottla.client.cli.errors import CommandError
+from ottla.client.cli.offsets import OFFSET_HELP, partitions_of, resolve
+from ottla.client.cli.output import say
+from ottla.client.cli.target import Target, run
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+    from ottla.client.cli.reading import Read
+
+_LINE: Final = "%s\\n"
+_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
+_Partitions = Annotated[
+    list[int] | None, typer.Option("--partition", "-p", help="Only this partition; may be given again.")
+]
+_Count = Annotated[int | None, typer.Option("--num", "-n", min=0, metavar="N", help="Stop after so many records.")]
+_Template = Annotated[
+    str | None,
+    typer.Option(
+        "-f",
+        metavar="FORMAT",
+        help=r"%t topic, %p partition, %o offset, %T timestamp, %k key, %s value, %h headers, %K %S lengths, \n \t.",
+        show_default="the value and a line end",
+    ),
+]
+_Null = Annotated[str, typer.Option("--null", metavar="TEXT", help="What to write for a null key or value.")]
+_Json = Annotated[bool, typer.Option("--json", "-J", help="Write a JSON object for each record, as --format json.")]
+
+
+def consume(
+    target: Target,
+    topic: _Topic,
+    offset: Annotated[str, typer.Option("--offset", "-o", metavar="OFFSET", help=OFFSET_HELP)] = "start",
+    count: _Count = None,
+    exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end of the topic.")] = False,
+    partitions: _Partitions = None,
+    template: _Template = None,
+    null: _Null = "",
+    json_lines: _Json = False,
+    uncommitted: Annotated[
+        bool, typer.Option("--read-uncommitted", help="Also records of transactions that are open or aborted.")
+    ] = False,
+) -> None:
+    """Read records of a topic and write them to standard output; no group is involved.
+
+    JSON: topic, partition, offset, timestamp, key, value, headers; bytes that are not UTF-8 are {"base64": ...}.
+
+    \b
+    Examples:
+      ottla topic consume orders                         from the start, and then what comes in
+      ottla topic consume orders -e                      what is there, and no more
+      ottla topic consume orders -o -10 -e               the last ten of each partition
+      ottla topic consume orders -o @-1h -n 100 --json   of the last hour, at most 100
+      ottla topic consume orders -f '%p/%o %T %k: %s\\n'
+    """
+    writer = _writer(json_lines or target.is_json, template, null)
+    _read(target, topic, partitions, offset, writer, count=count, until_end=exit_at_end, uncommitted=uncommitted)
+
+
+def tail(
+    target: Target,
+    topic: _Topic,
+    lines: Annotated[int, typer.Option("--lines", min=0, metavar="N", help="Of each partition, before new ones.")] = 10,
+    count: _Count = None,
+    partitions: _Partitions = None,
+    template: _Template = None,
+    null: _Null = "",
+    json_lines: _Json = False,
+) -> None:
+    """Show the last records of a topic, and new ones as they come in, until Ctrl-C.
+
+    JSON: as `ottla topic consume`.
+
+    \b
+    Examples:
+      ottla topic tail orders
+      ottla topic tail orders --lines 0 -f '%T %s\\n'
+    """
+    writer = _writer(json_lines or target.is_json, template, null)
+    _read(target, topic, partitions, f"-{lines}", writer, count=count, until_end=False, uncommitted=False)
+
+
+def _writer(is_json: bool, template: str | None, null: str) -> Callable[[Read], bytes]:
+    from ottla.client.cli.record_format import as_json, compiled
+
+    if not is_json:
+        return compiled(_LINE if template is None else template, null)
+    if template is not None:
+        raise CommandError("-f and JSON are two ways to write a record: take one of them", 2)
+    return lambda read: json.dumps(as_json(read), ensure_ascii=False).encode() + b"\n"
+
+
+def _read(
+    target: Target,
+    topic: str,
+    partitions: Sequence[int] | None,
+    offset: str,
+    writer: Callable[[Read], bytes],
+    *,
+    count: int | None,
+    until_end: bool,
+    uncommitted: bool,
+) -> None:
+    from ottla.client.cli.reading import PartitionReader
+
+    output = sys.stdout.buffer
+
+    async def work(admin: Admin) -> None:
+        wanted = await partitions_of(admin, topic, partitions)
+        reader = PartitionReader(admin, await resolve(admin, wanted, offset), read_committed=not uncommitted)
+        left = count
+        if left == 0:
+            return
+        async for read in reader.records(until_end=until_end):
+            output.write(writer(read))
+            # A reader at the other end of a pipe sees records as they come in.
+            if not until_end:
+                output.flush()
+            if left is not None:
+                left -= 1
+                if left <= 0:
+                    return
+
+    try:
+        target.run(work)
+    except KeyboardInterrupt:
+        # How a reader that never ends is ended.
+        say("")
+    output.flush()
+
+
+def produce(
+    target: Target,
+    topic: _Topic,
+    values: Annotated[
+        list[str] | None, typer.Argument(metavar="[VALUE]...", help="Values; without any, lines of standard input.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Key of all records.")] = None,
+    key_delimiter: Annotated[
+        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Each line is key, this, value.")
+    ] = None,
+    headers: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="KEY=VALUE", help="Header; may be given again.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Partition.", show_default="by key")
+    ] = None,
+    compression: Annotated[
+        str | None, typer.Option("--compression", "-z", metavar="CODEC", help="gzip, snappy, lz4 or zstd.")
+    ] = None,
+    acks: Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Replicas to wait for.")] = "all",
+    null_value: Annotated[
+        bool, typer.Option("--null-value", "-Z", help="An empty value is null: a tombstone in compacted topics.")
+    ] = False,
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", help="The whole file is the value of one record.")
+    ] = None,
+) -> None:
+    """Write records to a topic, one for each line of standard input.
+
+    JSON: topic, partition, offset, timestamp of each record.
+
+    \b
+    Examples:
+      ottla topic produce orders < orders.txt
+      ottla topic produce orders 'hello, world' --key greeting
+      seq 3 | ottla topic produce orders -z zstd
+      printf 'k1:v1\\nk2:\\n' | ottla topic produce orders -K : --null-value
+    """
+    from ottla.client.cli.producing import Records, produce_records
+    from ottla.client.cli.target import key_values
+
+    options: dict[str, Any] = {"acks": acks if acks == "all" else _acks(acks), "compression_type": compression}
+    if options["acks"] != "all":
+        options["enable_idempotence"] = False
+    records = Records(
+        values=values, file=file, key=key, key_delimiter=key_delimiter, null_value=null_value, input=sys.stdin.buffer
+    )
+    pairs = [(name, value.encode()) for name, value in key_values(headers or (), "--header").items()]
+    run(lambda: produce_records(target, topic, records, partition, pairs, options))
+
+
+def _acks(text: str) -> int:
+    if text not in ("0", "1", "-1"):
+        raise CommandError(f"--acks is all, 1 or 0, not {text!r}", 2)
+    return int(text)

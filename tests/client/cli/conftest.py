@@ -1,0 +1,64 @@
+"""What the tests of the command line share."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from tests.broker_process import BrokerProcess
+
+from ottla.client.cli.main import main
+
+
+class Printed(NamedTuple):
+    """What a command has left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        """The lines of its output as JSON."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The lines of its output as cells, without the headings."""
+        return [line.split() for line in self.out.splitlines()[1:]]
+
+
+Ottla = Callable[..., Printed]
+
+
+class _Input:
+    """Standard input of a script: bytes, and no terminal."""
+
+    def __init__(self, data: bytes) -> None:
+        self.buffer = io.BytesIO(data)
+
+    def isatty(self) -> bool:
+        return False
+
+
+@pytest.fixture
+def ottla(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Ottla:
+    """Return a function that runs a command line against the shared broker."""
+
+    def run_command(*arguments: str, stdin: bytes = b"", bootstrap: str = broker.bootstrap) -> Printed:
+        monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", bootstrap)
+        monkeypatch.setattr(sys, "argv", ["ottla", *arguments])
+        monkeypatch.setattr(sys, "stdin", _Input(stdin))
+        capfdbinary.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        sys.stdout.flush()
+        printed = capfdbinary.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Printed(ended.value.code, printed.out.decode(), printed.err.decode())
+
+    return run_command

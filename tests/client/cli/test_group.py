@@ -1,0 +1,126 @@
+"""`ottla group` on a real broker, with a real consumer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Consumer
+from tests.broker_process import BrokerProcess
+from tests.client.cli.conftest import Ottla
+
+JOIN_TIMEOUT_S = 60
+
+
+@pytest.fixture
+def member(broker: BrokerProcess) -> Iterator[Callable[..., Consumer]]:
+    """Make a consumer and wait until it has partitions."""
+    made = []
+
+    def join(group: str, topic: str, **options: str) -> Consumer:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "group.id": group,
+                "client.id": "reader",
+                "enable.auto.commit": "false",
+                "auto.offset.reset": "earliest",
+                **{name.replace("_", "."): value for name, value in options.items()},
+            }
+        )
+        made.append(consumer)
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + JOIN_TIMEOUT_S
+        while not consumer.assignment():
+            assert time.monotonic() < deadline
+            consumer.poll(0.1)
+        return consumer
+
+    yield join
+    for consumer in made:
+        consumer.close()
+
+
+def test_offsets_are_set_shown_and_deleted(ottla: Ottla, topic: str) -> None:
+    """A group without members: seek, lag, describe, list, delete."""
+    group = f"group-{topic}"
+    ottla("topic", "create", topic)
+    ottla("topic", "produce", topic, "a", "b", "c")
+
+    planned = ottla("group", "seek", group, "--to", "1", "--topic", topic, "--dry-run")
+    assert planned.rows == [[topic, "0", "-", "1"]]
+    assert ottla("group", "describe", group).code == 1
+    sought = ottla("group", "seek", group, "--to", "1", "--topic", topic, "--yes")
+    assert (sought.code, sought.out.splitlines()[1].split(maxsplit=1)) == (0, [f"{topic}-0", "at 1"])
+
+    lag = ottla("group", "lag", group)
+    assert lag.out.splitlines()[0].split()[:5] == ["TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
+    assert lag.rows == [[topic, "0", "1", "3", "2", "-", "-", "-"]]
+    (item,) = ottla("group", "lag", group, "--format", "json").items
+    assert item == {
+        "group_id": group,
+        "topic": topic,
+        "partition": 0,
+        "current_offset": 1,
+        "log_end_offset": 3,
+        "lag": 2,
+        "member_id": None,
+        "client_host": None,
+        "client_id": None,
+    }
+    described = ottla("group", "describe", group).out
+    assert "state:        Empty\n" in described
+    assert "total lag:    2\n" in described
+    assert [group, "Empty", "classic"] in [row[:3] for row in ottla("group", "list", "--state", "empty").rows]
+
+    assert ottla("group", "seek", group, "--to", "end", "--yes").code == 0
+    assert ottla("group", "lag", group, "--format", "json").items[0]["lag"] == 0
+    assert ottla("group", "delete", group).code == 2
+    assert ottla("group", "delete", group, "--yes").rows == [[group, "deleted"]]
+    missing = ottla("group", "lag", group)
+    assert (missing.code, "`ottla group list`" in missing.err) == (1, True)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_are_shown(ottla: Ottla, topic: str, member: Callable[..., Consumer], protocol: str) -> None:
+    """Of classic groups and of those of KIP-848; what is committed may not be moved under them."""
+    group = f"group-{topic}"
+    ottla("topic", "create", topic, "-p", "2")
+    ottla("topic", "produce", topic, "a", "-p", "0")
+    member(group, topic, group_protocol=protocol)
+
+    (shown,) = ottla("group", "members", group, "--format", "json").items
+    assert shown["client_id"] == "reader"
+    assert shown["assignment"] == [{"topic": topic, "partition": 0}, {"topic": topic, "partition": 1}]
+    (row,) = ottla("group", "members", group).rows
+    assert row[2:5] == ["127.0.0.1", "reader", "2"]
+
+    (described,) = ottla("group", "describe", group, "--format", "json").items
+    assert (described["type"], described["state"]) == (protocol, "Stable")
+    assert [each["client_id"] for each in described["partitions"]] == ["reader", "reader"]
+
+    refused = ottla("group", "seek", group, "--to", "start", "--topic", topic, "--yes")
+    assert (refused.code, "stop them first" in refused.err) == (1, True)
+    refused = ottla("group", "delete", group, "--yes")
+    assert (refused.code, "Stop its members first" in refused.err) == (1, True)
+
+
+def test_the_timeline_tells_why_a_group_rebalanced(ottla: Ottla, topic: str, member: Callable[..., Consumer]) -> None:
+    """As the coordinator tells it over HTTP."""
+    group = f"group-{topic}"
+    ottla("topic", "create", topic)
+    member(group, topic)
+
+    items = ottla("group", "timeline", group, "--format", "json").items
+    assert set(items[0]) == {"cause", "began_ms", "join_ms", "sync_ms", "generation", "members"}
+    table = ottla("group", "timeline", group)
+    assert table.code == 0
+    assert items[0]["cause"] in table.out
+
+
+def test_a_group_that_committed_nothing_needs_a_topic_to_seek_in(ottla: Ottla, topic: str) -> None:
+    """The error says how."""
+    failed = ottla("group", "seek", f"group-{topic}", "--to", "start", "--yes")
+
+    assert (failed.code, "--topic" in failed.err) == (1, True)
