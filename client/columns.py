@@ -17,6 +17,9 @@ from ottla.protocol.record import RECORD_BYTES_MIN, wrap_int64
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
+# Columns as they are read: with the differences to the batch's first timestamp and offset.
+_Read: TypeAlias = tuple[list[int], list[int], list[bytes | None], list[bytes | None], list[Headers]]
+
 _NO_HEADERS: Final[Headers] = ()
 _HEADER_BYTES_MIN: Final = 2
 # The value of a varint by its first byte, or None where that byte says that more follow.
@@ -95,7 +98,7 @@ def decode_columns(
     if not 0 <= count <= len(data) // RECORD_BYTES_MIN:
         raise CorruptBatchError(f"{count} records announced in {len(data)} bytes")
     timestamp_deltas, offset_deltas, keys, values, headers = _decode(data, count)
-    offsets: Sequence[int] = [base_offset + delta for delta in offset_deltas]
+    offsets = [base_offset + delta for delta in offset_deltas]
     if log_append_time is not None:
         timestamps = [log_append_time] * count
     elif not any(timestamp_deltas):
@@ -108,17 +111,10 @@ def decode_columns(
     return Columns(offsets, timestamps, keys, values, headers)
 
 
-def _decode(
-    data: bytes, count: int
-) -> tuple[list[int], list[int], list[bytes | None], list[bytes | None], list[Headers]]:
+def _decode(data: bytes, count: int) -> _Read:
     one_byte = _ONE_BYTE
-    timestamp_deltas: list[int] = []
-    offset_deltas: list[int] = []
-    keys: list[bytes | None] = []
-    values: list[bytes | None] = []
-    headers: list[Headers] = [_NO_HEADERS] * count
-    add_timestamp, add_offset = timestamp_deltas.append, offset_deltas.append
-    add_key, add_value = keys.append, values.append
+    read: _Read = [], [], [], [], [_NO_HEADERS] * count
+    add_timestamp, add_offset, add_key, add_value = read[0].append, read[1].append, read[2].append, read[3].append
     position = 0
     try:
         for row in range(count):
@@ -148,31 +144,43 @@ def _decode(
             else:
                 delta, position = _read_zigzag(data, position, 32)
             add_offset(delta)
-            for add in (add_key, add_value):
-                if (length := one_byte[low := data[position]]) is not None:
-                    position += 1
-                elif not low & 1 and (high := data[position + 1]) < 0x80:
-                    length = (low & 0x7F | high << 7) >> 1
-                    position += 2
-                else:
-                    length, position = _read_zigzag(data, position, 32)
-                if length >= 0:
-                    add(data[position : (position := position + length)])
-                elif length == -1:
-                    add(None)
-                else:
-                    raise CorruptBatchError(f"key or value of length {length}")
+            if (length := one_byte[low := data[position]]) is not None:
+                position += 1
+            elif not low & 1 and (high := data[position + 1]) < 0x80:
+                length = (low & 0x7F | high << 7) >> 1
+                position += 2
+            else:
+                length, position = _read_zigzag(data, position, 32)
+            if length >= 0:
+                add_key(data[position : (position := position + length)])
+            elif length == -1:
+                add_key(None)
+            else:
+                raise CorruptBatchError(f"key of length {length}")
+            if (length := one_byte[low := data[position]]) is not None:
+                position += 1
+            elif not low & 1 and (high := data[position + 1]) < 0x80:
+                length = (low & 0x7F | high << 7) >> 1
+                position += 2
+            else:
+                length, position = _read_zigzag(data, position, 32)
+            if length >= 0:
+                add_value(data[position : (position := position + length)])
+            elif length == -1:
+                add_value(None)
+            else:
+                raise CorruptBatchError(f"value of length {length}")
             if data[position] == 0:
                 position += 1
             else:
-                headers[row], position = _read_headers(data, position, end)
+                read[4][row], position = _read_headers(data, position, end)
             if position != end:
                 raise CorruptBatchError(f"a record is {position - end:+} bytes longer than it says")
     except IndexError:
         raise CorruptBatchError("records cut short") from None
     if position != len(data):
         raise CorruptBatchError(f"{len(data) - position} bytes after the last record")
-    return timestamp_deltas, offset_deltas, keys, values, headers
+    return read
 
 
 def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:

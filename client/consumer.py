@@ -12,6 +12,7 @@ from ottla.client.assignors import assignors_by_name
 from ottla.client.cluster import Cluster
 from ottla.client.columns import Columns
 from ottla.client.commits import Commits
+from ottla.client.consumer_group_member import ConsumerGroupMember
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.errors import ConsumerStoppedError, IllegalStateError
 from ottla.client.fetched_batches import FetchedBatch
@@ -45,7 +46,7 @@ class Consumer:
         self._first_topics = topics
         self._started = False
         self._stopped = False
-        self._member: GroupMember | None = None
+        self._member: GroupMember | ConsumerGroupMember | None = None
         self._commits: Commits | None = None
         self._pattern: TopicPattern | None = None
         # What is read without a group.
@@ -151,9 +152,14 @@ class Consumer:
             self._pattern = TopicPattern(self._cluster, self.settings, pattern, self._topics_changed)
             self._pattern.start()
         if self._member is None:
-            self._member = GroupMember(self._cluster, self.settings, self._host, self._assignors)
+            self._member = self._new_member()
             self._member.start()
         self._topics_changed(frozenset(topics))
+
+    def _new_member(self) -> GroupMember | ConsumerGroupMember:
+        if self.settings.group_protocol == "consumer":
+            return ConsumerGroupMember(self._cluster, self.settings, self._host)
+        return GroupMember(self._cluster, self.settings, self._host, self._assignors)
 
     async def unsubscribe(self) -> None:
         """Leave the group, and have no partitions."""

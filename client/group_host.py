@@ -39,6 +39,10 @@ class GroupHost:
     def poll_ended(self) -> None:
         """The caller has got records, or nothing in time."""
         self._waiting -= 1
+        self.poll_passed()
+
+    def poll_passed(self) -> None:
+        """The caller has asked for records and got them without waiting."""
         self._polled_at = self._loop.time()
 
     def idle_s(self) -> float:

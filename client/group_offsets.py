@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla.client.cluster import Cluster
-from ottla.client.errors import CommitFailedError, KafkaError, error_for
+from ottla.client.errors import CommitFailedError, KafkaError, StaleMemberEpochError, error_for
 from ottla.client.types import OffsetAndMetadata
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
@@ -35,9 +36,9 @@ _NO_MEMBER: Final = frozenset(
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.REBALANCE_IN_PROGRESS,
-        ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
+_STALE_ATTEMPTS_MAX: Final = 10
 # The versions from which groups are asked for in a list, instances have names, and unstable offsets can be refused.
 _GROUPS_VERSION: Final = 8
 _INSTANCE_VERSION: Final = 7
@@ -74,7 +75,15 @@ class GroupOffsets:
                 for row in topic.partitions:
                     self._check(row.error_code, f"offset of {topic.name}-{row.partition_index} not committed")
 
-        await self._cluster.retrying(attempt, timeout_ms)
+        for _ in range(_STALE_ATTEMPTS_MAX):
+            try:
+                await self._cluster.retrying(attempt, timeout_ms)
+                return
+            except StaleMemberEpochError as error:
+                # Our epoch changed while the commit was under way; the next heartbeat tells us the new one.
+                stale = error
+                await asyncio.sleep(self._cluster.settings.retry_backoff_ms / 1000)
+        raise CommitFailedError("the member epoch is stale") from stale
 
     async def committed(
         self, partitions: Collection[TopicPartition], *, stable: bool = False, timeout_ms: int | None = None

@@ -127,6 +127,15 @@ class PartitionState:
                 taken = piece
         return taken
 
+    def take_opened(self) -> ConsumerRecord[Any, Any] | None:
+        """Hand out the next record of the opened batch, unless it is the last one, which closes the batch."""
+        if self._opened is None or self._taken + 1 >= len(self._opened) or not self.has_records:
+            return None
+        record = self._opened[self._taken]
+        self._taken += 1
+        self.position = record.offset + 1
+        return record
+
     def take_batches(self) -> list[FetchedBatch]:
         """Hand out all batches, the first without the records that were handed out before."""
         taken = []

@@ -23,11 +23,27 @@ class Reader:
         self._settings = settings
         self._partitions = partitions
         self._host = host
+        # The partition that the last records came from.
+        self._last: PartitionState | None = None
 
     async def one(self, wanted: Sequence[TopicPartition], timeout_ms: int | None) -> ConsumerRecord[Any, Any] | None:
         """Wait for a record; None when the time is up."""
+        if not wanted and (record := self._next_of_same()) is not None:
+            return record
         found = await self._wait(lambda: self._records(wanted, 1), wanted, timeout_ms)
         return next((records[0] for records in found.values()), None) if found else None
+
+    def _next_of_same(self) -> ConsumerRecord[Any, Any] | None:
+        """Return the record behind the last one without looking at all partitions, if it is in store and opened."""
+        state = self._last
+        if state is None or self._partitions.get(state.partition) is not state:
+            return None
+        before = state.position
+        record = state.take_opened()
+        if record is not None:
+            state.processed = before
+            self._host.poll_passed()
+        return record
 
     async def many(
         self, wanted: Sequence[TopicPartition], timeout_ms: int, limit: int
@@ -75,6 +91,7 @@ class Reader:
                     continue
                 raise
             if records:
+                self._last = state
                 taken[state.partition] = records
                 limit -= len(records)
                 if limit <= 0:
