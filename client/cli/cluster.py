@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 app = noun_app("cluster")
 
+# More of them than this say nothing more to a reader.
+_ROWS_MAX = 20
+
 
 @command(app)
 def info(target: Target) -> None:
@@ -128,7 +131,9 @@ def health(target: Target) -> None:
                 for state, part in (("OFFLINE", found.offline), ("under-replicated", found.under_replicated))
                 for each in part
             ]
-            target.show(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR", "STATE"), rows, ())
+            target.show(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR", "STATE"), rows[:_ROWS_MAX], ())
+            if len(rows) > _ROWS_MAX:
+                typer.echo(f"... and {len(rows) - _ROWS_MAX} more; --format json shows all.")
     if not found.is_healthy:
         raise typer.Exit(1)
 

@@ -8,7 +8,7 @@ import typer
 
 from ottla.client.cli.nouns import noun_app
 from ottla.client.cli.options import YesOption
-from ottla.client.cli.outcomes import show_outcomes
+from ottla.client.cli.outcomes import show_outcomes, tell_errors
 from ottla.client.cli.output import confirm, print_json_lines, print_table
 from ottla.client.cli.target import STYLES, Target, cell, command
 
@@ -167,7 +167,7 @@ def seek(
 ) -> None:
     """Set what a group without members has committed, so that it reads from there.
 
-    JSON: topic, partition, from (null where nothing was committed), to, error.
+    JSON: topic, partition, before (null where nothing was committed), after, error.
 
     \b
     Examples:
@@ -177,14 +177,18 @@ def seek(
     """
     from ottla.client.cli.seeking import planned, sought
 
-    plan = target.run(lambda admin: planned(admin, group, topics, partitions, to))
-    rows = [{"topic": each[0], "partition": each[1], "from": before, "to": after} for each, before, after in plan]
-    if dry_run:
-        target.show(("TOPIC", "PARTITION", "FROM", "TO"), [list(row.values()) for row in rows], rows)
-        return
-    confirm(f"Move {group} to {to} in {len(plan)} {'partition' if len(plan) == 1 else 'partitions'}?", yes)
-    outcomes = target.run(lambda admin: sought(admin, group, plan))
-    show_outcomes(target, "PARTITION", [(f"{each.topic}-{each.partition}", each) for each in outcomes], f"at {to}")
+    steps = target.run(lambda admin: planned(admin, group, topics, partitions, to))
+    if not dry_run:
+        confirm(f"Move {group} to {to} in {len(steps)} {'partition' if len(steps) == 1 else 'partitions'}?", yes)
+        steps = target.run(lambda admin: sought(admin, group, steps))
+    done = [step for step in steps if step.error is None]
+    if done or target.is_json:
+        target.show(
+            ("TOPIC", "PARTITION", "BEFORE", "AFTER"),
+            [(step.topic, step.partition, step.before, step.after) for step in done],
+            [step.to_dict() for step in steps],
+        )
+    tell_errors(steps)
 
 
 @command(app)

@@ -26,13 +26,18 @@ class Outcome(Protocol):
 
 def show_outcomes(target: Target, heading: str, outcomes: Sequence[tuple[str, Outcome]], done: str) -> None:
     """Print what was done, as a table or JSON, and errors as talk; exit with 1 if there is one."""
-    failed = [outcome.error for _, outcome in outcomes if outcome.error is not None]
     if target.is_json:
         print_json_lines(outcome.to_dict() for _, outcome in outcomes)
-    elif len(failed) < len(outcomes):
+    elif any(outcome.error is None for _, outcome in outcomes):
         rows = [(name, done) for name, outcome in outcomes if outcome.error is None]
         target.show((heading, "STATUS"), rows, ())
-    for each in failed:
-        error(explained(each))
-    if failed:
+    tell_errors([outcome for _, outcome in outcomes])
+
+
+def tell_errors(outcomes: Sequence[Outcome]) -> None:
+    """Print errors as talk, the same words once; exit with 1 if there is one."""
+    told = [explained(outcome.error) for outcome in outcomes if outcome.error is not None]
+    for each in dict.fromkeys(told):
+        error(each)
+    if told:
         raise typer.Exit(1)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from ottla.client.admin import Admin
-from ottla.client.admin_results import PartitionOutcome
+from ottla.client.admin_results import Result
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.offsets import partitions_of, resolve
+from ottla.client.kafka_error import KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
-# A partition, what is committed for it (None for nothing), and what would be.
-Step = tuple[TopicPartition, int | None, int]
+
+@dataclass(frozen=True, slots=True)
+class Step(Result):
+    """A partition with what is committed for it, None for nothing, and what is to be."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+    error: KafkaError | None = None
 
 
 async def planned(
@@ -28,9 +38,12 @@ async def planned(
     if not wanted:
         raise CommandError(f"{group} has committed nothing yet: say which topic it is to read, with --topic.")
     offsets = await resolve(admin, wanted, to)
-    return [(each, committed.get(each), offsets[each]) for each in wanted]
+    return [Step(*each, committed.get(each), offsets[each]) for each in wanted]
 
 
-async def sought(admin: Admin, group: str, steps: Sequence[Step]) -> tuple[PartitionOutcome, ...]:
-    """Commit the steps."""
-    return await admin.alter_group_offsets(group, {each: after for each, _, after in steps}, raise_errors=False)
+async def sought(admin: Admin, group: str, steps: Sequence[Step]) -> list[Step]:
+    """Commit the steps; return them with their errors."""
+    offsets = {TopicPartition(step.topic, step.partition): step.after for step in steps}
+    outcomes = await admin.alter_group_offsets(group, offsets, raise_errors=False)
+    errors = {(each.topic, each.partition): each.error for each in outcomes}
+    return [replace(step, error=errors.get((step.topic, step.partition))) for step in steps]
