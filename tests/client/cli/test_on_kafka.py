@@ -1,0 +1,69 @@
+"""The command line against Apache Kafka's own broker, where it can be had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+from tests.client.cli.conftest import Ottla
+from tests.kafka_process import KafkaProcess, kafka_or_skip
+from tests.zookeeper import ZooKeeper, ZooKeeperServer
+
+
+@pytest.fixture(scope="module")
+def kafka(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
+    """A broker of Kafka 3.9, alone in its cluster; it indexes every batch."""
+    kafka_or_skip()
+    folder = tmp_path_factory.mktemp("kafka")
+    process = KafkaProcess(folder, ZooKeeper(zookeeper_server).connect, "log.index.interval.bytes=0")
+    process.start_on_free_ports()
+    yield process
+    process.kill()
+
+
+def test_topics_groups_and_options(ottla: Ottla, kafka: KafkaProcess, topic: str) -> None:
+    """All that the broker answers reads as ours does."""
+    run = partial(ottla, bootstrap=kafka.bootstrap)
+    group = f"group-{topic}"
+    assert run("topic", "create", topic, "-p", "2", "-c", "retention.ms=5000000").code == 0
+    assert run("topic", "produce", topic, "a", "b", "c", "-p", "1", "-z", "lz4").code == 0
+    assert run("topic", "consume", topic, "-e").out == "a\nb\nc\n"
+    assert run("topic", "offsets", topic).rows == [[topic, "0", "0", "0", "0"], [topic, "1", "0", "3", "3"]]
+    assert "retention.ms = 5000000\n" in run("topic", "describe", topic).out
+
+    assert run("group", "seek", group, "--to", "start", "-t", topic, "--yes").code == 0
+    assert [item["lag"] for item in run("group", "lag", group, "--format", "json").items] == [0, 3]
+    assert group in {item["group_id"] for item in run("group", "list", "--format", "json").items}
+    assert run("group", "delete", group, "--yes").code == 0
+    assert run("group", "lag", group).code == 1
+
+    assert run("topic", "trim", topic, "-o", "1", "-p", "1", "--yes").code == 0
+    assert run("topic", "consume", topic, "-e").out == "b\nc\n"
+    assert run("config", "unset", "topic", topic, "retention.ms").code == 0
+    (item,) = run("config", "get", "topic", topic, "retention.ms", "--format", "json").items
+    assert item["is_default"]
+    assert run("topic", "add-partitions", topic, "--total", "3").code == 0
+    assert run("partition", "elect", "--topic", topic).code == 0
+    assert run("cluster", "health").code == 0
+    assert run("check", "topic", topic).code == 0
+    assert run("cluster", "api-versions").code == 0
+    assert run("log", "dirs").code == 0
+    assert run("topic", "delete", topic, "--yes").code == 0
+
+
+def test_segments_of_kafka_are_read(ottla: Ottla, kafka: KafkaProcess, topic: str) -> None:
+    """Its batches, its indexes, and its internal topics."""
+    run = partial(ottla, bootstrap=kafka.bootstrap)
+    run("topic", "create", topic)
+    for value in "abc":
+        run("topic", "produce", topic, value)
+    folder = kafka.partition_dir(topic)
+    (segment,) = folder.glob("*.log")
+
+    dumped = run("log", "dump", str(segment), "--records", "--format", "json").items
+
+    assert [item["content"][0]["value"] for item in dumped] == ["a", "b", "c"]
+    assert [item["offset"] for item in run("log", "dump", str(segment.with_suffix(".index")), "--format", "json").items]
+    verified = run("log", "verify", str(kafka.log_dir), "--format", "json")
+    assert (verified.code, verified.err) == (0, "")
