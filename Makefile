@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run check format test faults bench bench-kafka bench-replicated bench-scale docs lock clean
+.PHONY: setup run check format test faults bench bench-kafka bench-replicated bench-scale bench-groups docs lock clean
 
 setup: $(STAMP)
 
@@ -55,6 +55,10 @@ bench-replicated: setup
 # A cluster with thousands of partitions: creating them, losing the controller, and what they cost when nothing happens.
 bench-scale: setup
 	$(BIN)/python -m bench.scale $(BENCH_ARGS)
+
+# Consumer groups: the first record of a new one, a thousand of them at once, and a million offsets on failover.
+bench-groups: setup
+	$(BIN)/python -m bench.groups $(BENCH_ARGS)
 
 # The generated pages; a test fails when they are not current.
 docs: setup

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.client.connection import Connection
-from ottla.client.local_cluster.plan import SESSION_TIMEOUT_MS
+from ottla.client.local_cluster.plan import SESSION_TIMEOUT_MS, broker_defaults
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -46,11 +46,11 @@ _COMMIT_VERSION, _FETCH_VERSION, _FIND_VERSION, _CREATE_VERSION, _METADATA_VERSI
 
 def measure_first_record(folder: Path, brokers: int) -> dict[str, float]:
     """Take the time from the first poll of a new consumer in a new group to its first record, with librdkafka."""
-    cluster = Ottla(folder, brokers, {"zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS)})
+    cluster = Ottla(folder, brokers, broker_defaults(brokers))
     try:
         cluster.start()
         topic = f"first-{uuid.uuid4().hex[:8]}"
-        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         producer.produce(topic, b"record")
         assert producer.flush(_WAIT_S) == 0
         took = [_first_record_ms(cluster.bootstrap, topic) for _ in range(_FIRST_RECORD_ROUNDS)]

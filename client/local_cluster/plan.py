@@ -23,6 +23,7 @@ ZOOKEEPER_ID = 0
 PORT_MAX = 65_535
 # Three copies survive the loss of a broker with another one to spare; more brokers share the load.
 REPLICAS_MAX = 3
+OFFSETS_PARTITIONS = "6"
 # Brokers of a local cluster are to be missed soon after they are gone.
 SESSION_TIMEOUT_MS = 6_000
 SHUTDOWN_BACKOFF_MS = 200
@@ -159,6 +160,8 @@ def broker_defaults(brokers: int) -> Mapping[str, str]:
         "default.replication.factor": replicas,
         "min.insync.replicas": min_isr,
         "offsets.topic.replication.factor": replicas,
+        # The first consumer waits until they are created; fifty, three times, take a second.
+        "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": min_isr,
         "group.initial.rebalance.delay.ms": "0",
