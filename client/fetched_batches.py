@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from ottla.client.columns import Columns, decode_columns
 from ottla.client.types import ConsumerRecord, KeyT, ValueT
@@ -148,9 +148,6 @@ class _Draft(Generic[KeyT, ValueT]):
     __slots__ = ConsumerRecord.__slots__
 
 
-_new_draft: Final = _Draft.__new__
-
-
 def make_records(
     topic_partition: TopicPartition,
     columns: Columns,
@@ -165,23 +162,29 @@ def make_records(
     """
     topic, partition = topic_partition
     made: list[Any] = []
-    add = made.append
+    add, new, draft = made.append, _Draft.__new__, _Draft
     try:
         for offset, timestamp, key, value, headers in zip(
             columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers, strict=True
         ):
-            record: Any = _new_draft(_Draft)
+            record: Any = new(draft)
             record.topic = topic
             record.partition = partition
             record.offset = offset
             record.timestamp = timestamp
             record.timestamp_type = timestamp_type
-            record.serialized_key_size = -1 if key is None else len(key)
-            record.serialized_value_size = -1 if value is None else len(value)
-            record.key = key if key is None or key_deserializer is None else key_deserializer(key)
-            record.value = value if value is None or value_deserializer is None else value_deserializer(value)
             record.headers = headers
             record.leader_epoch = leader_epoch
+            if key is None:
+                record.key, record.serialized_key_size = None, -1
+            else:
+                record.serialized_key_size = len(key)
+                record.key = key if key_deserializer is None else key_deserializer(key)
+            if value is None:
+                record.value, record.serialized_value_size = None, -1
+            else:
+                record.serialized_value_size = len(value)
+                record.value = value if value_deserializer is None else value_deserializer(value)
             record.__class__ = ConsumerRecord
             add(record)
     except Exception as error:

@@ -1,5 +1,8 @@
 """Fetches ahead of the caller: at most one request under way to each broker, and a bounded number of bytes in store.
 
+A partition is asked for until it has more than one full answer in store, so that the caller always has one to go on
+with while the next is under way; all together until they have fetch_max_bytes.
+
 One task looks after all: whenever something may have changed it sees which partitions have room, and starts a request
 to each broker that has none under way; partitions that do not know where to begin are asked about beside that. What
 goes wrong with one partition is noted in its state and leaves the others alone.
@@ -85,9 +88,7 @@ class Fetcher:
         while True:
             self._partitions.wanted.clear()
             self._resolve_positions()
-            for node_id, states, full in self._plan():
-                self._busy_nodes.add(node_id)
-                self._start(self._fetch(node_id, states, full))
+            self._start_fetches()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._pause()):
                     await self._partitions.wanted.wait()
@@ -111,6 +112,11 @@ class Fetcher:
 
     # Which to fetch from where.
 
+    def _start_fetches(self) -> None:
+        for node_id, states, full in self._plan():
+            self._busy_nodes.add(node_id)
+            self._start(self._fetch(node_id, states, full))
+
     def _plan(self) -> list[tuple[int, list[PartitionState], bool]]:
         """Return, for each broker without a request, what to fetch; and whether a partition of it is full."""
         if sum(state.buffered_bytes for state in self._partitions) >= self._settings.fetch_max_bytes:
@@ -127,7 +133,7 @@ class Fetcher:
             if node_id is None:
                 self._cluster.request_refresh()
                 self._hold_off(state)
-            elif state.buffered_bytes >= self._settings.max_partition_fetch_bytes:
+            elif state.buffered_bytes > self._settings.max_partition_fetch_bytes:
                 full_nodes.add(node_id)
             elif node_id not in self._busy_nodes:
                 by_node[node_id].append(state)
@@ -170,6 +176,9 @@ class Fetcher:
             self._take_in(node_id, asked, {topic_id: name for name, topic_id in ids.items()}, response)
         finally:
             self._busy_nodes.discard(node_id)
+        # In this order, so that the broker is at work again while the reader opens what came.
+        self._start_fetches()
+        self._partitions.arrived.set()
 
     def _request(self, asked: Mapping[TopicPartition, _Asked], ids: Mapping[str, bytes], wait_ms: int) -> FetchRequest:
         settings = self._settings
@@ -234,7 +243,6 @@ class Fetcher:
             # A broker that is asked again may send it whole; the reader learns of it in any case.
             state.failure = CorruptRecordError(f"{state.partition} at offset {state.fetch_offset}: {error}")
             self._hold_off(state)
-        self._partitions.arrived.set()
 
     def _take_error(self, node_id: int, one: _Asked, row: Any, endpoints: Any) -> None:
         state = one.state
