@@ -14,7 +14,7 @@ from ottla.client.columns import Columns
 from ottla.client.commits import Commits
 from ottla.client.consumer_group_member import ConsumerGroupMember
 from ottla.client.consumer_settings import ConsumerSettings
-from ottla.client.errors import ConsumerStoppedError, IllegalStateError
+from ottla.client.errors import ConsumerStoppedError, IllegalStateError, KafkaTimeoutError
 from ottla.client.fetched_batches import FetchedBatch
 from ottla.client.fetcher import Fetcher
 from ottla.client.group_host import GroupHost
@@ -29,6 +29,8 @@ from ottla.client.topic_pattern import TopicPattern
 from ottla.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 _UNLIMITED: Final = 1 << 62
+# How often to see whether a position is known by now.
+_POSITION_WAIT_S: Final = 0.005
 
 Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
 
@@ -98,6 +100,8 @@ class Consumer:
         if not self._started or self._stopped:
             return
         self._stopped = True
+        # Whoever waits for records learns of it.
+        self._host.failed(ConsumerStoppedError())
         if self._pattern is not None:
             await self._pattern.close()
         if self._commits is not None:
@@ -209,9 +213,12 @@ class Consumer:
 
     async def __anext__(self) -> ConsumerRecord[Any, Any]:
         """Return the next record; the iteration ends when the consumer is stopped."""
-        if self._stopped:
-            raise StopAsyncIteration
-        return await self.getone()
+        try:
+            return await self.getone()
+        except ConsumerStoppedError:
+            if self._stopped:
+                raise StopAsyncIteration from None
+            raise
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
         """Wait for the next record, of these partitions if any are given."""
@@ -287,15 +294,13 @@ class Consumer:
 
     async def position(self, partition: TopicPartition) -> int:
         """Return the offset of the record that comes next, waiting until that is known."""
-        limit_ms = self.settings.default_api_timeout_ms
-        async with asyncio.timeout(limit_ms / 1000):
-            while True:
-                state = self._state(partition)
-                if state.position is not None:
-                    return state.position
-                if state.failure is not None:
-                    self._partitions.raise_failure([partition])
-                await asyncio.sleep(self.settings.retry_backoff_ms / 10_000)
+        deadline = asyncio.get_running_loop().time() + self.settings.default_api_timeout_ms / 1000
+        while (position := self._state(partition).position) is None:
+            self._partitions.raise_failure([partition])
+            if asyncio.get_running_loop().time() > deadline:
+                raise KafkaTimeoutError(f"no position of {partition} within {self.settings.default_api_timeout_ms} ms")
+            await asyncio.sleep(_POSITION_WAIT_S)
+        return position
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the offset behind the last record that may be read; None before the first fetch."""

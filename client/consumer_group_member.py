@@ -200,8 +200,9 @@ class ConsumerGroupMember:
                 await asyncio.sleep(backoff.next())
             except Exception as error:
                 # A listener's own; the caller should see it rather than wait for records that never come.
+                self._tasks[0].cancel()
                 self._host.failed(error)
-                raise
+                return
 
     async def _become_target(self) -> None:
         if self._target is None:

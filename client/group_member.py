@@ -99,8 +99,7 @@ class GroupMember:
                 await task
         self._tasks = []
         await self._host.revoked(self._host.owned)
-        if self._settings.group_instance_id is None:
-            await self._leave("the consumer is closed")
+        await self._leave("the consumer is closed")
 
     def subscription_changed(self) -> None:
         """The host subscribes to other topics now."""
@@ -127,8 +126,9 @@ class GroupMember:
                     await asyncio.sleep(backoff.next())
             except Exception as error:
                 # A listener's own; the caller should see it rather than wait for records that never come.
+                self._is_stable.clear()
                 self._host.failed(error)
-                raise
+                return
 
     async def _leave_empty(self) -> None:
         """Subscribed to nothing: be no member until that changes."""
@@ -312,16 +312,16 @@ class GroupMember:
         self._rejoin.set()
 
     async def _leave(self, reason: str) -> None:
-        if not self.member_id:
+        """Be no member any more; a static one just falls silent, so that it can come back in time."""
+        if not self.member_id or self._settings.group_instance_id is not None:
             return
 
         def build(version: int) -> LeaveGroupRequest:
             if version < _LEAVE_LIST_VERSION:
                 return LeaveGroupRequest(group_id=self.group_id, member_id=self.member_id)
-            identity = MemberIdentity(
-                member_id=self.member_id, group_instance_id=self._settings.group_instance_id, reason=reason
+            return LeaveGroupRequest(
+                group_id=self.group_id, members=[MemberIdentity(member_id=self.member_id, reason=reason)]
             )
-            return LeaveGroupRequest(group_id=self.group_id, members=[identity])
 
         # Not behind a join that is held back. If it does not work, the session ends by itself.
         with contextlib.suppress(KafkaError, TimeoutError):

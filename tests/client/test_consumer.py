@@ -282,11 +282,25 @@ def test_a_record_that_cannot_be_deserialized_is_named(broker: BrokerProcess, to
     run_async(scenario())
 
 
-def test_a_stopped_consumer_says_so() -> None:
-    """Calls before start() and after stop() are ConsumerStoppedErrors."""
+def test_a_stopped_consumer_says_so(broker: BrokerProcess, topic: str) -> None:
+    """Calls before start() and after stop() are ConsumerStoppedErrors, also one that waits; an iteration ends."""
+
+    async def iterate(consumer: Consumer) -> list[bytes | None]:
+        return [record.value async for record in consumer]
 
     async def scenario() -> None:
+        consumer = Consumer(topic, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
         with pytest.raises(ConsumerStoppedError):
-            await Consumer().getone()
+            await consumer.getone()
+        await create_topic(broker.bootstrap, topic)
+        await consumer.start()
+        waiting, iterating = asyncio.create_task(consumer.getone()), asyncio.create_task(iterate(consumer))
+        await until(lambda: consumer.assignment() == partitions_of(topic, 1))
+        await consumer.stop()
+        with pytest.raises(ConsumerStoppedError):
+            await waiting
+        assert await iterating == []
+        with pytest.raises(ConsumerStoppedError):
+            consumer.assignment()
 
     run_async(scenario())

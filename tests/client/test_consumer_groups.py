@@ -276,3 +276,24 @@ def test_a_static_member_keeps_its_partitions_over_a_restart(broker: BrokerProce
                 assert len(diary.entries) == heard
 
     run_async(scenario())
+
+
+class Clumsy(Diary):
+    """Fails when it is told."""
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_what_a_listener_raises_reaches_the_caller(broker: BrokerProcess, topic: str, protocol: str) -> None:
+    """The caller does not wait for records that never come, and can stop the consumer."""
+
+    async def scenario() -> None:
+        await create_topic(broker.bootstrap, topic)
+        async with member(broker.bootstrap, group_name(), group_protocol=protocol) as consumer:
+            consumer.subscribe([topic], listener=Clumsy())
+            with pytest.raises(ZeroDivisionError):
+                await consumer.getone()
+
+    run_async(scenario())
