@@ -20,6 +20,7 @@ from ottla.client.admin_results import (
 )
 from ottla.client.admin_routing import AdminRequests, error_of, raised
 from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -101,7 +102,7 @@ class ClusterCalls(AdminRequests):
             for response in responses
             for row in response.results
         }
-        return raised([found[each] for each in resources if each in found], raise_errors)
+        return raised([found.get(each) or _forgotten(each) for each in resources], raise_errors)
 
     async def alter_configs(
         self,
@@ -146,6 +147,11 @@ class ClusterCalls(AdminRequests):
 
 
 _API_KEYS: Final = frozenset(Api)
+
+
+def _forgotten(resource: ConfigResource) -> ConfigDescription:
+    error = error_of(ErrorCode.UNKNOWN_SERVER_ERROR, None, f"the broker did not answer for {resource.name!r}")
+    return ConfigDescription(resource.type.name.lower(), resource.name, (), error)
 
 
 def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:

@@ -15,7 +15,7 @@ from ottla.client.admin_group_results import (
     GroupOutcome,
 )
 from ottla.client.admin_results import PartitionOutcome
-from ottla.client.admin_routing import AdminRequests, by_topic, error_of, raised
+from ottla.client.admin_routing import AdminRequests, by_topic, error_of, only_row, raised
 from ottla.client.errors import GroupIdNotFoundError, KafkaError, UnsupportedVersionError, raise_for
 from ottla.client.types import OffsetAndMetadata
 from ottla.protocol.api import Api
@@ -84,7 +84,8 @@ class GroupCalls(AdminRequests):
             _, response = await self.on_coordinator(
                 group_id, Api.DELETE_GROUPS, request, lambda answer: [row.error_code for row in answer.results]
             )
-            return GroupOutcome(group_id, error_of(response.results[0].error_code, None, f"group {group_id!r}"))
+            row = only_row(response.results, f"group {group_id!r}")
+            return GroupOutcome(group_id, error_of(row.error_code, None, f"group {group_id!r}"))
 
         return raised(await asyncio.gather(*map(delete, group_ids)), raise_errors)
 
@@ -194,7 +195,7 @@ class GroupCalls(AdminRequests):
             )
         except UnsupportedVersionError:
             return None
-        row = response.groups[0]
+        row = only_row(response.groups, f"group {group_id!r}")
         if row.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             return None
         raise_for(row.error_code, row.error_message or f"group {group_id!r}")
@@ -206,7 +207,7 @@ class GroupCalls(AdminRequests):
     async def _describe_classic(self, group_id: str) -> GroupDescription:
         request = DescribeGroupsRequest(groups=[group_id])
         coordinator, response = await self.on_coordinator(group_id, Api.DESCRIBE_GROUPS, request, _group_codes)
-        row = response.groups[0]
+        row = only_row(response.groups, f"group {group_id!r}")
         raise_for(row.error_code, f"group {group_id!r}")
         if row.group_state == _DEAD:
             raise GroupIdNotFoundError(f"there is no group {group_id!r}")

@@ -165,7 +165,7 @@ class AdminRequests:
             answer = await ask(node_id, partitions)
         except KafkaError as error:
             answer = {each: failed(each, error) for each in partitions}
-        forgotten = UnknownTopicOrPartitionError(f"broker {node_id} did not answer for it")
+        forgotten = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {node_id} did not answer for it")
         return {each: answer[each] if each in answer else failed(each, forgotten) for each in partitions}
 
 
@@ -175,6 +175,13 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for topic, partition in partitions:
         topics[topic].append(partition)
     return dict(topics)
+
+
+def only_row(rows: Sequence[T], what: str) -> T:
+    """Return the row about the one thing that was asked for; an error where the broker forgot it."""
+    if not rows:
+        raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker did not answer for {what}")
+    return rows[0]
 
 
 def error_of(code: int, message: str | None, detail: str) -> KafkaError | None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
 from tests.client.scripted_broker import HANGUP, Reply, ScriptedBroker, metadata_response, run, scripted_broker
 
 from ottla.client.admin import Admin
-from ottla.client.admin_results import NewTopic, OffsetSpec
-from ottla.client.errors import KafkaConnectionError, LeaderNotAvailableError, UnknownTopicOrPartitionError
+from ottla.client.admin_results import ConfigResource, ConfigResourceType, NewTopic, OffsetSpec
+from ottla.client.errors import KafkaConnectionError, KafkaError, LeaderNotAvailableError, UnknownTopicOrPartitionError
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.message import Versions
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from ottla.protocol.messages.delete_groups import DeleteGroupsResponse
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from ottla.protocol.messages.describe_configs import DescribeConfigsResponse
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from ottla.protocol.messages.list_groups import ListGroupsResponse
@@ -118,7 +122,7 @@ def test_what_has_no_leader_fails_when_the_time_is_up() -> None:
             (found,) = await admin.list_offsets({PARTITION: -1}, raise_errors=False)
             assert isinstance(found.error, LeaderNotAvailableError)
 
-        await with_admin(Scene({}, leader=-1), work, timeout_ms=50)
+        await with_admin(Scene({}, leader=-1), work, timeout_ms=1_000)
 
     run(test)
 
@@ -178,11 +182,44 @@ def test_a_broker_that_breaks_connections_is_asked_again() -> None:
 
         async def work(admin: Admin) -> None:
             assert await admin.list_groups() == ()
+
+        async def describe(admin: Admin) -> None:
             (described,) = await admin.describe_groups(["g"], raise_errors=False)
             assert isinstance(described.error, KafkaConnectionError)
 
         scene = Scene({Api.LIST_GROUPS: groups, Api.CONSUMER_GROUP_DESCRIBE: lambda number, request: HANGUP})
-        await with_admin(scene, work, timeout_ms=1_000)
+        await with_admin(scene, work)
+        await with_admin(scene, describe, timeout_ms=1_000)
+
+    run(test)
+
+
+def test_a_broker_that_forgets_what_it_was_asked_gives_an_error() -> None:
+    """Not an exception of another kind."""
+
+    async def test() -> None:
+        scene = Scene(
+            {
+                Api.CONSUMER_GROUP_DESCRIBE: lambda number, request: ConsumerGroupDescribeResponse(
+                    throttle_time_ms=0, groups=[]
+                ),
+                Api.DELETE_GROUPS: lambda number, request: DeleteGroupsResponse(throttle_time_ms=0, results=[]),
+                Api.DESCRIBE_CONFIGS: lambda number, request: DescribeConfigsResponse(throttle_time_ms=0, results=[]),
+                Api.LIST_OFFSETS: lambda number, request: ListOffsetsResponse(topics=[]),
+            }
+        )
+
+        async def work(admin: Admin) -> None:
+            (group,) = await admin.describe_groups(["g"], raise_errors=False)
+            assert "did not answer" in str(group.error)
+            with pytest.raises(KafkaError, match="did not answer for group 'g'"):
+                await admin.delete_groups(["g"])
+            with pytest.raises(KafkaError, match="did not answer for 't'"):
+                await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "t")])
+            with pytest.raises(KafkaError, match="did not answer for it"):
+                await admin.list_offsets({PARTITION: -1})
+
+        await with_admin(scene, work)
 
     run(test)
 

@@ -105,6 +105,7 @@ def test_options_that_make_no_sense_are_refused(ottla: Ottla, topic: str) -> Non
     missing = ottla("config", "get", "topic", topic, "no.such.option")
     assert (missing.code, "There is no option no.such.option" in missing.err) == (1, True)
     assert ottla("config", "list", "topic", "not-there").code == 1
+    assert ottla("config", "list", "broker", "9").code == 1
 
 
 def test_log_directories_are_shown(ottla: Ottla, broker: BrokerProcess, topic: str) -> None:

@@ -7,8 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.broker_process import BrokerProcess, MakeBroker
 from tests.client.cli.conftest import Ottla
+
+from ottla.client.cli.segment_verifying import verified
+from ottla.protocol.compression import Codec
+from ottla.protocol.record_batch_builder import RecordBatchBuilder
 
 FIRST = "00000000000000000000"
 
@@ -60,8 +66,8 @@ def test_indexes_are_dumped(ottla: Ottla, make_broker: MakeBroker, topic: str) -
     broken = bytearray(index.read_bytes())
     broken[4:8] = (1).to_bytes(4, "big")
     index.write_bytes(broken)
-    verified = ottla("log", "verify", str(own.log_dir))
-    assert (verified.code, f"{index} at byte 0" in verified.err) == (1, True)
+    checked = ottla("log", "verify", str(own.log_dir))
+    assert (checked.code, f"{index} at byte 0" in checked.err) == (1, True)
     index.write_bytes(broken[:-1])
     assert "ends within an entry" in ottla("log", "verify", str(own.log_dir)).err
 
@@ -99,10 +105,10 @@ def test_the_first_bad_byte_is_found(ottla: Ottla, segment: Path, damage: object
         "length": second + 8,
     }
 
-    verified = ottla("log", "verify", str(segment), "--format", "json")
+    checked = ottla("log", "verify", str(segment), "--format", "json")
 
-    assert verified.code == 1
-    (problem,) = verified.items[0]["problems"]
+    assert checked.code == 1
+    (problem,) = checked.items[0]["problems"]
     assert (problem["file"], problem["position"]) == (str(segment), places[position])
     assert told in problem["problem"]
     assert "DAMAGED" in ottla("log", "verify", str(segment)).out
@@ -125,6 +131,26 @@ def test_damage_ends_a_dump(ottla: Ottla, segment: Path) -> None:
 
     assert (dumped.code, len(dumped.items)) == (1, 1)
     assert "is damaged at byte" in dumped.err
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_bytes_are_verified_without_another_error(tmp_path: Path, data: st.DataObject) -> None:
+    """A good segment with some of its bytes changed, cut and added to."""
+    builder = RecordBatchBuilder()
+    builder.append(1_000, b"k", b"v")
+    builder.append(1_001, None, None, [("h", b"x")])
+    good = builder.build(codec=data.draw(st.sampled_from(Codec)))
+    for _ in range(data.draw(st.integers(0, 3))):
+        good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
+    segment = tmp_path / f"{FIRST}.log"
+    segment.write_bytes(good[: data.draw(st.integers(0, len(good)))] + data.draw(st.binary(max_size=70)))
+    segment.with_suffix(".index").write_bytes(data.draw(st.binary(max_size=24)))
+    segment.with_suffix(".timeindex").write_bytes(data.draw(st.binary(max_size=36)))
+
+    report = verified(segment)
+
+    assert all(0 <= problem.position <= Path(problem.file).stat().st_size for problem in report.problems)
 
 
 def test_files_that_are_no_segments_are_refused(ottla: Ottla, tmp_path: Path) -> None:
