@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from ottla.client.cluster import Cluster
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.errors import CorruptRecordError, KafkaError, OffsetOutOfRangeError, error_for
+from ottla.client.fetch_session import FetchSession
 from ottla.client.fetched_batches import fetched_batches
 from ottla.client.offset_lookup import EARLIEST, LATEST, look_up_once
 from ottla.client.partition_state import Partitions, PartitionState
@@ -27,7 +28,7 @@ from ottla.protocol.api import Api
 from ottla.protocol.errors import CorruptBatchError, ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.message import LAST_VERSION
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.fetch import FetchPartition
 from ottla.protocol.primitives import UUID_ZERO
 
 # A Fetch that waits for records must not hold up what else goes to the broker.
@@ -66,6 +67,7 @@ class Fetcher:
         self._task: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._busy_nodes: set[int] = set()
+        self._sessions: dict[int, FetchSession] = {}
         # Partitions whose position is being asked for.
         self._resolving: set[PartitionState] = set()
         self._fetches = 0
@@ -156,11 +158,22 @@ class Fetcher:
         topics = self._cluster.snapshot.topics
         ids = {name: topics[name].topic_id for name, _ in asked if name in topics}
         has_ids = UUID_ZERO not in ids.values() and all(name in ids for name, _ in asked)
+        rows = self._rows(asked)
+        session = self._sessions.setdefault(node_id, FetchSession())
+        request = session.request(
+            rows,
+            ids,
+            max_wait_ms=wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            isolation_level=settings.isolation,
+            rack_id=settings.client_rack,
+        )
         try:
             response = await self._cluster.send(
                 node_id,
                 Api.FETCH,
-                self._request(asked, ids, wait_ms),
+                request,
                 settings.request_timeout_ms + wait_ms,
                 lane=LANE,
                 version_min=_VERSION_MIN,
@@ -168,7 +181,9 @@ class Fetcher:
             )
             if response.error_code:
                 raise error_for(response.error_code)
+            session.answered(response.session_id, rows, ids)
         except KafkaError as error:
+            session.reset()
             for one in asked.values():
                 if one.state.session == one.session:
                     self._refused(one.state, error)
@@ -180,29 +195,17 @@ class Fetcher:
         self._start_fetches()
         self._partitions.arrived.set()
 
-    def _request(self, asked: Mapping[TopicPartition, _Asked], ids: Mapping[str, bytes], wait_ms: int) -> FetchRequest:
-        settings = self._settings
-        topics: dict[str, list[FetchPartition]] = defaultdict(list)
+    def _rows(self, asked: Mapping[TopicPartition, _Asked]) -> dict[TopicPartition, FetchPartition]:
+        rows = {}
         for partition, one in asked.items():
             known = self._cluster.snapshot.partition(partition)
-            row = FetchPartition(
+            rows[partition] = FetchPartition(
                 partition=partition.partition,
                 current_leader_epoch=-1 if known is None else known.leader_epoch,
                 fetch_offset=one.offset,
-                partition_max_bytes=settings.max_partition_fetch_bytes,
+                partition_max_bytes=self._settings.max_partition_fetch_bytes,
             )
-            topics[partition.topic].append(row)
-        return FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=settings.fetch_min_bytes,
-            max_bytes=settings.fetch_max_bytes,
-            isolation_level=settings.isolation,
-            topics=[
-                FetchTopic(topic=name, topic_id=ids.get(name, UUID_ZERO), partitions=rows)
-                for name, rows in topics.items()
-            ],
-            rack_id=settings.client_rack,
-        )
+        return rows
 
     # What came back.
 

@@ -13,14 +13,17 @@ from ottla.client.errors import ConsumerStoppedError, IllegalStateError, OffsetO
 from ottla.client.types import OffsetAndMetadata, TopicPartition
 
 
-def test_reads_what_is_assigned_in_order(broker: BrokerProcess, topic: str) -> None:
+@pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
+def test_reads_what_is_assigned_in_order(broker: BrokerProcess, topic: str, isolation_level: str) -> None:
     """Each partition comes in the order of its offsets, whole, and with all fields of its records."""
 
     async def scenario() -> None:
         await create_topic(broker.bootstrap, topic, 2)
         for partition in range(2):
             await produce(broker.bootstrap, topic, [b"%d" % number for number in range(500)], partition)
-        async with Consumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest") as consumer:
+        async with Consumer(
+            bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", isolation_level=isolation_level
+        ) as consumer:
             consumer.assign(partitions_of(topic, 2))
             seen: dict[TopicPartition, list[tuple[int, bytes | None]]] = {name: [] for name in partitions_of(topic, 2)}
             while sum(map(len, seen.values())) < 1000:
