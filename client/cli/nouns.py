@@ -8,7 +8,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-# The one list of nouns. Each has its commands in the module of that name, as `app`.
+# The one list of nouns. Each has its commands in the module of that name, as `app`; one with a single command is that.
 NOUNS: Final = {
     "cluster": "Brokers, controller and health of a cluster.",
     "topic": "Create, change, read and write topics.",
@@ -17,6 +17,7 @@ NOUNS: Final = {
     "partition": "Leaders and replicas of partitions.",
     "log": "What is on the disks of brokers.",
     "check": "Checks for monitoring, by exit code.",
+    "doctor": "Find out why clients cannot work, and what to change.",
 }
 
 

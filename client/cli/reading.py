@@ -41,15 +41,14 @@ class PartitionReader:
         self.ends: dict[TopicPartition, int] = {}
         self._isolation_level = int(read_committed)
 
-    async def records(self, *, until_end: bool) -> AsyncIterator[Read]:
-        """Yield records for ever, or up to the ends that the partitions have while they are read."""
+    async def fetches(self, *, until_end: bool) -> AsyncIterator[list[Read]]:
+        """Yield records, those of a fetch at a time, for ever or up to the ends that partitions have by then."""
         while left := [each for each in self.positions if not (until_end and self._is_at_end(each))]:
 
             async def attempt(partitions: list[TopicPartition] = left) -> list[Read]:
                 return await self._fetch(partitions)
 
-            for read in await self._admin.cluster.retrying(attempt):
-                yield read
+            yield await self._admin.cluster.retrying(attempt)
 
     def _is_at_end(self, partition: TopicPartition) -> bool:
         return partition in self.ends and self.positions[partition] >= self.ends[partition]

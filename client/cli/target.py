@@ -115,6 +115,8 @@ STYLES: Final = {
     "OFFLINE": "bold red",
     "healthy": "bold green",
     "unhealthy": "bold red",
+    "WARNING": "yellow",
+    "BROKEN": "bold red",
 }
 
 

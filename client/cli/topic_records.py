@@ -119,18 +119,17 @@ def _read(
     async def work(admin: Admin) -> None:
         wanted = await partitions_of(admin, topic, partitions)
         reader = PartitionReader(admin, await resolve(admin, wanted, offset), read_committed=not uncommitted)
-        left = count
-        if left == 0:
+        written = 0
+        if count == 0:
             return
-        async for read in reader.records(until_end=until_end):
-            output.write(writer(read))
+        async for reads in reader.fetches(until_end=until_end):
+            shown = reads if count is None else reads[: count - written]
+            output.writelines(map(writer, shown))
             # A reader at the other end of a pipe sees records as they come in.
-            if not until_end:
-                output.flush()
-            if left is not None:
-                left -= 1
-                if left <= 0:
-                    return
+            output.flush()
+            written += len(shown)
+            if written == count:
+                return
 
     try:
         target.run(work)
