@@ -85,10 +85,10 @@ class GroupExperiment(Experiment):
         return self.cluster.state.partition(CONSUMER_OFFSETS, 0)
 
     def wait_for_coordinator_other_than(self, broker: int) -> int:
-        """Wait until another broker leads the group's partition."""
-        return self.cluster.wait_for_partition(
-            CONSUMER_OFFSETS, 0, lambda state: state.leader not in (-1, broker)
-        ).leader
+        """Wait until another broker leads the group's partition; ask it what it knows, before members tell it more."""
+        state = self.cluster.wait_for_partition(CONSUMER_OFFSETS, 0, lambda state: state.leader not in (-1, broker))
+        self.committed()
+        return state.leader
 
     def wait_for_coordinator_in_sync(self) -> None:
         """Wait until all brokers have all that the group's partition has."""
