@@ -1,0 +1,64 @@
+"""Our own producer and consumer groups, with brokers killed under them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.client.consuming import until
+from tests.faults.cluster import BROKER_IDS, Cluster
+from tests.faults.group_experiment import OPTIONS
+from tests.faults.own_client import Workload, run_scenario
+from tests.faults.steps import kill, replicas_led_by
+
+from ottla.broker.groups.placement import CONSUMER_OFFSETS
+
+KILLS = 2
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three brokers, one of which coordinates all groups."""
+    made = Cluster(tmp_path, *OPTIONS)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+def test_killing_leaders_under_our_client_loses_and_doubles_nothing(cluster: Cluster, topic: str) -> None:
+    """One leader after the other: what was sent is stored once and in order, and the group reads all of it."""
+
+    async def kill_leaders(_: Workload) -> AsyncIterator[None]:
+        for killed in range(KILLS):
+            leader = cluster.state.partition(topic, killed).leader
+            await asyncio.to_thread(kill, cluster, leader)
+            yield
+            if killed + 1 < KILLS:
+                await asyncio.to_thread(cluster.start_brokers, leader)
+                await asyncio.to_thread(cluster.wait_for_full_isr, topic, replicas_led_by(*BROKER_IDS))
+
+    run_scenario(cluster, topic, BROKER_IDS, kill_leaders)
+
+
+@pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
+def test_our_groups_go_on_when_their_coordinator_is_killed(cluster: Cluster, topic: str, group_protocol: str) -> None:
+    """They find the next one, share the partitions as before, and skip nothing."""
+
+    async def kill_coordinator(workload: Workload) -> AsyncIterator[None]:
+        coordinator = cluster.state.partition(CONSUMER_OFFSETS, 0).leader
+        await asyncio.to_thread(kill, cluster, coordinator)
+        await asyncio.to_thread(partial(_wait_for_another_leader, cluster, coordinator))
+        yield
+        await until(workload.is_shared)
+        yield
+
+    run_scenario(cluster, topic, BROKER_IDS, kill_coordinator, group_protocol)
+
+
+def _wait_for_another_leader(cluster: Cluster, broker: int) -> None:
+    cluster.wait_for_partition(CONSUMER_OFFSETS, 0, lambda state: state.leader not in (-1, broker))
