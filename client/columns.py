@@ -17,8 +17,9 @@ from ottla.protocol.record import RECORD_BYTES_MIN, wrap_int64
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
-# Columns as they are read: with the differences to the batch's first timestamp and offset.
-_Read: TypeAlias = tuple[list[int], list[int], list[bytes | None], list[bytes | None], list[Headers]]
+# Columns as they are read: the differences to the batch's first timestamp; those to its first offset by row, where they
+# are not the row's number, as after compaction; keys, values and headers.
+_Read: TypeAlias = tuple[list[int], dict[int, int], list[bytes | None], list[bytes | None], list[Headers]]
 
 _NO_HEADERS: Final[Headers] = ()
 _HEADER_BYTES_MIN: Final = 2
@@ -97,8 +98,13 @@ def decode_columns(
     """
     if not 0 <= count <= len(data) // RECORD_BYTES_MIN:
         raise CorruptBatchError(f"{count} records announced in {len(data)} bytes")
-    timestamp_deltas, offset_deltas, keys, values, headers = _decode(data, count)
-    offsets = [base_offset + delta for delta in offset_deltas]
+    read: _Read = [], {}, [], [], [_NO_HEADERS] * count
+    if (end := _decode(data, read)) != len(data):
+        raise CorruptBatchError(f"{len(data) - end} bytes after the last record")
+    timestamp_deltas, sparse, keys, values, headers = read
+    offsets: Sequence[int] = range(base_offset, base_offset + count)
+    if sparse:
+        offsets = [base_offset + sparse.get(row, row) for row in range(count)]
     if log_append_time is not None:
         timestamps = [log_append_time] * count
     elif not any(timestamp_deltas):
@@ -111,13 +117,14 @@ def decode_columns(
     return Columns(offsets, timestamps, keys, values, headers)
 
 
-def _decode(data: bytes, count: int) -> _Read:
+def _decode(data: bytes, read: _Read) -> int:
+    """Fill the columns, of which `headers` has as many rows as there are records; return the position behind them."""
+    timestamp_deltas, sparse, keys, values, headers = read
     one_byte = _ONE_BYTE
-    read: _Read = [], [], [], [], [_NO_HEADERS] * count
-    add_timestamp, add_offset, add_key, add_value = read[0].append, read[1].append, read[2].append, read[3].append
+    add_timestamp, add_key, add_value = timestamp_deltas.append, keys.append, values.append
     position = 0
     try:
-        for row in range(count):
+        for row in range(len(headers)):
             if (length := one_byte[low := data[position]]) is not None:
                 end = position + 1 + length
                 position += 2
@@ -143,7 +150,8 @@ def _decode(data: bytes, count: int) -> _Read:
                 position += 2
             else:
                 delta, position = _read_zigzag(data, position, 32)
-            add_offset(delta)
+            if delta != row:
+                sparse[row] = delta
             if (length := one_byte[low := data[position]]) is not None:
                 position += 1
             elif not low & 1 and (high := data[position + 1]) < 0x80:
@@ -173,14 +181,12 @@ def _decode(data: bytes, count: int) -> _Read:
             if data[position] == 0:
                 position += 1
             else:
-                read[4][row], position = _read_headers(data, position, end)
+                headers[row], position = _read_headers(data, position, end)
             if position != end:
                 raise CorruptBatchError(f"a record is {position - end:+} bytes longer than it says")
     except IndexError:
         raise CorruptBatchError("records cut short") from None
-    if position != len(data):
-        raise CorruptBatchError(f"{len(data) - position} bytes after the last record")
-    return read
+    return position
 
 
 def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
