@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run check format test faults bench bench-kafka bench-replicated bench-scale bench-groups docs lock clean
+.PHONY: setup run check format test faults bench bench-kafka bench-replicated bench-scale bench-groups bench-clients docs lock clean
 
 setup: $(STAMP)
 
@@ -59,6 +59,10 @@ bench-scale: setup
 # Consumer groups: the first record of a new one, a thousand of them at once, and a million offsets on failover.
 bench-groups: setup
 	$(BIN)/python -m bench.groups $(BENCH_ARGS)
+
+# Our client beside aiokafka, kafka-python and confluent-kafka, on one broker of ours, by turns.
+bench-clients: setup
+	$(BIN)/python -m bench.clients $(BENCH_ARGS)
 
 # The generated pages; a test fails when they are not current.
 docs: setup
