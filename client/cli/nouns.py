@@ -18,6 +18,7 @@ NOUNS: Final = {
     "log": "What is on the disks of brokers.",
     "check": "Checks for monitoring, by exit code.",
     "doctor": "Find out why clients cannot work, and what to change.",
+    "profile": "Names for clusters, and which one to use.",
 }
 
 

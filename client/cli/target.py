@@ -64,11 +64,13 @@ class Target:
 
     def settings(self, kind: type[ClientSettings]) -> dict[str, Any]:
         """Return the keyword arguments of a client; CommandError where an option does not make sense."""
+        from ottla.client.cli.profiles import options_in_use
         from ottla.client.errors import KafkaConfigurationError
         from ottla.client.settings import read_properties
 
         request_ms = int(min(self.timeout_s, _REQUEST_TIMEOUT_S_MAX) * 1000)
-        settings: dict[str, Any] = {
+        settings: dict[str, Any] = {}
+        defaults: dict[str, Any] = {
             "client_id": "ottla-cli",
             "default_api_timeout_ms": int(self.timeout_s * 1000),
             "request_timeout_ms": request_ms,
@@ -78,11 +80,14 @@ class Target:
             if self.command_config is not None:
                 settings |= kind.kwargs_from_config(read_properties(self.command_config))
             settings |= kind.kwargs_from_config(key_values(self.overrides, "-X"))
+            # A profile is about one cluster: another one must not get its password.
+            if self.bootstrap_servers is None and "bootstrap_servers" not in settings:
+                settings = kind.kwargs_from_config(options_in_use()) | settings
         except KafkaConfigurationError as error:
             raise CommandError(str(error), 2) from error
         if self.bootstrap_servers is not None or "bootstrap_servers" not in settings:
             settings["bootstrap_servers"] = self.bootstrap_servers or BOOTSTRAP_DEFAULT
-        return settings
+        return defaults | settings
 
     def run(self, work: Callable[[Admin], Awaitable[T]]) -> T:
         """Run a coroutine with an admin client of the cluster; CommandError if the cluster says no."""

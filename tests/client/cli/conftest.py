@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -45,12 +46,24 @@ class _Input:
         return False
 
 
+@pytest.fixture(autouse=True)
+def config_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home for profiles, so that those of whoever runs the tests are neither used nor changed."""
+    home = tmp_path / "config"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+    monkeypatch.delenv("OTTLA_PROFILE", raising=False)
+    return home
+
+
 @pytest.fixture
 def ottla(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Ottla:
     """Return a function that runs a command line against the shared broker."""
 
-    def run_command(*arguments: str, stdin: bytes = b"", bootstrap: str = broker.bootstrap) -> Printed:
-        monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", bootstrap)
+    def run_command(*arguments: str, stdin: bytes = b"", bootstrap: str | None = broker.bootstrap) -> Printed:
+        if bootstrap is None:
+            monkeypatch.delenv("OTTLA_BOOTSTRAP_SERVERS", raising=False)
+        else:
+            monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", bootstrap)
         monkeypatch.setattr(sys, "argv", ["ottla", *arguments])
         monkeypatch.setattr(sys, "stdin", _Input(stdin))
         capfdbinary.readouterr()

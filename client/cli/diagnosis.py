@@ -1,0 +1,202 @@
+"""What `ottla doctor` looks at, and what it makes of it: each finding with what to do, to the line."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from ottla.client.admin import Admin
+from ottla.client.admin_results import BrokerDescription, ConfigResource, ConfigResourceType, LogDir, Result
+from ottla.client.cli.dialing import Dialed, Verdict, dial
+from ottla.client.cli.health import Health, WeakPartition, examine
+from ottla.client.cli.listeners import ADVERTISED, Behind, who_is_behind
+from ottla.client.settings import Address, ClientSettings
+
+_DISK_FREE_MIN: Final = 0.10
+_NAMED_MAX: Final = 3
+
+
+class Status(StrEnum):
+    """How something is."""
+
+    OK = "ok"
+    WARNING = "WARNING"
+    BROKEN = "BROKEN"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding(Result):
+    """Something that was looked at; `advice` says what to do, and `change` is the line to write."""
+
+    status: Status
+    check: str
+    found: str
+    advice: str = ""
+    change: str = ""
+
+
+async def diagnose(settings: ClientSettings) -> AsyncIterator[Finding]:
+    """Look from the outside in: the addresses that were given, those that brokers advertise, then the cluster."""
+    given = await asyncio.gather(*(dial(address, settings) for address in settings.addresses))
+    for dialed in given:
+        yield _bootstrap_finding(dialed, settings)
+    doors = [each.address for each in given if each.is_broker]
+    if not doors:
+        return
+    async with Admin(**_kwargs(settings, doors)) as admin:
+        described = await admin.describe_cluster()
+        behind = await asyncio.gather(*(who_is_behind(door, described.brokers, settings) for door in doors))
+        known = {each.broker_id: each for each in behind if each is not None}
+        brokers = [*described.brokers, *_unlisted(known, described.brokers)]
+        reached = await asyncio.gather(*(dial(Address(each.host, each.port), settings) for each in brokers))
+        for broker, dialed in zip(brokers, reached, strict=True):
+            is_other = dialed.is_broker and dialed.cluster_id != described.cluster_id
+            if dialed.is_broker and not is_other:
+                yield Finding(Status.OK, _place(broker), dialed.verdict)
+            else:
+                found = f"another cluster answers there, {dialed.cluster_id}" if is_other else _said(dialed)
+                yield _advertised_finding(broker, found, known.get(broker.broker_id), settings)
+        health = await examine(admin)
+        are_reached = all(each.is_broker for each in reached)
+        for finding in (_controller(health, are_reached), _leaders(health), await _replicas(admin, health)):
+            yield finding
+        if are_reached:
+            for log_dir in await admin.describe_log_dirs((), raise_errors=False):
+                yield disk_finding(log_dir)
+
+
+def _kwargs(settings: ClientSettings, doors: Sequence[Address]) -> dict[str, object]:
+    kwargs = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    return kwargs | {"bootstrap_servers": [str(each) for each in doors]}
+
+
+def _place(broker: BrokerDescription) -> str:
+    return f"broker {broker.broker_id} at {Address(broker.host, broker.port)}"
+
+
+def _said(dialed: Dialed) -> str:
+    says_more = dialed.detail and dialed.verdict in (Verdict.FAILED, Verdict.UNKNOWN_NAME)
+    return f"{dialed.verdict}: {dialed.detail}" if says_more else str(dialed.verdict)
+
+
+def _bootstrap_finding(dialed: Dialed, settings: ClientSettings) -> Finding:
+    check = f"bootstrap server {dialed.address}"
+    if dialed.is_broker:
+        return Finding(Status.OK, check, dialed.verdict)
+    sasl = "SASL_SSL" if settings.uses_tls else "SASL_PLAINTEXT"
+    encrypted = "SASL_SSL" if settings.uses_sasl else "SSL"
+    plain = "SASL_PLAINTEXT" if settings.uses_sasl else "PLAINTEXT"
+    advice, change = {
+        Verdict.UNKNOWN_NAME: ("Correct the name, or teach this host to resolve it.", ""),
+        Verdict.REFUSED: ("Start the broker, or give the port of its listener.", "ottla up --detach"),
+        Verdict.SILENT: ("Check that the host is up, and that no firewall is in between.", ""),
+        Verdict.TLS: ("Have the client speak TLS.", f"security.protocol={encrypted}"),
+        Verdict.PLAINTEXT: ("Have the client speak plaintext.", f"security.protocol={plain}"),
+        Verdict.SASL: (
+            "Have the client authenticate, with sasl.username and sasl.password.",
+            f"security.protocol={sasl}",
+        ),
+        Verdict.ZOOKEEPER: ("Give the port of a broker.", f"bootstrap.servers={dialed.address.host}:9092"),
+        Verdict.HTTP: ("Give the port of a broker's listener.", f"bootstrap.servers={dialed.address.host}:9092"),
+    }.get(dialed.verdict, ("See what the broker's log says of this connection.", ""))
+    return Finding(Status.BROKEN, check, _said(dialed), advice, change)
+
+
+def _unlisted(known: Mapping[int, Behind], listed: Sequence[BrokerDescription]) -> list[BrokerDescription]:
+    """Return brokers that answer and are not in the metadata: who cannot be reached by the controller is not."""
+    missing = set(known) - {each.broker_id for each in listed}
+    return [
+        BrokerDescription(broker_id, address.host, address.port, None)
+        for broker_id in sorted(missing)
+        for address in known[broker_id].addresses
+    ]
+
+
+def _advertised_finding(
+    broker: BrokerDescription, found: str, behind: Behind | None, settings: ClientSettings
+) -> Finding:
+    """Say what is wrong with an address that a broker gives to clients, and what it should give instead."""
+    wrong = Address(broker.host, broker.port)
+    if behind is None:
+        advice = (
+            f"Clients are sent to {wrong}. If broker {broker.broker_id} runs, have it advertise an address that can "
+            "be reached from here. In its server.properties:"
+        )
+        change = f"{ADVERTISED}={settings.security_protocol}://HOST:{broker.port}"
+        return Finding(Status.BROKEN, _place(broker), found, advice, change)
+    advice = f"It answers at {behind.door}, but sends clients to {wrong}. In its server.properties:"
+    default = f"{settings.security_protocol}://{behind.door}"
+    change = f"{ADVERTISED}={behind.corrected(wrong) or default}"
+    return Finding(Status.BROKEN, _place(broker), found, advice, change)
+
+
+def _controller(health: Health, are_reached: bool) -> Finding:
+    if health.controller_id is not None:
+        return Finding(Status.OK, "controller", f"broker {health.controller_id}")
+    if not are_reached:
+        advice = "Mend the addresses first: who cannot be reached is not told of a controller."
+        return Finding(Status.BROKEN, "controller", "there is none", advice)
+    advice = "Brokers elect one in ZooKeeper: check that it runs, and that all brokers have the same line."
+    return Finding(Status.BROKEN, "controller", "there is none", advice, "zookeeper.connect=HOST:2181")
+
+
+def _leaders(health: Health) -> Finding:
+    if not health.offline:
+        return Finding(Status.OK, "leaders", f"all {health.partitions} partitions have one")
+    found = f"{len(health.offline)} of {health.partitions} partitions have none: {_named(health.offline)}"
+    brokers = sorted({broker for each in health.offline for broker in each.replicas})
+    return Finding(Status.BROKEN, "leaders", found, f"Start a broker that has a replica: {_listed(brokers)}.")
+
+
+async def _replicas(admin: Admin, health: Health) -> Finding:
+    weak = health.under_replicated
+    if not weak:
+        return Finding(Status.OK, "replicas", "all are in sync")
+    topics = sorted({each.topic for each in weak})
+    described = await admin.describe_configs(
+        [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics],
+        names=["min.insync.replicas"],
+        raise_errors=False,
+    )
+    isr_min = {
+        each.resource_name: int(next((row.value for row in each.entries if row.value), "1")) for each in described
+    }
+    refusing = [each for each in weak if len(each.isr) < isr_min.get(each.topic, 1)]
+    missing = _listed(health.missing_brokers)
+    start = f"Start broker {missing}." if missing else "See what the logs of the brokers that lag behind say."
+    if refusing:
+        found = f"too few in sync for acks=all: {_named(refusing)}, with ISR {_listed(refusing[0].isr)}"
+        return Finding(Status.BROKEN, "replicas", found, start)
+    return Finding(Status.WARNING, "replicas", f"{len(weak)} partitions are short of one: {_named(weak)}", start)
+
+
+def disk_finding(log_dir: LogDir) -> Finding:
+    """Judge a log directory by its error, and by what is free on its disk."""
+    check = f"disk of broker {log_dir.broker_id}"
+    if log_dir.error is not None:
+        advice = "The directory is out of use: mend its disk, then start the broker again."
+        return Finding(Status.BROKEN, check, f"{log_dir.path}: {log_dir.error.description}", advice)
+    if log_dir.total_bytes is None or log_dir.usable_bytes is None:
+        return Finding(Status.OK, check, f"{log_dir.path}: the broker is too old to tell")
+    found = f"{log_dir.path}: {_gib(log_dir.usable_bytes)} of {_gib(log_dir.total_bytes)} GiB free"
+    if log_dir.usable_bytes >= log_dir.total_bytes * _DISK_FREE_MIN:
+        return Finding(Status.OK, check, found)
+    advice = "Make room, or keep less of the largest topics (`ottla log dirs` shows sizes)."
+    return Finding(Status.WARNING, check, found, advice, "ottla topic alter TOPIC -c retention.bytes=BYTES")
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 30):.1f}"
+
+
+def _named(partitions: Sequence[WeakPartition]) -> str:
+    names = [f"{each.topic}-{each.partition}" for each in partitions[:_NAMED_MAX]]
+    return ", ".join(names) + (", ..." if len(partitions) > _NAMED_MAX else "")
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))

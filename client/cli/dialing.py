@@ -1,0 +1,160 @@
+"""What is behind an address, as seen from here: a broker of Kafka, something else, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import socket
+import ssl
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from ottla.client.errors import KafkaConnectionError, KafkaError
+from ottla.client.settings import Address, ClientSettings
+from ottla.client.transport import BrokerConnection
+from ottla.protocol.api import Api
+from ottla.protocol.messages.metadata import MetadataRequest
+
+_FIRST_BYTES_MAX: Final = 64
+# It has accepted a connection before, so it is near enough for that.
+_QUESTION_TIMEOUT_S: Final = 1.0
+# The first version that names the cluster.
+_METADATA_VERSION_MIN: Final = 2
+
+
+class Verdict(StrEnum):
+    """What an address turned out to be."""
+
+    KAFKA = "speaks Kafka"
+    UNKNOWN_NAME = "the name does not resolve here"
+    REFUSED = "nothing listens there"
+    SILENT = "no answer: a firewall, or a host that is down"
+    TLS = "speaks TLS, and we speak plaintext"
+    PLAINTEXT = "speaks plaintext, and we speak TLS"
+    SASL = "wants SASL, and we do not authenticate"
+    ZOOKEEPER = "is ZooKeeper, not a broker"
+    HTTP = "speaks HTTP, not Kafka"
+    FAILED = "does not let us in"
+
+
+# A question, how its answer begins, and who gives it; a broker closes the connection instead.
+_QUESTIONS: Final = (
+    (b"srvr", b"Zookeeper version", Verdict.ZOOKEEPER),
+    (b"GET / HTTP/1.0\r\n\r\n", b"HTTP/", Verdict.HTTP),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialed:
+    """What came of dialing an address."""
+
+    address: Address
+    verdict: Verdict
+    detail: str = ""
+    cluster_id: str | None = None
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether clients can work there."""
+        return self.verdict is Verdict.KAFKA
+
+
+async def dial(address: Address, settings: ClientSettings) -> Dialed:
+    """Resolve, connect, and ask for versions and metadata; where that fails, find out what is there instead."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(settings.connect_timeout_ms / 1000):
+            await loop.getaddrinfo(*address)
+            _, writer = await asyncio.open_connection(*address)
+            await _close(writer)
+    except ConnectionRefusedError:
+        return Dialed(address, Verdict.REFUSED)
+    except TimeoutError:
+        return Dialed(address, Verdict.SILENT)
+    except OSError as error:
+        is_name = isinstance(error, socket.gaierror)
+        return Dialed(address, Verdict.UNKNOWN_NAME if is_name else Verdict.SILENT, error.strerror or str(error))
+    try:
+        connection = await BrokerConnection.open(*address, settings)
+    except KafkaError as error:
+        return Dialed(address, await _told_apart(address, settings, error), error.detail)
+    try:
+        return Dialed(address, Verdict.KAFKA, cluster_id=await _cluster_id(connection, settings))
+    except KafkaError as error:
+        # Brokers tell anybody their versions, and close at the next request of who should have authenticated first.
+        is_hangup = isinstance(error, KafkaConnectionError) and not settings.uses_sasl
+        return Dialed(address, Verdict.SASL if is_hangup else Verdict.FAILED, error.detail)
+    finally:
+        await connection.close()
+
+
+async def _cluster_id(connection: BrokerConnection, settings: ClientSettings) -> str | None:
+    request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    timeout_ms = settings.connect_timeout_ms
+    answer = await connection.request(Api.METADATA, request, version_min=_METADATA_VERSION_MIN, timeout_ms=timeout_ms)
+    return str(answer.cluster_id) if answer.cluster_id else None
+
+
+async def _told_apart(address: Address, settings: ClientSettings, error: KafkaError) -> Verdict:
+    """Say what is there, if not what the settings expect."""
+    if not isinstance(error, KafkaConnectionError):
+        return Verdict.FAILED
+    if settings.uses_tls:
+        if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+            return Verdict.FAILED
+        plain = dataclasses.replace(settings, security_protocol="PLAINTEXT")
+        return Verdict.PLAINTEXT if await _offers_versions(address, plain) else Verdict.FAILED
+    if await _speaks_tls(address):
+        return Verdict.TLS
+    answers = await asyncio.gather(*(_first_bytes(address, question) for question, _, _ in _QUESTIONS))
+    for (_, expected, verdict), answer in zip(_QUESTIONS, answers, strict=True):
+        if answer.startswith(expected):
+            return verdict
+    return Verdict.FAILED
+
+
+async def _offers_versions(address: Address, settings: ClientSettings) -> bool:
+    try:
+        connection = await BrokerConnection.open(*address, settings)
+    except KafkaError:
+        return False
+    await connection.close()
+    return True
+
+
+async def _speaks_tls(address: Address) -> bool:
+    """Whether a handshake works; the certificate may be anybody's, since nothing is sent."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(_QUESTION_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(*address, ssl=context)
+    except ssl.SSLError as error:
+        # A server that wants a certificate from us is one all the same.
+        return "ALERT" in (error.reason or "")
+    except (OSError, TimeoutError):
+        return False
+    await _close(writer)
+    return True
+
+
+async def _first_bytes(address: Address, question: bytes) -> bytes:
+    try:
+        async with asyncio.timeout(_QUESTION_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(*address)
+            try:
+                writer.write(question)
+                return await reader.read(_FIRST_BYTES_MAX)
+            finally:
+                await _close(writer)
+    except (OSError, TimeoutError):
+        return b""
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()

@@ -1,0 +1,69 @@
+"""`ottla doctor`: what beginners trip over, found from where the user is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from ottla.client.cli.errors import CommandError
+from ottla.client.cli.nouns import noun_app
+from ottla.client.cli.target import Target, command, run
+
+if TYPE_CHECKING:
+    from ottla.client.cli.diagnosis import Finding
+
+app = noun_app("doctor")
+
+# An address that does not answer within it is of no use to clients either.
+_DIAL_MS_MAX = 3_000
+
+
+@command(app)
+def doctor(target: Target) -> None:
+    """Find out why clients cannot work: dial what was given and what brokers advertise, look at replicas and disks.
+
+    Exits with 0 if all is well, 1 with warnings, 2 if something is broken.
+
+    JSON: status (ok, WARNING, BROKEN), check, found, advice, change (the line to write).
+
+    \b
+    Examples:
+      ottla doctor
+      ottla doctor -b broker1.example.com:9092 -X security.protocol=SSL
+    """
+    from ottla.client.cli.diagnosis import Finding, Status, diagnose
+    from ottla.client.errors import KafkaConfigurationError, KafkaError
+    from ottla.client.settings import ClientSettings
+
+    kwargs = target.settings(ClientSettings)
+    kwargs["connect_timeout_ms"] = min(kwargs["connect_timeout_ms"], _DIAL_MS_MAX)
+    try:
+        settings = ClientSettings.from_kwargs(kwargs)
+    except KafkaConfigurationError as error:
+        raise CommandError(str(error), 2) from error
+
+    async def work() -> list[Finding]:
+        findings = []
+        try:
+            async for finding in diagnose(settings):
+                findings.append(finding)
+        except KafkaError as error:
+            findings.append(Finding(Status.BROKEN, "cluster", str(error)))
+        return findings
+
+    findings = run(work)
+    rows = [(each.status, each.check, each.found) for each in findings]
+    target.show(("STATUS", "CHECK", "FOUND"), rows, [each.to_dict() for each in findings])
+    if not target.is_json:
+        _tell_changes(findings)
+    found = {each.status for each in findings}
+    if code := 2 if Status.BROKEN in found else int(Status.WARNING in found):
+        raise typer.Exit(code)
+
+
+def _tell_changes(findings: list[Finding]) -> None:
+    for number, finding in enumerate((each for each in findings if each.advice), 1):
+        typer.echo(f"\n{number}. {finding.check}: {finding.advice}")
+        if finding.change:
+            typer.echo(f"   {finding.change}")

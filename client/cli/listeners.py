@@ -1,0 +1,76 @@
+"""What a broker tells clients of where it is, by its own options.
+
+Metadata says where brokers are, but not which of them is behind the address that was dialed. Each broker tells its own
+options, and refuses those of others: so whoever answers for an id has that id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.client.admin_results import BrokerDescription, ConfigResourceType
+from ottla.client.errors import KafkaConfigurationError, KafkaError
+from ottla.client.settings import Address, ClientSettings, parse_address
+from ottla.client.transport import BrokerConnection
+from ottla.protocol.api import Api
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+ADVERTISED: Final = "advertised.listeners"
+# Ids that people give, and the first of those that Kafka makes up; for a broker that the metadata leaves out.
+_USUAL_IDS: Final = (*range(100), *range(1001, 1011))
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The broker behind an address, and what it advertises: entries like PLAINTEXT://host:port."""
+
+    door: Address
+    broker_id: int
+    advertised: tuple[str, ...]
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Where it sends clients."""
+        found = []
+        for entry in self.advertised:
+            try:
+                found.append(parse_address(entry))
+            except KafkaConfigurationError:
+                continue
+        return found
+
+    def corrected(self, wrong: Address) -> str:
+        """Return what it should advertise: the address that works in place of the one that does not."""
+        return ",".join(
+            f"{entry.partition('://')[0]}://{self.door}" if entry.endswith(f"://{wrong}") else entry
+            for entry in self.advertised
+        )
+
+
+async def who_is_behind(door: Address, listed: Iterable[BrokerDescription], settings: ClientSettings) -> Behind | None:
+    """Return the broker behind an address; None if it does not tell."""
+    candidates = dict.fromkeys((*(each.broker_id for each in listed), *_USUAL_IDS))
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=ConfigResourceType.BROKER, resource_name=str(each), configuration_keys=[ADVERTISED]
+            )
+            for each in candidates
+        ]
+    )
+    try:
+        connection = await BrokerConnection.open(*door, settings)
+        try:
+            answer = await connection.request(Api.DESCRIBE_CONFIGS, request)
+        finally:
+            await connection.close()
+    except KafkaError:
+        return None
+    for result in answer.results:
+        if not result.error_code:
+            text = next((row.value for row in result.configs if row.name == ADVERTISED), None) or ""
+            entries = tuple(entry.strip() for entry in text.split(",") if entry.strip())
+            return Behind(door, int(result.resource_name), entries)
+    return None
