@@ -1,0 +1,1 @@
+"""Real clusters for tests of whatever uses one; `ottla.testing` makes fixtures of them."""

@@ -1,0 +1,201 @@
+"""A cluster of processes that a test may harm: a real ZooKeeper and some brokers on free ports."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from ottla.client.local_cluster.cluster_dir import ClusterDir
+from ottla.client.local_cluster.errors import ClusterError, OptionError, StartFailedError
+from ottla.client.local_cluster.launcher import BROKER_COMMAND, launch
+from ottla.client.local_cluster.local_cluster import LocalCluster
+from ottla.client.local_cluster.plan import Options
+from ottla.client.local_cluster.process import send_signal
+from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord
+
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 30.0
+# Somebody may take a port between the moment it was found free and the start of its process.
+START_ATTEMPTS: Final = 3
+_POLL_S: Final = 0.02
+
+# A broker by its id, from 1; or the ZooKeeper of the cluster.
+Member = int | Literal["zookeeper"]
+
+
+class FaultCluster:
+    """A cluster in a directory, for one test run; its processes never outlive that.
+
+    A broker is named by its id, from 1 to the number of brokers; the cluster's ZooKeeper is "zookeeper". What is
+    killed, stopped or paused keeps its address and its data. `start` without a name makes all well again.
+    """
+
+    def __init__(self, directory: Path, brokers: int = 1, overrides: Mapping[str, str] | None = None) -> None:
+        """Start a cluster; `overrides` are options of the brokers, under Kafka's names."""
+        if brokers < 1:
+            raise OptionError(f"A cluster has at least one broker, not {brokers}.")
+        self._directory = ClusterDir(directory)
+        self._local = LocalCluster(self._directory, start_timeout_s=START_TIMEOUT_S)
+        # The disk of a test machine may be small.
+        chosen = {"ottla.log.min.free.bytes": "0", **(overrides or {})}
+        options = Options(
+            brokers=brokers,
+            base_port=0,
+            http_base_port=0,
+            zookeeper_port=0,
+            overrides=tuple(f"{key}={value}" for key, value in chosen.items()),
+        )
+        self._guard = subprocess.Popen(
+            [sys.executable, "-P", "-m", "ottla.client.testing.guard", str(self._directory.path)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._paused: set[Member] = set()
+        try:
+            self._start_all(options)
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<FaultCluster {self.bootstrap_servers} running={self.running()}>"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are given to find the cluster."""
+        return self._record.bootstrap_servers
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """The ids of all brokers, whether they run or not."""
+        return tuple(process.id for process in self._record.brokers)
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """The address of ZooKeeper."""
+        return self._record.zookeeper_connect
+
+    def address(self, broker: int) -> str:
+        """Return host:port of a broker."""
+        return self._process(broker).address
+
+    def log(self, member: Member) -> str:
+        """Return what the processes of a broker, or of ZooKeeper, have written so far."""
+        return self._directory.log(self._process(member)).read_text(errors="replace")
+
+    def data_dir(self, broker: int) -> Path:
+        """Return the directory with the partitions of a broker."""
+        return self._directory.folder(self._process(broker)) / "data"
+
+    def running(self) -> tuple[int, ...]:
+        """Return the brokers that run, also those that are paused."""
+        return tuple(process.id for process in self._record.brokers if process.is_running())
+
+    # Faults, and their ends.
+
+    def kill(self, member: Member) -> None:
+        """End it at once, as a crash would (SIGKILL), and return when it is gone."""
+        self._end(member, signal.SIGKILL)
+
+    def stop(self, member: Member) -> None:
+        """Have it end in good order (SIGTERM): a broker hands its partitions over. A paused one goes on for that."""
+        self.resume(member)
+        self._end(member, signal.SIGTERM)
+
+    def pause(self, member: Member) -> None:
+        """Freeze it (SIGSTOP): its connections stay open and nobody answers on them."""
+        self._signal(member, signal.SIGSTOP)
+        self._paused.add(member)
+
+    def resume(self, member: Member) -> None:
+        """Let it go on after `pause`."""
+        if member in self._paused:
+            self._signal(member, signal.SIGCONT)
+            self._paused.discard(member)
+
+    def start(self, member: Member | None = None) -> None:
+        """Start what does not run and resume what is paused: one member, or all; return when they serve."""
+        members: tuple[Member, ...] = ("zookeeper", *self.brokers) if member is None else (member,)
+        for each in members:
+            self.resume(each)
+        for each in members:
+            if not self._process(each).is_running():
+                self._launch(each)
+
+    def restart(self, member: Member) -> None:
+        """Stop it in good order, and start it again."""
+        self.stop(member)
+        self.start(member)
+
+    def close(self) -> None:
+        """Kill all processes; the directory is left to its owner."""
+        record = self._directory.read()
+        for process in record.processes if record else ():
+            if process.is_running():
+                send_signal(process.pid or 0, process.start_time, signal.SIGKILL)
+        for process in record.processes if record else ():
+            _wait_for_end(process, STOP_TIMEOUT_S)
+        with self._guard:
+            pass
+
+    # What follows is ours.
+
+    @property
+    def _record(self) -> ClusterRecord:
+        return self._local.record()
+
+    def _process(self, member: Member) -> ProcessRecord:
+        record = self._record
+        known: dict[Member, ProcessRecord] = {process.id: process for process in record.brokers}
+        known["zookeeper"] = record.zookeepers[0]
+        if member not in known:
+            raise OptionError(f"{member!r} is not in this cluster, which has {[*known]}.")
+        return known[member]
+
+    def _start_all(self, options: Options) -> None:
+        for attempt in range(START_ATTEMPTS):
+            try:
+                self._local.start(options)
+                return
+            except StartFailedError:
+                if attempt + 1 == START_ATTEMPTS:
+                    raise
+                # A cluster keeps the ports that it was given; without its record others are looked for.
+                (self._directory.path / "cluster.json").unlink(missing_ok=True)
+
+    def _signal(self, member: Member, number: signal.Signals) -> ProcessRecord:
+        process = self._process(member)
+        if not process.is_running():
+            raise ClusterError(f"{process.name} does not run.")
+        send_signal(process.pid or 0, process.start_time, number)
+        return process
+
+    def _end(self, member: Member, number: signal.Signals) -> None:
+        process = self._signal(member, number)
+        _wait_for_end(process, STOP_TIMEOUT_S)
+        self._paused.discard(member)
+        self._directory.write(self._record.replacing([msgspec.structs.replace(process, pid=None, start_time=None)]))
+
+    def _launch(self, member: Member) -> None:
+        started = launch(self._directory, self._record, self._process(member), BROKER_COMMAND)
+        self._directory.write(self._record.replacing([started.record]))
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not started.is_ready():
+            if time.monotonic() > deadline:
+                raise started.failure(f"was not ready in {START_TIMEOUT_S:.0f} s")
+            time.sleep(_POLL_S)
+
+
+def _wait_for_end(process: ProcessRecord, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while process.is_running():
+        if time.monotonic() > deadline:
+            raise ClusterError(f"{process.name} (pid {process.pid}) did not end in {timeout_s:.0f} s.")
+        time.sleep(_POLL_S)

@@ -1,0 +1,127 @@
+"""The pytest plugin: the fixtures as tests of others use them, and what they cost those who do not."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.client.local_cluster.cluster_dir import ClusterDir
+from ottla.client.local_cluster.errors import ClusterError, OptionError
+from ottla.sync import Consumer, Producer
+from ottla.testing import FaultCluster
+
+RUN_TIMEOUT_S = 120
+GUARD_TIMEOUT_S = 30
+
+
+def values(cluster: FaultCluster, topic: str, count: int) -> list[bytes | None]:
+    """Read so many records of a topic; fewer when no more come."""
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "auto.offset.reset": "earliest"}
+    with Consumer.from_config(config, topic, consumer_timeout_ms=10_000) as consumer:
+        return [record.value for record in itertools.islice(consumer, count)]
+
+
+@pytest.mark.ottla(brokers=2, partitions=2)
+def test_a_cluster_survives_what_a_test_does_to_it(ottla_cluster: FaultCluster, ottla_topic: str) -> None:
+    """A broker that is killed or stopped is gone until it is started; one that is paused goes on where it was."""
+    assert ottla_cluster.running() == ottla_cluster.brokers == (1, 2)
+    with Producer(bootstrap_servers=ottla_cluster.bootstrap_servers) as producer:
+        assert producer.partitions_for(ottla_topic) == {0, 1}
+        producer.send_and_wait(ottla_topic, b"before", partition=0)
+        ottla_cluster.kill(2)
+        assert ottla_cluster.running() == (1,)
+        with pytest.raises(ClusterError, match="broker 2 does not run"):
+            ottla_cluster.kill(2)
+        producer.send_and_wait(ottla_topic, b"while", partition=0)
+        ottla_cluster.start(2)
+        ottla_cluster.pause(1)
+        ottla_cluster.resume(1)
+        producer.send_and_wait(ottla_topic, b"after", partition=0)
+        ottla_cluster.restart(1)
+    assert ottla_cluster.running() == (1, 2)
+    assert values(ottla_cluster, ottla_topic, 3) == [b"before", b"while", b"after"]
+    assert "[KafkaServer id=1] started" in ottla_cluster.log(1)
+    with pytest.raises(OptionError):
+        ottla_cluster.kill(3)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    """A folder for tests of somebody else."""
+    options = ("filterwarnings = error", "addopts = --strict-markers -p ottla.testing", "ottla_brokers = 1")
+    (tmp_path / "pytest.ini").write_text("\n".join(("[pytest]", *options)))
+    return tmp_path
+
+
+def run_suite(suite: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it, by itself."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(command, cwd=suite, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
+
+
+def test_tests_share_a_cluster_and_not_their_topics(suite: Path) -> None:
+    """What one test leaves broken is whole for the next, its topic is gone, and nothing outlives the run."""
+    (suite / "test_orders.py").write_text(
+        """
+from ottla.sync import Admin
+
+seen = []
+
+def test_first(ottla_cluster, ottla_topic):
+    seen.append((ottla_cluster, ottla_topic))
+    ottla_cluster.pause(1)
+
+def test_second(ottla_cluster, ottla_topic, tmp_path_factory):
+    (cluster, topic), = seen
+    assert ottla_cluster is cluster
+    assert ottla_topic != topic
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        assert [each.name for each in admin.list_topics()] == [ottla_topic]
+"""
+    )
+    done = run_suite(suite, f"--basetemp={suite / 'run'}", "-q")
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = ClusterDir(suite / "run" / "ottla-cluster0").read()
+    assert record is not None
+    assert not any(process.is_running() for process in record.processes)
+
+
+def test_a_run_that_is_killed_leaves_no_processes(suite: Path) -> None:
+    """The guard sees that its input ends."""
+    (suite / "test_crash.py").write_text(
+        """
+import os, signal
+
+def test_crash(ottla_cluster):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    )
+    done = run_suite(suite, f"--basetemp={suite / 'run'}", "-q")
+    assert done.returncode == -signal.SIGKILL
+    record = ClusterDir(suite / "run" / "ottla-cluster0").read()
+    assert record is not None
+    deadline = time.monotonic() + GUARD_TIMEOUT_S
+    while any(process.is_running() for process in record.processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_plugin_costs_nothing_when_it_is_not_used(suite: Path) -> None:
+    """Loading it imports no client, no event loop, and nothing that starts processes."""
+    (suite / "test_modules.py").write_text(
+        """
+import sys
+
+def test_modules():
+    assert "ottla.testing" in sys.modules
+    assert {"asyncio", "msgspec", "ottla.client", "ottla.protocol"}.isdisjoint(sys.modules)
+"""
+    )
+    done = run_suite(suite, "-q", "-p", "no:hypothesispytest", "-p", "no:timeout")
+    assert done.returncode == 0, done.stdout + done.stderr
