@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
+    from ottla.client.consumer import Consumer
     from ottla.client.errors import KafkaError
     from ottla.client.producer import Producer
+    from ottla.client.rebalance_listener import ConsumerRebalanceListener
     from ottla.client.types import (
         ConsumerRecord,
         OffsetAndMetadata,
@@ -26,6 +28,8 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Admin",
+    "Consumer",
+    "ConsumerRebalanceListener",
     "ConsumerRecord",
     "KafkaError",
     "OffsetAndMetadata",
@@ -38,6 +42,8 @@ __all__ = [
 
 _MODULES = {
     "Admin": "ottla.client.admin",
+    "Consumer": "ottla.client.consumer",
+    "ConsumerRebalanceListener": "ottla.client.rebalance_listener",
     "ConsumerRecord": "ottla.client.types",
     "KafkaError": "ottla.client.errors",
     "OffsetAndMetadata": "ottla.client.types",
