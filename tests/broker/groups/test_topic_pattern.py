@@ -14,9 +14,7 @@ from ottla.broker.groups.topic_pattern_parser import PatternError
 
 NAMES = ["", "a", "aa", "ab", "abc", "b", "orders", "orders-1", "orders.eu", "Orders", "x_y", "0", "2024-01", "aaaa"]
 
-atoms = st.sampled_from(
-    ["a", "b", ".", "[ab]", "[^a]", "[a-z]", r"\d", r"\w", r"\.", "-", "(?:)", r"\W", "[0-9_]"]
-)
+atoms = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "[a-z]", r"\d", r"\w", r"\.", "-", "(?:)", r"\W", "[0-9_]"])
 expressions = st.recursive(
     atoms,
     lambda inner: st.one_of(
