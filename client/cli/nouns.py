@@ -19,6 +19,7 @@ NOUNS: Final = {
     "check": "Checks for monitoring, by exit code.",
     "doctor": "Find out why clients cannot work, and what to change.",
     "profile": "Names for clusters, and which one to use.",
+    "apply": "Create and change topics to match a file.",
 }
 
 

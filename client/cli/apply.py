@@ -1,0 +1,66 @@
+"""`ottla apply`: topics as a file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.client.cli.nouns import noun_app
+from ottla.client.cli.outcomes import tell_errors
+from ottla.client.cli.output import print_json_lines, say
+from ottla.client.cli.target import Target, command
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+    from ottla.client.cli.topic_plan import Step
+
+app = noun_app("apply")
+
+
+@command(app)
+def apply(
+    target: Target,
+    file: Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="Topics, in .toml, .json or .yaml.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+) -> None:
+    """Create and change topics to match a file. Nothing is deleted, and no topic gets fewer partitions.
+
+    The file has a list "topics", each with name, partitions, replication_factor and configs; what it leaves out stays
+    as it is. If one topic cannot be as the file says, none is touched. YAML needs PyYAML to be installed.
+
+    JSON: topic, action (create, change, nothing, refuse), changes (texts), status (done, planned, failed, -), error.
+
+    \b
+    Examples:
+      ottla apply -f topics.toml --dry-run
+      ottla apply -f topics.toml
+    """
+    from ottla.client.cli.topic_files import read_topics
+    from ottla.client.cli.topic_plan import Action, carry_out, plan
+
+    wanted = read_topics(file)
+    is_refused = False
+
+    async def work(admin: Admin) -> list[Step]:
+        nonlocal is_refused
+        steps = await plan(admin, wanted)
+        is_refused = any(each.action is Action.REFUSE for each in steps)
+        return steps if is_refused else await carry_out(admin, steps, wanted, validate_only=dry_run)
+
+    steps = target.run(work)
+    done = "planned" if dry_run or is_refused else "done"
+
+    def status(each: Step) -> str:
+        return "failed" if each.error is not None else "-" if each.action is Action.NOTHING else done
+
+    if target.is_json:
+        keys = ("topic", "action", "changes", "error")
+        print_json_lines({**{key: each.to_dict()[key] for key in keys}, "status": status(each)} for each in steps)
+    else:
+        rows = [(each.topic, each.action, "; ".join(each.changes) or None, status(each)) for each in steps]
+        target.show(("TOPIC", "ACTION", "CHANGES", "STATUS"), rows, ())
+    if is_refused:
+        say("Nothing was done.")
+    tell_errors(steps)
