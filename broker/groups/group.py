@@ -305,17 +305,6 @@ class Group(GroupPhases):
         else:
             self._check_joined(effects, now_ms)
 
-    def _forget(self, effects: Effects, member: Member) -> None:
-        del self.members[member.member_id]
-        if member.instance_id is not None:
-            self._static.pop(member.instance_id, None)
-        if member.respond_join is not None:
-            self._refuse_join(effects, member.member_id, member.respond_join, ErrorCode.UNKNOWN_MEMBER_ID)
-        if member.respond_sync is not None:
-            effects.replies.append(partial(member.respond_sync, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID)))
-        if self.leader_id == member.member_id:
-            self.leader_id = next(iter(self.members), None)
-
     # Time
 
     @property
