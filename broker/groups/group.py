@@ -243,12 +243,6 @@ class Group(GroupPhases):
     def _sync_reply(self, member: Member) -> SyncReply:
         return SyncReply(ErrorCode.NONE, self.protocol_type, self.protocol_name, member.assignment)
 
-    def _end_syncs(self, effects: Effects, error: ErrorCode) -> None:
-        for member in self.members.values():
-            if member.respond_sync is not None:
-                effects.replies.append(partial(member.respond_sync, SyncReply(error)))
-                member.respond_sync = None
-
     # Staying and leaving
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
