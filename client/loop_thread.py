@@ -53,15 +53,7 @@ class LoopThread:
 
     def call(self, work: Coroutine[Any, Any, T], timeout_ms: int | None = None) -> T:
         """Wait for a coroutine; whoever gives up waiting, also by Ctrl-C, has it cancelled."""
-        if problem := self._problem():
-            work.close()
-            raise IllegalStateError(problem)
-        with self._lock:
-            # What is submitted before the last user is gone is still seen by `_run`; nothing may come after it.
-            if not self._users:
-                work.close()
-                raise IllegalStateError("the client was closed meanwhile")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self.submit(work)
         try:
             return future.result(None if timeout_ms is None else timeout_ms / 1000)
         except concurrent.futures.TimeoutError:
@@ -70,6 +62,18 @@ class LoopThread:
             raise KafkaTimeoutError(f"the call took longer than {timeout_ms} ms") from None
         finally:
             future.cancel()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Have a coroutine run, without waiting for it."""
+        if problem := self._problem():
+            work.close()
+            raise IllegalStateError(problem)
+        with self._lock:
+            # What is submitted before the last user is gone is still seen by `_run`; nothing may come after it.
+            if not self._users:
+                work.close()
+                raise IllegalStateError("the client was closed meanwhile")
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _problem(self) -> str | None:
         if threading.current_thread() is self._thread:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from ottla.client.errors import IllegalStateError
@@ -147,6 +147,10 @@ class Delivery:
     def done(self) -> bool:
         """Whether the record is written, or given up."""
         return self._batch.future.done()
+
+    def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
+        """Call `callback` on the event loop when the record is written, or given up."""
+        self._batch.future.add_done_callback(lambda _: callback(self))
 
     def exception(self) -> BaseException | None:
         """Return the error that the record was given up with; InvalidStateError while it is under way."""

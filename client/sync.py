@@ -19,15 +19,16 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from ottla.client import admin, consumer, producer
 from ottla.client.consumer_settings import ConsumerSettings
-from ottla.client.errors import IllegalStateError
+from ottla.client.errors import IllegalStateError, KafkaTimeoutError
 from ottla.client.loop_thread import LoopThread
-from ottla.client.producer_batch import BatchBuilder, Delivery
+from ottla.client.producer_batch import BatchBuilder
 from ottla.client.producer_settings import ProducerSettings
 from ottla.client.rebalance_listener import ConsumerRebalanceListener
+from ottla.client.send_queue import Sending, SendQueue
 from ottla.client.settings import ClientSettings, read_properties
 from ottla.client.types import ConsumerRecord, RecordMetadata, TopicPartition
 from ottla.protocol.record_batch_builder import HeadersToWrite
@@ -47,6 +48,7 @@ class _Client(Protocol):
 
 Client = TypeVar("Client", bound=_Client)
 Owner = TypeVar("Owner")
+NOT_RUNNING: Final = "the client does not run: use it in `with`, or call start() before"
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -114,7 +116,7 @@ class _Twin(Generic[Client]):
         loop = self._loop
         if loop is None:
             work.close()
-            raise IllegalStateError("the client does not run: use it in `with`, or call start() before")
+            raise IllegalStateError(NOT_RUNNING)
         return loop.call(work, self._call_timeout_ms)
 
 
@@ -146,6 +148,23 @@ class Producer(_Twin[producer.Producer]):
 
     def __init__(self, *, call_timeout_ms: int | None = None, **options: Any) -> None:
         super().__init__(producer.Producer(**options), call_timeout_ms)
+        # There between start and stop.
+        self._queue: SendQueue | None = None
+
+    def start(self) -> None:
+        """Reach the cluster; NoBrokersAvailable if nobody answers."""
+        super().start()
+        assert self._loop is not None
+        self._queue = SendQueue(self._loop)
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Send what waits, for up to delivery_timeout_ms, and close."""
+        self._end(self._drained(self._client.stop))
+
+    stop = close
 
     @property
     def settings(self) -> ProducerSettings:
@@ -161,21 +180,54 @@ class Producer(_Twin[producer.Producer]):
         timestamp_ms: int | None = None,
         headers: HeadersToWrite | None = None,
     ) -> Future[RecordMetadata]:
-        """Put a record into a batch, and return a future of its metadata; waits only while there is no room for it."""
-        return self._wait(_started(self._client.send(topic, value, key, partition, timestamp_ms, headers)))
+        """Return a future of the record's metadata, or of any error about it; waits only while there is no room."""
+        return self._put(self._client.send(topic, value, key, partition, timestamp_ms, headers))
+
+    def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersToWrite | None = None,
+    ) -> RecordMetadata:
+        """Send a record and wait until it is written."""
+        return self._result(self.send(topic, value, key, partition, timestamp_ms, headers))
 
     def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> Future[RecordMetadata]:
         """Send a batch; the future gives the metadata of its first record."""
-        return self._wait(_started(self._client.send_batch(batch, topic, partition=partition)))
+        return self._put(self._client.send_batch(batch, topic, partition=partition))
 
     def create_batch(self) -> BatchBuilder:
         """Return an empty batch to fill by hand, for `send_batch`."""
         return self._client.create_batch()
 
-    send_and_wait = _blocking(producer.Producer.send_and_wait)
-    flush = _blocking(producer.Producer.flush)
+    def flush(self) -> None:
+        """Send all that waits now, and wait until it is written or given up."""
+        self._wait(self._drained(self._client.flush))
+
     partitions_for = _blocking(producer.Producer.partitions_for)
-    stop = _Twin.close
+
+    def _put(self, sending: Sending) -> Future[RecordMetadata]:
+        queue = self._queue
+        if queue is None:
+            sending.close()
+            raise IllegalStateError(NOT_RUNNING)
+        return queue.put(sending, self._call_timeout_ms)
+
+    def _result(self, future: Future[RecordMetadata]) -> RecordMetadata:
+        try:
+            return future.result(None if self._call_timeout_ms is None else self._call_timeout_ms / 1000)
+        except TimeoutError:
+            if future.done():
+                raise
+            raise KafkaTimeoutError(f"the record was not written within {self._call_timeout_ms} ms") from None
+
+    async def _drained(self, then: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._queue is not None:
+            await self._queue.drain()
+        await then()
 
 
 class Consumer(_Twin[consumer.Consumer]):
@@ -286,23 +338,6 @@ class Admin(_Twin[admin.Admin]):
     list_group_offsets = _blocking(admin.Admin.list_group_offsets)
     alter_group_offsets = _blocking(admin.Admin.alter_group_offsets)
     delete_group_offsets = _blocking(admin.Admin.delete_group_offsets)
-
-
-async def _started(sending: Coroutine[Any, Any, Delivery]) -> Future[RecordMetadata]:
-    """Return a future that any thread can wait for, once the record is in a batch."""
-    future: Future[RecordMetadata] = Future()
-    # It cannot be cancelled: the record is under way.
-    future.set_running_or_notify_cancel()
-
-    def done(delivery: asyncio.Future[RecordMetadata]) -> None:
-        error = asyncio.CancelledError() if delivery.cancelled() else delivery.exception()
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(delivery.result())
-
-    asyncio.ensure_future(await sending).add_done_callback(done)
-    return future
 
 
 class _ThreadedListener(ConsumerRebalanceListener):

@@ -120,7 +120,7 @@ def test_errors_arrive_at_the_caller(broker: BrokerProcess, topic: str, tmp_path
             admin.describe_topics(["no-such-topic"])
     with Producer.from_config(config) as producer:
         with pytest.raises(TypeError):
-            producer.send(topic, 5)
+            producer.send(topic, 5).result(30)
         future = producer.send(topic, bytes(2000))
         with pytest.raises(MessageSizeTooLargeError):
             future.result(30)
