@@ -28,24 +28,27 @@ class SendQueue:
 
     def __init__(self, loop: LoopThread) -> None:
         self._loop = loop
-        self._room = threading.Semaphore(WAITING_MAX)
-        # Shared by the threads, under the lock.
-        self._lock = threading.Lock()
+        # Shared by the threads, under the lock, on which callers wait for room.
+        self._lock = threading.Condition(threading.Lock())
         self._waiting: deque[tuple[Sending, Future[RecordMetadata]] | asyncio.Future[None]] = deque()
         self._is_sending = False
 
     def put(self, sending: Sending, timeout_ms: int | None) -> Future[RecordMetadata]:
         """Have a record sent; the future has its metadata, or why it was not written."""
-        if not self._room.acquire(timeout=None if timeout_ms is None else timeout_ms / 1000):
-            sending.close()
-            raise KafkaTimeoutError(f"the producer had no room for the record in {timeout_ms} ms")
         future: Future[RecordMetadata] = Future()
         # It cannot be cancelled: the record is under way.
         future.set_running_or_notify_cancel()
-        with self._lock:
-            if not self._is_sending:
-                self._begin(sending)
-            self._waiting.append((sending, future))
+        try:
+            with self._lock:
+                if len(self._waiting) >= WAITING_MAX:
+                    self._wait_for_room(timeout_ms)
+                if not self._is_sending:
+                    self._loop.submit(self._send())
+                    self._is_sending = True
+                self._waiting.append((sending, future))
+        except BaseException:
+            sending.close()
+            raise
         return future
 
     async def drain(self) -> None:
@@ -57,14 +60,10 @@ class SendQueue:
             self._waiting.append(taken)
         await taken
 
-    def _begin(self, sending: Sending) -> None:
-        try:
-            self._loop.submit(self._send())
-        except BaseException:
-            sending.close()
-            self._room.release()
-            raise
-        self._is_sending = True
+    def _wait_for_room(self, timeout_ms: int | None) -> None:
+        timeout_s = None if timeout_ms is None else timeout_ms / 1000
+        if not self._lock.wait_for(lambda: len(self._waiting) <= WAITING_MAX // 2, timeout_s):
+            raise KafkaTimeoutError(f"the producer had no room for the record in {timeout_ms} ms")
 
     async def _send(self) -> None:
         """Give the producer all that waits."""
@@ -84,15 +83,19 @@ class SendQueue:
                 raise
             else:
                 delivery.add_done_callback(partial(_settle, future))
-            self._room.release()
             count += 1
             if count % TURN_RECORDS == 0:
                 await asyncio.sleep(0)
 
     def _next(self) -> tuple[Sending, Future[RecordMetadata]] | asyncio.Future[None] | None:
         with self._lock:
-            self._is_sending = bool(self._waiting)
-            return self._waiting.popleft() if self._waiting else None
+            if not self._waiting:
+                self._is_sending = False
+                return None
+            # A caller that waited gets room for many, so that threads are switched rarely.
+            if len(self._waiting) == WAITING_MAX // 2:
+                self._lock.notify_all()
+            return self._waiting.popleft()
 
     def _give_up(self, future: Future[RecordMetadata]) -> None:
         """The loop ends: nothing that waits is sent any more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from ottla.client.errors import (
 )
 from ottla.client.local_cluster.ports import free_port
 from ottla.client.rebalance_listener import ConsumerRebalanceListener
-from ottla.client.types import TopicPartition
+from ottla.client.send_queue import WAITING_MAX
+from ottla.client.types import RecordMetadata, TopicPartition
 from ottla.sync import Admin, Consumer, Producer
 
 LOOP_THREAD = "ottla-sync"
@@ -78,6 +80,28 @@ def test_records_come_back_as_they_were_sent(broker: BrokerProcess, topic: str) 
         consumer.seek(partition, 99)
         assert [record.offset for record in consumer.getmany(timeout_ms=10_000)[partition]] == [99, 100]
     assert not [thread for thread in threading.enumerate() if thread.name == LOOP_THREAD]
+
+
+def test_threads_share_a_producer(broker: BrokerProcess, topic: str) -> None:
+    """The records of each are written in its order, also when more are sent than may wait; flush waits for all."""
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic)])
+    count = WAITING_MAX * 2
+    futures: dict[bytes, list[Future[RecordMetadata]]] = {b"a": [], b"b": []}
+
+    def send(key: bytes) -> None:
+        futures[key].extend(producer.send(topic, b"value", key=key) for _ in range(count))
+
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        threads = [threading.Thread(target=send, args=(key,)) for key in futures]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        producer.flush()
+        offsets = {key: [future.result(0).offset for future in some] for key, some in futures.items()}
+    assert all(some == sorted(some) for some in offsets.values())
+    assert sorted(offsets[b"a"] + offsets[b"b"]) == [*range(2 * count)]
 
 
 def test_iteration_ends_when_nothing_comes(broker: BrokerProcess, topic: str) -> None:
