@@ -20,6 +20,7 @@ NOUNS: Final = {
     "doctor": "Find out why clients cannot work, and what to change.",
     "profile": "Names for clusters, and which one to use.",
     "apply": "Create and change topics to match a file.",
+    "bench": "How fast a cluster is, seen from here.",
 }
 
 
