@@ -79,7 +79,7 @@ def _place(broker: BrokerDescription) -> str:
 
 
 def _said(dialed: Dialed) -> str:
-    says_more = dialed.detail and dialed.verdict in (Verdict.FAILED, Verdict.UNKNOWN_NAME)
+    says_more = dialed.detail and dialed.verdict is Verdict.FAILED
     return f"{dialed.verdict}: {dialed.detail}" if says_more else str(dialed.verdict)
 
 
@@ -146,7 +146,8 @@ def _controller(health: Health, are_reached: bool) -> Finding:
 
 def _leaders(health: Health) -> Finding:
     if not health.offline:
-        return Finding(Status.OK, "leaders", f"all {health.partitions} partitions have one")
+        found = f"all {health.partitions} partitions have one" if health.partitions else "there are no partitions yet"
+        return Finding(Status.OK, "leaders", found)
     found = f"{len(health.offline)} of {health.partitions} partitions have none: {_named(health.offline)}"
     brokers = sorted({broker for each in health.offline for broker in each.replicas})
     return Finding(Status.BROKEN, "leaders", found, f"Start a broker that has a replica: {_listed(brokers)}.")
