@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import msgspec
 
@@ -25,6 +25,12 @@ STOP_TIMEOUT_S: Final = 30.0
 # Somebody may take a port between the moment it was found free and the start of its process.
 START_ATTEMPTS: Final = 3
 _POLL_S: Final = 0.02
+_OPTIONS: Final = {
+    # The disk of a test machine may be small.
+    "ottla.log.min.free.bytes": "0",
+    # So long a test waits until others take over from a broker that it has killed.
+    "zookeeper.session.timeout.ms": "3000",
+}
 
 # A broker by its id, from 1; or the ZooKeeper of the cluster.
 Member = int | Literal["zookeeper"]
@@ -43,8 +49,7 @@ class FaultCluster:
             raise OptionError(f"A cluster has at least one broker, not {brokers}.")
         self._directory = ClusterDir(directory)
         self._local = LocalCluster(self._directory, start_timeout_s=START_TIMEOUT_S)
-        # The disk of a test machine may be small.
-        chosen = {"ottla.log.min.free.bytes": "0", **(overrides or {})}
+        chosen = {**_OPTIONS, **(overrides or {})}
         options = Options(
             brokers=brokers,
             base_port=0,
@@ -66,6 +71,12 @@ class FaultCluster:
 
     def __repr__(self) -> str:
         return f"<FaultCluster {self.bootstrap_servers} running={self.running()}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def bootstrap_servers(self) -> str:

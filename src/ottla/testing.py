@@ -7,7 +7,8 @@
 `ottla_cluster` is a FaultCluster that all tests of the run share: `kill`, `stop`, `pause`, `resume`, `start` and
 `restart` take a broker's id. It has one broker, or as many as the ini option `ottla_brokers` says, or the mark
 `@pytest.mark.ottla(brokers=3)`: tests with the same number share a cluster. `ottla_topic` is the name of a topic that
-only one test has; after that test what was killed, stopped or paused in the cluster is started again.
+only one test has; after that test what was killed, stopped or paused in the cluster is started again. A cluster with
+options of its own is `with FaultCluster(tmp_path, 3, {"num.partitions": "6"}) as cluster`.
 
 Cutting the network between two brokers takes privileges that tests should not need, so there is no fixture for it;
 `pause` comes near: connections stay open, and nobody answers.

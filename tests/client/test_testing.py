@@ -51,6 +51,19 @@ def test_a_cluster_survives_what_a_test_does_to_it(ottla_cluster: FaultCluster, 
         ottla_cluster.kill(3)
 
 
+def test_a_cluster_of_ones_own_has_its_options(tmp_path: Path) -> None:
+    """Brokers are started with them, go on while ZooKeeper is paused, and are gone at the end."""
+    with FaultCluster(tmp_path, 1, {"num.partitions": "3"}) as cluster:
+        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            assert producer.partitions_for("orders") == {0, 1, 2}
+            producer.send_and_wait("orders", b"order", partition=2)
+            cluster.pause("zookeeper")
+            producer.send_and_wait("orders", b"order", partition=2)
+            cluster.start()
+        assert (cluster.data_dir(1) / "orders-2").is_dir()
+    assert cluster.running() == ()
+
+
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
     """A folder for tests of somebody else."""
