@@ -27,40 +27,30 @@ def values(cluster: FaultCluster, topic: str, count: int) -> list[bytes | None]:
         return [record.value for record in itertools.islice(consumer, count)]
 
 
-@pytest.mark.ottla(brokers=2, partitions=2)
-def test_a_cluster_survives_what_a_test_does_to_it(ottla_cluster: FaultCluster, ottla_topic: str) -> None:
-    """A broker that is killed or stopped is gone until it is started; one that is paused goes on where it was."""
-    assert ottla_cluster.running() == ottla_cluster.brokers == (1, 2)
-    with Producer(bootstrap_servers=ottla_cluster.bootstrap_servers) as producer:
-        assert producer.partitions_for(ottla_topic) == {0, 1}
-        producer.send_and_wait(ottla_topic, b"before", partition=0)
-        ottla_cluster.kill(2)
-        assert ottla_cluster.running() == (1,)
-        with pytest.raises(ClusterError, match="broker 2 does not run"):
-            ottla_cluster.kill(2)
-        producer.send_and_wait(ottla_topic, b"while", partition=0)
-        ottla_cluster.start(2)
-        ottla_cluster.pause(1)
-        ottla_cluster.resume(1)
-        producer.send_and_wait(ottla_topic, b"after", partition=0)
-        ottla_cluster.restart(1)
-    assert ottla_cluster.running() == (1, 2)
-    assert values(ottla_cluster, ottla_topic, 3) == [b"before", b"while", b"after"]
-    assert "[KafkaServer id=1] started" in ottla_cluster.log(1)
-    with pytest.raises(OptionError):
-        ottla_cluster.kill(3)
-
-
-def test_a_cluster_of_ones_own_has_its_options(tmp_path: Path) -> None:
-    """Brokers are started with them, go on while ZooKeeper is paused, and are gone at the end."""
-    with FaultCluster(tmp_path, 1, {"num.partitions": "3"}) as cluster:
+def test_a_cluster_survives_what_a_test_does_to_it(tmp_path: Path) -> None:
+    """A broker that is killed or stopped is gone until it is started; what is paused goes on where it was."""
+    with FaultCluster(tmp_path, 2, {"num.partitions": "3"}) as cluster:
+        assert cluster.running() == cluster.brokers == (1, 2)
         with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
             assert producer.partitions_for("orders") == {0, 1, 2}
-            producer.send_and_wait("orders", b"order", partition=2)
+            producer.send_and_wait("orders", b"before", partition=0)
+            cluster.kill(2)
+            assert cluster.running() == (1,)
+            with pytest.raises(ClusterError, match="broker 2 does not run"):
+                cluster.kill(2)
+            producer.send_and_wait("orders", b"while", partition=0)
+            cluster.start(2)
+            cluster.pause(1)
             cluster.pause("zookeeper")
-            producer.send_and_wait("orders", b"order", partition=2)
             cluster.start()
-        assert (cluster.data_dir(1) / "orders-2").is_dir()
+            producer.send_and_wait("orders", b"after", partition=0)
+            cluster.restart(1)
+        assert cluster.running() == (1, 2)
+        assert values(cluster, "orders", 3) == [b"before", b"while", b"after"]
+        assert "[KafkaServer id=1] started" in cluster.log(1)
+        assert (cluster.data_dir(1) / "orders-0").is_dir()
+        with pytest.raises(OptionError):
+            cluster.kill(3)
     assert cluster.running() == ()
 
 
@@ -82,6 +72,7 @@ def test_tests_share_a_cluster_and_not_their_topics(suite: Path) -> None:
     """What one test leaves broken is whole for the next, its topic is gone, and nothing outlives the run."""
     (suite / "test_orders.py").write_text(
         """
+import pytest
 from ottla.sync import Admin
 
 seen = []
@@ -90,12 +81,13 @@ def test_first(ottla_cluster, ottla_topic):
     seen.append((ottla_cluster, ottla_topic))
     ottla_cluster.pause(1)
 
-def test_second(ottla_cluster, ottla_topic, tmp_path_factory):
+@pytest.mark.ottla(brokers=1, partitions=2)
+def test_second(ottla_cluster, ottla_topic):
     (cluster, topic), = seen
     assert ottla_cluster is cluster
     assert ottla_topic != topic
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        assert [each.name for each in admin.list_topics()] == [ottla_topic]
+        assert [(each.name, each.num_partitions) for each in admin.list_topics()] == [(ottla_topic, 2)]
 """
     )
     done = run_suite(suite, f"--basetemp={suite / 'run'}", "-q")
