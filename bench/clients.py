@@ -1,6 +1,6 @@
 """Our client beside aiokafka, kafka-python and confluent-kafka, on one broker of ours: records per second.
 
-    python -m bench.clients [--rounds N] [--scale F] [--json FILE]
+    python -m bench.clients [--rounds N] [--scale F] [--only TEXT] [--json FILE]
 
 One partition, acks=all, all producers idempotent; the records that are read were written by librdkafka. In every round
 each client does the same work, by turns, in the other order every second time; the figures are medians. Producers have
@@ -120,6 +120,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--scale", type=float, default=1.0, help="times the usual number of records")
+    parser.add_argument("--only", default="", metavar="TEXT", help="leave out rows whose names do not have it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values to a file, too")
     options = parser.parse_args()
     # Ended from outside, everything that was started is stopped as well.
@@ -129,7 +130,7 @@ def main() -> None:
         broker = Ottla(Path(folder) / "ottla")
         try:
             broker.start()
-            rows = rows_of(broker.bootstrap, options.scale)
+            rows = [row for row in rows_of(broker.bootstrap, options.scale) if options.only in row.name]
             for number in range(options.rounds):
                 print(f"round {number + 1}: load {os.getloadavg()[0]:.1f}", flush=True)
                 for row in rows:

@@ -248,7 +248,13 @@ def consume_confluent_single(work: Work) -> Rates:
 
 def _consume_confluent(work: Work, ask: Callable[[Any, int], list[Any]]) -> Rates:
     consumer: Any = confluent_kafka.Consumer(
-        {"bootstrap.servers": work.bootstrap, "group.id": "bench", "enable.auto.commit": False}
+        {
+            "bootstrap.servers": work.bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            # By default it fetches nothing for a second when it has 100,000 records in store.
+            "fetch.queue.backoff.ms": 1,
+        }
     )
     try:
         consumer.assign([confluent_kafka.TopicPartition(work.topic, 0, 0)])
