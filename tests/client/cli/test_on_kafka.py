@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 from tests.client.cli.conftest import Ottla
@@ -67,3 +68,32 @@ def test_segments_of_kafka_are_read(ottla: Ottla, kafka: KafkaProcess, topic: st
     assert [item["offset"] for item in run("log", "dump", str(segment.with_suffix(".index")), "--format", "json").items]
     verified = run("log", "verify", str(kafka.log_dir), "--format", "json")
     assert (verified.code, verified.err) == (0, "")
+
+
+def test_doctor_files_of_topics_and_measurements(ottla: Ottla, kafka: KafkaProcess, tmp_path: Path, topic: str) -> None:
+    """The disk is that of the machine, and may be full; all else is well."""
+    run = partial(ottla, bootstrap=kafka.bootstrap)
+    file = tmp_path / "topics.toml"
+    file.write_text(f'[[topics]]\nname = "{topic}"\npartitions = 2\nconfigs = {{"retention.ms" = 5000000}}\n')
+    assert [run("apply", "-f", str(file)).rows[0][1] for _ in range(2)] == ["create", "nothing"]
+    assert run("bench", "produce", topic, "-n", "100").rows[0][0] == "100"
+    assert run("bench", "consume", topic).rows[0][0] == "100"
+    assert run("bench", "e2e", topic, "-n", "10").rows[0][0] == "10"
+    items = run("doctor", "--format", "json").items
+    assert [item["status"] for item in items[:-1]] == ["ok"] * 5
+
+
+def test_doctor_knows_what_kafka_should_advertise(
+    ottla: Ottla, zookeeper_server: ZooKeeperServer, tmp_path: Path
+) -> None:
+    """By the broker's own options."""
+    kafka_or_skip()
+    advertised = "advertised.listeners=PLAINTEXT://broker.invalid:9092"
+    broken = KafkaProcess(tmp_path / "kafka", ZooKeeper(zookeeper_server).connect, advertised)
+    broken.start_on_free_ports()
+    try:
+        shown = ottla("doctor", bootstrap=broken.bootstrap)
+    finally:
+        broken.kill()
+    assert shown.code == 2
+    assert f"   advertised.listeners=PLAINTEXT://{broken.bootstrap}\n" in shown.out
