@@ -61,12 +61,18 @@ _OPTIONS = (
 class Cluster:
     """Brokers 1, 2 and 3; each keeps its address and its data over restarts."""
 
-    def __init__(self, folder: Path, *overrides: str, network: NamespaceNetwork | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *overrides: str,
+        network: NamespaceNetwork | None = None,
+        process: type[BrokerProcess] = BrokerProcess,
+    ) -> None:
         self.network = network
         self.client_host = self._host("client")
         self.zookeeper = ZooKeeperServer(folder / "zookeeper", where=self._host("zookeeper"))
         self.brokers = {
-            broker: BrokerProcess(
+            broker: process(
                 folder / f"broker-{broker}",
                 self.zookeeper.connect,
                 *_OPTIONS,

@@ -8,21 +8,25 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.broker_process import BrokerProcess
 from tests.client.consuming import until
 from tests.faults.cluster import BROKER_IDS, Cluster
 from tests.faults.group_experiment import OPTIONS
 from tests.faults.own_client import Workload, run_scenario
 from tests.faults.steps import kill, replicas_led_by
+from tests.kafka_process import KafkaProcess, kafka_or_skip
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 
 KILLS = 2
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Three brokers, one of which coordinates all groups."""
-    made = Cluster(tmp_path, *OPTIONS)
+@pytest.fixture(params=["ottla", pytest.param("kafka", marks=pytest.mark.long_faults)])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """Three brokers, one of which coordinates all groups; ours, then Apache Kafka's."""
+    if request.param == "kafka":
+        kafka_or_skip()
+    made = Cluster(tmp_path, *OPTIONS, process=KafkaProcess if request.param == "kafka" else BrokerProcess)
     try:
         made.start()
         yield made
@@ -48,6 +52,8 @@ def test_killing_leaders_under_our_client_loses_and_doubles_nothing(cluster: Clu
 @pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
 def test_our_groups_go_on_when_their_coordinator_is_killed(cluster: Cluster, topic: str, group_protocol: str) -> None:
     """They find the next one, share the partitions as before, and skip nothing."""
+    if group_protocol == "consumer" and isinstance(cluster.brokers[1], KafkaProcess):
+        pytest.skip("Kafka has the new protocol only without ZooKeeper")
 
     async def kill_coordinator(workload: Workload) -> AsyncIterator[None]:
         coordinator = cluster.state.partition(CONSUMER_OFFSETS, 0).leader
