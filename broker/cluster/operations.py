@@ -18,6 +18,8 @@ class NodeStat(NamedTuple):
     created_ms: int
     # Session that the node dies with; 0 for a persistent node.
     ephemeral_owner: int
+    # Number of the transaction that wrote the data.
+    mzxid: int = 0
 
 
 class Node(NamedTuple):

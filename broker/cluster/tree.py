@@ -175,7 +175,7 @@ class Tree(ABC):
 
 
 def _stat(stat: Any) -> NodeStat:
-    return NodeStat(stat.czxid, stat.version, stat.ctime, stat.ephemeralOwner)
+    return NodeStat(stat.czxid, stat.version, stat.ctime, stat.ephemeralOwner, stat.mzxid)
 
 
 def _node(answer: Any) -> Node:

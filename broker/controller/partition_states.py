@@ -8,7 +8,7 @@ replica    NonExistent -> New -> Online <-> Offline -> DeletionStarted -> Deleti
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
@@ -76,6 +76,8 @@ class LeaderAndIsr:
     # Version of the state node.
     partition_epoch: int
     leader_recovery_state: int = RECOVERED
+    # Number of the transaction that wrote the node when it was read; 0 where it was not.
+    written_zxid: int = field(default=0, compare=False)
 
     def led_by(self, leader: int, isr: Sequence[int], leader_recovery_state: int | None = None) -> LeaderAndIsr:
         """Return the state of the next leader epoch."""

@@ -178,4 +178,5 @@ def _state(content: znodes.PartitionStateNode, stat: NodeStat) -> LeaderAndIsr:
         controller_epoch=content.controller_epoch,
         partition_epoch=stat.version,
         leader_recovery_state=recovery if isinstance(recovery, int) else RECOVERED,
+        written_zxid=stat.mzxid,
     )

@@ -6,7 +6,7 @@ its end, and then what it has to say is sent. A watch only says that something c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 import structlog
@@ -19,13 +19,14 @@ from ottla.broker.controller.election import Elected
 from ottla.broker.controller.isr_updates import IsrUpdates
 from ottla.broker.controller.leader_elections import LeaderElections
 from ottla.broker.controller.office import Office
-from ottla.broker.controller.partition_states import PartitionState, ReplicaState
+from ottla.broker.controller.partition_states import LeaderAndIsr, PartitionState, ReplicaState, offline_election
 from ottla.broker.controller.reassignment import Reassignments
 from ottla.broker.controller.schedule import Event, Schedule
 from ottla.broker.controller.stats import ElectionCounters
 from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.broker.controller.topic_events import TopicEvents
 from ottla.protocol.errors import KafkaError
+from ottla.protocol.identifiers import TopicPartition
 
 log = structlog.get_logger(__name__)
 
@@ -133,4 +134,37 @@ class Term:
                 context.partition_states[partition] = PartitionState.ONLINE
             else:
                 context.partition_states[partition] = PartitionState.OFFLINE
+        restarted = self._restarted()
         self._office.transitions.bring_online()
+        self._elect_without(restarted)
+
+    def _restarted(self) -> dict[TopicPartition, set[int]]:
+        """Members of ISRs that registered after the ISR was written: they went and came while nobody was in office."""
+        context = self.context
+        restarted: dict[TopicPartition, set[int]] = {}
+        for partition, state in context.leadership.items():
+            if context.partition_states[partition] is not PartitionState.ONLINE or partition.topic in context.deleting:
+                continue
+            live = [context.brokers[broker] for broker in state.isr if broker in context.brokers]
+            found = {broker.id for broker in live if 0 < state.written_zxid < broker.epoch}
+            if found:
+                restarted[partition] = found
+        return restarted
+
+    def _elect_without(self, restarted: Mapping[TopicPartition, set[int]]) -> None:
+        """Begin another epoch, led by a member that did not restart where there is one.
+
+        The others may have lost the end of their logs with their power, and come back into the ISR when they have it
+        again. Where all restarted they are all there is.
+        """
+        context = self.context
+
+        def election(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
+            replicas = context.assignment(partition).replicas
+            online = context.online_replicas(partition)
+            steady = [broker for broker in online if broker not in restarted[partition]]
+            return offline_election(replicas, state, steady, unclean=False) or offline_election(
+                replicas, state, online, unclean=False
+            )
+
+        self._office.transitions.elect(list(restarted), election)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -91,15 +93,39 @@ def test_a_mark_without_a_topic_is_removed(zookeeper: ZooKeeper) -> None:
         wait_until_gone(broker, znodes.delete_topic_path("nothing"))
 
 
+@contextmanager
+def closing_broker(zookeeper: ZooKeeper, broker_id: int) -> Iterator[Broker]:
+    """Start a broker beside others."""
+    started = Broker(zookeeper, broker_id)
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
 def test_topics_are_found_again_after_a_restart(zookeeper: ZooKeeper) -> None:
-    """A controller begins with what its predecessor left: epochs rise, leaders stay."""
+    """A controller begins with what its predecessor left; a leader that restarted unseen leads in another epoch."""
     with brokers(zookeeper, 1) as (broker,):
         broker.cluster.create_topic(NewTopic("orders", 2, 1))
         broker.fake.wait_for(lambda: broker.fake.leader("orders", 1) == 1)
     with brokers(zookeeper, 1) as (broker,):
         broker.fake.wait_for(lambda: broker.fake.leader("orders", 1) == 1)
         assert broker.controller.epoch == 2
-        assert broker.fake.partitions[TopicPartition("orders", 0)].leader_epoch == 0
+        assert broker.fake.partitions[TopicPartition("orders", 0)].leader_epoch == 1
+
+
+def test_a_leader_that_restarted_while_nobody_was_in_office_gives_way(zookeeper: ZooKeeper) -> None:
+    """It may have lost the end of its log with its power, and nobody saw it go; the other replica has everything."""
+    with brokers(zookeeper, 1, 2) as (first, second):
+        first.cluster.create_topic(NewTopic("orders", assignment={0: [1, 2]}))
+        second.fake.wait_for(lambda: second.fake.leader("orders") == 1)
+        second.controller.close()
+        first.controller.close()
+        first.zookeeper.close()
+        with closing_broker(zookeeper, 1) as returned:
+            returned.fake.wait_for(lambda: returned.fake.leader("orders") == 2)
+            now = state(returned, "orders")
+            assert (now.leader, now.leader_epoch, now.isr) == (2, 1, [2])
 
 
 def test_a_broker_that_leaves_loses_its_leadership(zookeeper: ZooKeeper) -> None:
