@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import runpy
+import subprocess
+import sys
 from pathlib import Path
-
-import pytest
 
 from ottla.broker.config import BROKER_OPTIONS, TOPIC_OPTIONS
 from ottla.broker.config.documentation import page
@@ -18,11 +17,12 @@ def test_the_page_is_current() -> None:
     assert PAGE.read_text("utf-8") == page()
 
 
-def test_the_page_is_printed_by_the_module(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_is_printed_by_the_module() -> None:
     """`python -m ottla.broker.config` writes it to standard output."""
-    runpy.run_module("ottla.broker.config", run_name="__main__")
+    command = [sys.executable, "-m", "ottla.broker.config"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
-    assert capsys.readouterr().out == page()
+    assert printed == page()
 
 
 def test_the_page_has_a_row_for_each_option() -> None:
