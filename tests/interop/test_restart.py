@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import pytest
@@ -110,6 +111,9 @@ def restarted(
         else:
             broker.kill()
         broker.start()
+        with RawConnection(broker.bootstrap) as connection:
+            for each in (topic, producer_topic):
+                retrying(partial(connection.end_offset, each))
         yield Restarted(broker, topic, topic_id, deleted, producer_id, producer_topic, of_confluent, of_aiokafka)
 
 
