@@ -64,6 +64,7 @@ log = structlog.get_logger(__name__)
 _ANSWERING_SECONDS_MAX = 20.0
 _KNOWN_SECONDS_MAX = 5.0
 _KNOWN_POLL_SECONDS = 0.005
+_ROLES_SECONDS_MAX = 1.0
 
 
 def now_ms() -> int:
@@ -255,6 +256,15 @@ class Server:
                 log.warning("no_word_from_controller", waited_s=_KNOWN_SECONDS_MAX)
                 return
             await asyncio.sleep(_KNOWN_POLL_SECONDS)
+        # The roles of our partitions come a moment later; a log whose topic is gone never gets one.
+        deadline = self._loop.time() + _ROLES_SECONDS_MAX
+        while self._has_logs_without_role() and not self._stopping.is_set():
+            if self._loop.time() > deadline:
+                return
+            await asyncio.sleep(_KNOWN_POLL_SECONDS)
+
+    def _has_logs_without_role(self) -> bool:
+        return any(self.partitions.find(each.partition) is None for each in self.logs)
 
     def _start_http(self) -> None:
         address = self.config.ottla_http_listener
