@@ -70,7 +70,7 @@ docs: setup
 
 # Needs uv. Writes the versions and hashes that every machine installs.
 lock:
-	uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --extra dev --extra zookeeper --generate-hashes \
+	uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --all-extras --generate-hashes \
 	  --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock
 
 clean:
