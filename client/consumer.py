@@ -47,6 +47,8 @@ class Consumer:
         self._assignors = assignors_by_name(self.settings.partition_assignment_strategy)
         self._first_topics = topics
         self._started = False
+        # Set when `stop` begins and when all is closed: in between, a rebalance listener can still commit.
+        self._stopping = False
         self._stopped = False
         self._member: GroupMember | ConsumerGroupMember | None = None
         self._commits: Commits | None = None
@@ -64,7 +66,7 @@ class Consumer:
         return cls(*topics, **(ConsumerSettings.kwargs_from_config(config) | overrides))
 
     def __repr__(self) -> str:
-        state = "stopped" if self._stopped else "started" if self._started else "new"
+        state = "stopped" if self._stopping else "started" if self._started else "new"
         return f"<Consumer {self.settings.bootstrap_servers} group={self.settings.group_id} {state}>"
 
     # Life.
@@ -92,14 +94,14 @@ class Consumer:
 
     async def stop(self) -> None:
         """Commit what the caller has, with auto-commit; leave the group and close."""
-        if self._started and not self._stopped:
+        if self._started and not self._stopping:
             self._partitions.mark_processed()
         await self._close()
 
     async def _close(self) -> None:
-        if not self._started or self._stopped:
+        if not self._started or self._stopping:
             return
-        self._stopped = True
+        self._stopping = True
         # Whoever waits for records learns of it.
         self._host.failed(ConsumerStoppedError())
         if self._pattern is not None:
@@ -112,6 +114,7 @@ class Consumer:
             else:
                 await self._commit_processed(self._partitions.names())
         finally:
+            self._stopped = True
             await self._fetcher.close()
             await self._cluster.close()
 
@@ -171,11 +174,15 @@ class Consumer:
         if self._pattern is not None:
             await self._pattern.close()
             self._pattern = None
-        self._own_topics = self._host.topics = frozenset()
-        if self._member is not None:
-            member, self._member = self._member, None
-            await member.close()
-        self._partitions.remove(self._partitions.names())
+        self._own_topics = frozenset()
+        try:
+            # A member until the listener has been told: what it commits, it commits as that member.
+            if self._member is not None:
+                await self._member.close()
+        finally:
+            self._member = None
+            self._host.topics = frozenset()
+            self._partitions.remove(self._partitions.names())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions and no others, whoever else reads them."""
@@ -195,7 +202,7 @@ class Consumer:
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that are ours at the moment."""
-        self._check_running()
+        self._check_open()
         return self._partitions.names()
 
     async def topics(self) -> set[str]:
@@ -216,7 +223,7 @@ class Consumer:
         try:
             return await self.getone()
         except ConsumerStoppedError:
-            if self._stopped:
+            if self._stopping:
                 raise StopAsyncIteration from None
             raise
 
@@ -369,26 +376,30 @@ class Consumer:
             self._member.subscription_changed()
 
     def _running(self) -> Cluster:
-        self._check_running()
+        self._check_open()
         return self._cluster
 
     def _check_running(self) -> None:
+        if not self._started or self._stopping:
+            raise ConsumerStoppedError
+
+    def _check_open(self) -> None:
         if not self._started or self._stopped:
             raise ConsumerStoppedError
 
     def _group(self) -> Commits:
-        self._check_running()
+        self._check_open()
         if self._commits is None:
             raise IllegalStateError("offsets are committed to a group, and there is no group_id")
         return self._commits
 
     def _state(self, partition: TopicPartition) -> PartitionState:
-        self._check_running()
+        self._check_open()
         state = self._partitions.get(partition)
         if state is None:
             raise IllegalStateError(f"{TopicPartition(*partition)} is not assigned to this consumer")
         return state
 
     def _states(self, partitions: Collection[TopicPartition]) -> list[PartitionState]:
-        self._check_running()
+        self._check_open()
         return [self._state(partition) for partition in partitions or self._partitions.names()]

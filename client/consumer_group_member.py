@@ -20,6 +20,7 @@ from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.errors import KafkaError, UnknownTopicIdError, error_for
 from ottla.client.group_host import GroupHost
 from ottla.client.group_offsets import LOST_COORDINATOR, Membership
+from ottla.client.tasks import cancelled
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -74,14 +75,15 @@ class ConsumerGroupMember:
 
     async def close(self) -> None:
         """Give everything up and leave; a static member says that it will be back."""
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        self._tasks = []
-        await self._host.revoked(self._host.owned)
-        await self._leave(_LEAVE if self._settings.group_instance_id is None else _LEAVE_STATIC)
+        beating, reconciling = self._tasks[:1], self._tasks[1:]
+        await cancelled(reconciling)
+        try:
+            # Heartbeats go on meanwhile, and learn of a new epoch, without which a commit would be refused.
+            await self._host.revoked(self._host.owned)
+        finally:
+            await cancelled(beating)
+            self._tasks = []
+            await self._leave(_LEAVE if self._settings.group_instance_id is None else _LEAVE_STATIC)
 
     def subscription_changed(self) -> None:
         """The host subscribes to other topics now."""

@@ -23,6 +23,7 @@ from ottla.client.fetch_session import FetchSession
 from ottla.client.fetched_batches import fetched_batches
 from ottla.client.offset_lookup import EARLIEST, LATEST, look_up_once
 from ottla.client.partition_state import Partitions, PartitionState
+from ottla.client.tasks import cancelled
 from ottla.client.types import OffsetAndMetadata
 from ottla.protocol.api import Api
 from ottla.protocol.errors import CorruptBatchError, ErrorCode
@@ -79,12 +80,7 @@ class Fetcher:
 
     async def close(self) -> None:
         """Stop; answers that are under way are dropped."""
-        tasks = [*self._requests, *([self._task] if self._task else [])]
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await cancelled([*self._requests, *([self._task] if self._task else [])])
 
     async def _run(self) -> None:
         while True:

@@ -29,6 +29,7 @@ from ottla.client.errors import FencedInstanceIdError, KafkaError, error_for
 from ottla.client.group_host import GroupHost
 from ottla.client.group_offsets import LOST_COORDINATOR, Membership
 from ottla.client.metadata import Metadata
+from ottla.client.tasks import cancelled
 from ottla.protocol.api import Api
 from ottla.protocol.errors import DecodeError, ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -92,14 +93,18 @@ class GroupMember:
 
     async def close(self) -> None:
         """Give everything up and leave; a static member stays in the group until its session is over."""
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        self._tasks = []
-        await self._host.revoked(self._host.owned)
-        await self._leave("the consumer is closed")
+        joining, beating = self._tasks[:1], self._tasks[1:]
+        await cancelled(joining)
+        try:
+            # Heartbeats go on, however long the listener takes.
+            if self.generation == NO_GENERATION:
+                await self._host.lost(self._host.owned)
+            else:
+                await self._host.revoked(self._host.owned)
+        finally:
+            await cancelled(beating)
+            self._tasks = []
+            await self._leave("the consumer is closed")
 
     def subscription_changed(self) -> None:
         """The host subscribes to other topics now."""

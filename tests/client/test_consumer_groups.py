@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from tests.broker_process import BrokerProcess, MakeBroker
+from tests.client.committing import BY_HAND, committing_at_the_end
 from tests.client.consuming import (
     SESSION_TIMEOUT_MS,
     add_partitions,
@@ -297,3 +298,9 @@ def test_what_a_listener_raises_reaches_the_caller(broker: BrokerProcess, topic:
                 await consumer.getone()
 
     run_async(scenario())
+
+
+@pytest.mark.parametrize("way", ["unsubscribe", "stop"])
+def test_a_listener_can_commit_when_the_consumer_leaves(broker: BrokerProcess, topic: str, way: str) -> None:
+    """While partitions are revoked they are still the member's own, also by unsubscribe() and stop()."""
+    run_async(committing_at_the_end(topic, way, lambda group: member(broker.bootstrap, group, **BY_HAND)))

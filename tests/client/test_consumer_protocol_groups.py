@@ -9,6 +9,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from tests.broker_process import BrokerProcess
+from tests.client.committing import BY_HAND, committing_at_the_end
 from tests.client.consuming import (
     SESSION_TIMEOUT_MS,
     create_topic,
@@ -138,3 +139,9 @@ def test_the_subscription_can_change(broker: BrokerProcess, topic: str) -> None:
             await until(lambda: consumer.assignment() == partitions_of(f"{topic}-other", 2))
 
     run_async(scenario())
+
+
+@pytest.mark.parametrize("way", ["unsubscribe", "stop"])
+def test_a_listener_can_commit_when_the_consumer_leaves(broker: BrokerProcess, topic: str, way: str) -> None:
+    """While partitions are revoked they are still the member's own, also by unsubscribe() and stop()."""
+    run_async(committing_at_the_end(topic, way, lambda group: new_member(broker, group, **BY_HAND)))
