@@ -105,6 +105,9 @@ def decode_columns(
     offsets: Sequence[int] = range(base_offset, base_offset + count)
     if sparse:
         offsets = [base_offset + sparse.get(row, row) for row in range(count)]
+    lowest, highest = (min(offsets), max(offsets)) if sparse else (base_offset, base_offset + max(count - 1, 0))
+    if lowest < -(1 << 63) or highest >= 1 << 63:
+        raise CorruptBatchError("an offset of more than 64 bits")
     if log_append_time is not None:
         timestamps = [log_append_time] * count
     elif not any(timestamp_deltas):
@@ -132,7 +135,7 @@ def _decode(data: bytes, read: _Read) -> int:
                 end = position + 2 + ((low & 0x7F | high << 7) >> 1)
                 position += 3
             else:
-                length, position = _read_zigzag(data, position, 32)
+                length, position = read_zigzag(data, position, 32)
                 end = position + length
                 position += 1
             if (delta := one_byte[low := data[position]]) is not None:
@@ -141,7 +144,7 @@ def _decode(data: bytes, read: _Read) -> int:
                 delta = (low & 0x7F | high << 7) >> 1
                 position += 2
             else:
-                delta, position = _read_zigzag(data, position, 64)
+                delta, position = read_zigzag(data, position, 64)
             add_timestamp(delta)
             if (delta := one_byte[low := data[position]]) is not None:
                 position += 1
@@ -149,7 +152,7 @@ def _decode(data: bytes, read: _Read) -> int:
                 delta = (low & 0x7F | high << 7) >> 1
                 position += 2
             else:
-                delta, position = _read_zigzag(data, position, 32)
+                delta, position = read_zigzag(data, position, 32)
             if delta != row:
                 sparse[row] = delta
             if (length := one_byte[low := data[position]]) is not None:
@@ -158,7 +161,7 @@ def _decode(data: bytes, read: _Read) -> int:
                 length = (low & 0x7F | high << 7) >> 1
                 position += 2
             else:
-                length, position = _read_zigzag(data, position, 32)
+                length, position = read_zigzag(data, position, 32)
             if length >= 0:
                 add_key(data[position : (position := position + length)])
             elif length == -1:
@@ -171,7 +174,7 @@ def _decode(data: bytes, read: _Read) -> int:
                 length = (low & 0x7F | high << 7) >> 1
                 position += 2
             else:
-                length, position = _read_zigzag(data, position, 32)
+                length, position = read_zigzag(data, position, 32)
             if length >= 0:
                 add_value(data[position : (position := position + length)])
             elif length == -1:
@@ -181,7 +184,7 @@ def _decode(data: bytes, read: _Read) -> int:
             if data[position] == 0:
                 position += 1
             else:
-                headers[row], position = _read_headers(data, position, end)
+                headers[row], position = read_headers(data, position, end)
             if position != end:
                 raise CorruptBatchError(f"a record is {position - end:+} bytes longer than it says")
     except IndexError:
@@ -189,23 +192,27 @@ def _decode(data: bytes, read: _Read) -> int:
     return position
 
 
-def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+    """Read the number of headers and the headers of a record that ends at `end`; return the position behind them.
+
+    An IndexError means that the data end before they do.
+    """
     # The caller's check of `end` sees a value that is cut short only if the record itself is not.
     if end > len(data):
         raise CorruptBatchError("records cut short")
-    count, position = _read_zigzag(data, position, 32)
+    count, position = read_zigzag(data, position, 32)
     if not 0 <= count <= (end - position) // _HEADER_BYTES_MIN:
         raise CorruptBatchError(f"{count} headers announced in a record with {end - position} bytes left")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        length, position = _read_zigzag(data, position, 32)
+        length, position = read_zigzag(data, position, 32)
         if length < 0:
             raise CorruptBatchError(f"header key of length {length}")
         try:
             key = data[position : (position := position + length)].decode()
         except UnicodeDecodeError as error:
             raise CorruptBatchError(f"header key is not UTF-8: {error}") from None
-        length, position = _read_zigzag(data, position, 32)
+        length, position = read_zigzag(data, position, 32)
         value = None
         if length >= 0:
             value = data[position : (position := position + length)]
@@ -215,7 +222,8 @@ def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
     return tuple(headers), position
 
 
-def _read_zigzag(data: bytes, position: int, bits: int) -> tuple[int, int]:
+def read_zigzag(data: bytes, position: int, bits: int) -> tuple[int, int]:
+    """Read a varint of any width, and return it with the position behind it; an IndexError where the data end."""
     number = shift = 0
     while (byte := data[position]) >= 0x80:
         number |= (byte & 0x7F) << shift

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.client.record_batches import RECORDS, built_batch, simple_batch
 
 from ottla.client.columns import Columns, decode_columns
 from ottla.client.fetched_batches import FetchedBatch, fetched_batches
@@ -17,37 +18,9 @@ from ottla.protocol.control_records import ControlType, EndTransactionMarker, bu
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.messages.fetch import AbortedTransaction
 from ottla.protocol.record import decode_records
-from ottla.protocol.record_batch_builder import RecordBatchBuilder
 from ottla.protocol.records import BATCH_HEADER_BYTES, RecordBatch
 
 PARTITION = TopicPartition("t", 0)
-
-BLOBS = st.none() | st.binary(max_size=80)
-RECORDS = st.lists(
-    st.tuples(
-        st.integers(0, 1 << 45),
-        BLOBS,
-        BLOBS,
-        st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3),
-    ),
-    min_size=1,
-    max_size=200,
-)
-
-
-def built(
-    records: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]], **fields: Any
-) -> bytes:
-    """Return a batch of these records."""
-    builder = RecordBatchBuilder(fields.pop("codec", Codec.NONE))
-    for timestamp, key, value, headers in records:
-        builder.append(timestamp, key, value, headers)
-    return bytes(builder.build(**fields))
-
-
-def simple(count: int, **fields: Any) -> bytes:
-    """Return a batch of `count` records with their numbers as values."""
-    return built([(number, None, b"%d" % number, []) for number in range(count)], **fields)
 
 
 def rows(columns: Columns) -> list[tuple[Any, ...]]:
@@ -59,7 +32,7 @@ def rows(columns: Columns) -> list[tuple[Any, ...]]:
 @settings(deadline=None, max_examples=60)
 def test_columns_are_what_the_reference_decoder_reads(records: Any, base_offset: int) -> None:
     """Field by field, for any records that can be written."""
-    batch = RecordBatch(built(records, base_offset=base_offset))
+    batch = RecordBatch(built_batch(records, base_offset=base_offset))
     expected = [(*record[:4], tuple(record.headers)) for record in batch.records()]
 
     assert rows(FetchedBatch(PARTITION, batch, 0).columns()) == expected
@@ -69,7 +42,7 @@ def test_columns_are_what_the_reference_decoder_reads(records: Any, base_offset:
 @settings(deadline=None, max_examples=100)
 def test_what_is_malformed_is_refused_as_the_reference_refuses_it(records: Any, data: Any) -> None:
     """With any byte changed, or bytes missing, both read the same or both refuse."""
-    good = built(records)[BATCH_HEADER_BYTES:]
+    good = built_batch(records)[BATCH_HEADER_BYTES:]
     position = data.draw(st.integers(0, len(good) - 1))
     bad = good[:position] + bytes([data.draw(st.integers(0, 255))]) + good[position + 1 :]
     bad = bad[: data.draw(st.sampled_from([len(bad), position]))]
@@ -85,8 +58,8 @@ def test_what_is_malformed_is_refused_as_the_reference_refuses_it(records: Any, 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_records_have_all_fields(codec: Codec) -> None:
     """Objects are real ConsumerRecords, equal to those made by their constructor, whatever the codec."""
-    data = built([(3, b"k", None, [("h", b"1")]), (4, None, b"value", [])], base_offset=9, codec=codec)
-    (batch,) = [batch for batch, _ in fetched_batches(PARTITION, data, 0)]
+    data = built_batch([(3, b"k", None, [("h", b"1")]), (4, None, b"value", [])], base_offset=9, codec=codec)
+    (batch,) = [batch for batch, *_ in fetched_batches(PARTITION, data, 0)]
     assert batch is not None
 
     assert batch.records() == [
@@ -98,7 +71,7 @@ def test_records_have_all_fields(codec: Codec) -> None:
 
 def test_records_before_the_wanted_offset_are_left_out() -> None:
     """A fetch begins with the batch that holds the offset, and may end inside another."""
-    data = simple(5) + simple(5, base_offset=5) + simple(5, base_offset=10)[:-1]
+    data = simple_batch(5) + simple_batch(5, base_offset=5) + simple_batch(5, base_offset=10)[:-1]
     found = list(fetched_batches(PARTITION, data, 7))
 
     assert [next_offset for _, next_offset in found] == [10]
@@ -108,9 +81,9 @@ def test_records_before_the_wanted_offset_are_left_out() -> None:
 
 def test_a_bad_crc_is_found_where_it_is_checked() -> None:
     """The batches before it are handed out; without check_crcs it is not looked at."""
-    bad = bytearray(simple(5, base_offset=5))
+    bad = bytearray(simple_batch(5, base_offset=5))
     bad[17] ^= 1
-    batches = fetched_batches(PARTITION, simple(5) + bytes(bad), 0)
+    batches = fetched_batches(PARTITION, simple_batch(5) + bytes(bad), 0)
 
     assert next(batches)[1] == 5
     with pytest.raises(CorruptBatchError, match="CRC"):
@@ -122,7 +95,7 @@ def test_records_of_aborted_transactions_are_left_out() -> None:
     """From its first offset up to its marker; another producer's, and what the producer writes after, stay."""
 
     def written(base_offset: int, producer_id: int) -> bytes:
-        return simple(2, base_offset=base_offset, producer_id=producer_id, producer_epoch=0, transactional=True)
+        return simple_batch(2, base_offset=base_offset, producer_id=producer_id, producer_epoch=0, transactional=True)
 
     def marker(base_offset: int, kind: ControlType) -> bytes:
         end = EndTransactionMarker(kind, 0)
@@ -134,7 +107,7 @@ def test_records_of_aborted_transactions_are_left_out() -> None:
     aborted = [AbortedTransaction(producer_id=1, first_offset=0)]
 
     def offsets(aborted: list[AbortedTransaction] | None) -> list[int]:
-        found = (batch for batch, _ in fetched_batches(PARTITION, data, 0, aborted))
+        found = (batch for batch, *_ in fetched_batches(PARTITION, data, 0, aborted))
         return [offset for batch in found if batch is not None for offset in batch.columns().offsets]
 
     assert offsets(aborted) == [2, 3, 5, 6]
@@ -143,7 +116,7 @@ def test_records_of_aborted_transactions_are_left_out() -> None:
 
 def test_columns_come_as_buffers() -> None:
     """Values in one piece, with their ends; joined columns are one behind the other."""
-    parts = [decode_columns(simple(2)[BATCH_HEADER_BYTES:], 2, 0, 0, 77)] * 2
+    parts = [decode_columns(simple_batch(2)[BATCH_HEADER_BYTES:], 2, 0, 0, 77)] * 2
     columns = Columns.joined(parts)
 
     assert columns.value_buffers() == ([0, 1, 2, 3, 4], b"0101")
@@ -155,7 +128,7 @@ def test_columns_come_as_buffers() -> None:
 @pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
 def test_columns_become_an_arrow_batch() -> None:
     """With null where a key is null."""
-    table = decode_columns(simple(2)[BATCH_HEADER_BYTES:], 2, 0, 0, None).to_arrow()
+    table = decode_columns(simple_batch(2)[BATCH_HEADER_BYTES:], 2, 0, 0, None).to_arrow()
 
     assert table.to_pydict()["value"] == [b"0", b"1"]
     assert table.to_pydict()["key"] == [None, None]

@@ -1,0 +1,194 @@
+"""Record batches as numpy and Arrow columns, without a Python object for any record; needs numpy and pyarrow.
+
+Small batches are decoded together, as what numpy is told costs as much for one record as for some hundred. Keys and
+values become Arrow arrays by one copy: an array over all bytes of the records, whose even items are what is wanted and
+whose odd items are what lies in between, costs nothing, and Arrow takes the even ones out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.client.columns import Headers
+from ottla.client.record_fields import Integers, RecordFields, read_fields
+from ottla.protocol.compression import decompress
+from ottla.protocol.errors import CompressionError, CorruptBatchError
+from ottla.protocol.records import BATCH_HEADER_BYTES, MAGIC, RECORDS_BYTES_MAX, TIMESTAMP_TYPE_BIT, RecordBatch
+
+# Arrays of pyarrow, which has no types of its own.
+Array: TypeAlias = Any
+
+HEADERS_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+
+# Batches are decoded together up to so many bytes: enough to make the calls cheap, and little enough for a cache.
+_TOGETHER_BYTES_MAX: Final = 1 << 20
+# Arrow's binary arrays count bytes with 32 bits.
+_POSITION_MAX: Final = (1 << 31) - 1
+
+
+@dataclass(slots=True)
+class ArrowColumns:
+    """Fields of records, in the order of their offsets; all columns have the same length."""
+
+    offsets: Integers
+    timestamps_ms: Integers
+    keys: Array
+    """A pyarrow.BinaryArray, with null for null."""
+    values: Array
+    headers_by_row: dict[int, Headers]
+    """Of the rows that have any, which are few as a rule."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def headers(self) -> Array:
+        """All headers as a pyarrow.ListArray of key and value, empty for a record without."""
+        if not self.headers_by_row:
+            return pa.ListArray.from_arrays(
+                pa.array(np.zeros(len(self) + 1, np.int32)), pa.array([], HEADERS_TYPE.value_type)
+            )
+        return pa.array(
+            [
+                [{"key": key, "value": value} for key, value in self.headers_by_row.get(row, ())]
+                for row in range(len(self))
+            ],
+            HEADERS_TYPE,
+        )
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A batch whose records were decompressed."""
+
+    data: bytes | memoryview
+    count: int
+    base_offset: int
+    base_timestamp: int
+    log_append_time: int | None
+
+
+def decode_arrow(
+    data: bytes, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
+) -> ArrowColumns:
+    """Read `count` records, which must fill `data` exactly; CorruptBatchError where they do not.
+
+    `log_append_time`, when given, is the timestamp of every record.
+    """
+    return _decode([_Opened(data, count, base_offset, base_timestamp, log_append_time)], None)
+
+
+def read_arrow(batches: Iterable[RecordBatch], begin_offset: int, end_offset: int) -> list[ArrowColumns]:
+    """Read the records with offsets from `begin_offset` up to, not including, `end_offset`.
+
+    Batches come in the order of their offsets; control batches are passed over. CorruptBatchError is raised for one
+    that is not well formed; checksums are the caller's to look at.
+    """
+    wanted = (batch for batch in batches if batch.next_offset > begin_offset and batch.base_offset < end_offset)
+    columns = (_decode(group, (begin_offset, end_offset)) for group in _groups(wanted))
+    return [each for each in columns if len(each)]
+
+
+def _groups(batches: Iterable[RecordBatch]) -> Iterator[list[_Opened]]:
+    """Open batches, and put those together that are decoded together."""
+    group: list[_Opened] = []
+    size = 0
+    for batch in batches:
+        if batch.is_control:
+            continue
+        opened = _open(batch)
+        if group and size + len(opened.data) > _TOGETHER_BYTES_MAX:
+            yield group
+            group, size = [], 0
+        group.append(opened)
+        size += len(opened.data)
+    if group:
+        yield group
+
+
+def _open(batch: RecordBatch) -> _Opened:
+    if batch.magic != MAGIC:
+        raise CorruptBatchError(f"magic {batch.magic} where only {MAGIC} is read")
+    data: bytes | memoryview = batch.view[BATCH_HEADER_BYTES:]
+    # A batch that the cleaner emptied has no blob at all, whatever its codec.
+    if batch.is_compressed and data:
+        try:
+            data = decompress(batch.codec, data, RECORDS_BYTES_MAX)
+        except CompressionError as error:
+            raise CorruptBatchError(str(error)) from error
+    log_append_time = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else None
+    return _Opened(data, batch.record_count, batch.base_offset, batch.base_timestamp, log_append_time)
+
+
+def _decode(group: Sequence[_Opened], wanted: tuple[int, int] | None) -> ArrowColumns:
+    """Decode batches together, and leave out the records whose offsets are not between those wanted."""
+    data = b"".join(each.data for each in group)
+    if len(data) > _POSITION_MAX:
+        raise CorruptBatchError(f"{len(data)} bytes of records in one piece")
+    fields = read_fields(data, [(len(each.data), each.count) for each in group])
+    offsets, timestamps = _numbers(group, fields)
+    if wanted is not None and len(offsets):
+        rows = np.flatnonzero((offsets >= wanted[0]) & (offsets < wanted[1]))
+        if len(rows) < len(offsets):
+            offsets, timestamps, fields = offsets[rows], timestamps[rows], _picked(fields, rows)
+    return ArrowColumns(
+        offsets,
+        timestamps,
+        _binary(data, fields.key_positions, fields.key_lengths),
+        _binary(data, fields.value_positions, fields.value_lengths),
+        fields.headers,
+    )
+
+
+def _numbers(group: Sequence[_Opened], fields: RecordFields) -> tuple[Integers, Integers]:
+    """Return offsets and timestamps."""
+    counts = [each.count for each in group]
+    bases = np.repeat(np.array([each.base_offset for each in group], np.int64), counts)
+    offsets = bases + fields.offset_deltas
+    # A difference has 32 bits, so it leads past the end of 64 only where the sum has the wrong side of its base.
+    if ((offsets < bases) != (fields.offset_deltas < 0)).any():
+        raise CorruptBatchError("an offset of more than 64 bits")
+    # Java's arithmetic wraps around, as numpy's does: any two timestamps have a 64-bit difference.
+    timestamps = np.repeat(np.array([each.base_timestamp for each in group], np.int64), counts)
+    timestamps += fields.timestamp_deltas
+    if any(each.log_append_time is not None for each in group):
+        row = 0
+        for each in group:
+            if each.log_append_time is not None:
+                timestamps[row : row + each.count] = each.log_append_time
+            row += each.count
+    return offsets, timestamps
+
+
+def _picked(fields: RecordFields, rows: Integers) -> RecordFields:
+    headers = fields.headers
+    if headers:
+        headers = {new: headers[old] for new, old in enumerate(rows.tolist()) if old in headers}
+    return replace(
+        fields,
+        key_positions=fields.key_positions[rows],
+        key_lengths=fields.key_lengths[rows],
+        value_positions=fields.value_positions[rows],
+        value_lengths=fields.value_lengths[rows],
+        headers=headers,
+    )
+
+
+def _binary(data: bytes, positions: Integers, lengths: Integers) -> Array:
+    """Return pieces of the data as an Arrow array; those of length -1 are null."""
+    count = len(positions)
+    nulls = lengths < 0
+    if nulls.all():
+        return pa.nulls(count, pa.binary())
+    bounds = np.empty(2 * count, np.int32)
+    bounds[0::2] = positions
+    bounds[1::2] = positions + np.maximum(lengths, 0)
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    everything = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
+    even = np.arange(0, 2 * count, 2, dtype=np.int32)
+    return everything.take(pa.array(even, mask=nulls if nulls.any() else None))

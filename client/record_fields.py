@@ -1,0 +1,178 @@
+"""Where the fields of many records lie, found with numpy for all of them at once.
+
+The layout of records is that of `ottla.protocol.record`. A record begins where the one before it ends, so only the
+lengths are followed one by one, and not even those where a run of records has the same length. What is read is then
+decoded for all records in step: the first byte of a varint of each, the second of those that have one, and so on.
+
+Fields lie behind each other, and no length is below zero. So a record that reaches behind its end anywhere does not end
+where it says, and that is the one check: until then bytes are taken from the end of the data instead of from behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ottla.client.columns import Headers, read_headers, read_zigzag
+from ottla.protocol.errors import CorruptBatchError
+from ottla.protocol.record import RECORD_BYTES_MIN
+
+Integers: TypeAlias = NDArray[np.int64]
+Bytes: TypeAlias = NDArray[np.uint8]
+
+# A varint has at most so many bytes, the last of which is at most this.
+_VARINT: Final = (5, 0x0F)
+_VARLONG: Final = (10, 0x01)
+
+# A run is looked for once in so many records at first, and less often each time that there is none.
+_WALK_MIN: Final = 64
+# From here to the next record by the first byte of its length; 0 where one byte does not say.
+_ONE_BYTE_STRIDES: Final = [0 if byte & 1 or byte & 0x80 else 1 + (byte >> 1) for byte in range(256)]
+
+
+@dataclass(slots=True)
+class RecordFields:
+    """The fields of records by row; lengths of keys and values are -1 for null."""
+
+    timestamp_deltas: Integers
+    offset_deltas: Integers
+    key_positions: Integers
+    key_lengths: Integers
+    value_positions: Integers
+    value_lengths: Integers
+    # Of the rows that have any.
+    headers: dict[int, Headers]
+
+
+def read_fields(data: bytes, parts: list[tuple[int, int]]) -> RecordFields:
+    """Read the records of one or more batches whose records lie behind each other, as (bytes, records) of each.
+
+    CorruptBatchError is raised unless the records of each batch fill its bytes exactly.
+    """
+    view = np.frombuffer(data, np.uint8)
+    found: list[Integers] = []
+    begin = 0
+    for size, count in parts:
+        if not 0 <= count <= size // RECORD_BYTES_MIN:
+            raise CorruptBatchError(f"{count} records announced in {size} bytes")
+        found += _starts(data, view, begin, begin + size, count)
+        begin += size
+    starts = np.concatenate(found) if found else np.empty(0, np.int64)
+    # A batch without records has no bytes, so the next record always begins where this one ends.
+    ends = np.append(starts[1:], len(data))[: len(starts)]
+    _, position = _varints(view, starts, _VARINT)
+    timestamp_deltas, position = _varints(view, position + 1, _VARLONG)
+    offset_deltas, position = _varints(view, position, _VARINT)
+    key_lengths, key_positions = _varints(view, position, _VARINT)
+    value_lengths, value_positions = _varints(view, key_positions + np.maximum(key_lengths, 0), _VARINT)
+    position = value_positions + np.maximum(value_lengths, 0)
+    if len(starts) and min(key_lengths.min(), value_lengths.min()) < -1:
+        raise CorruptBatchError("key or value of a length below -1")
+    headers = _headers(data, view, position, ends)
+    return RecordFields(
+        timestamp_deltas, offset_deltas, key_positions, key_lengths, value_positions, value_lengths, headers
+    )
+
+
+def _headers(data: bytes, view: Bytes, positions: Integers, ends: Integers) -> dict[int, Headers]:
+    """Read the headers, which come last, and see that each record ends where it says."""
+    if (positions >= ends).any():
+        raise CorruptBatchError("a record is longer than it says")
+    counts = view[positions]
+    headers: dict[int, Headers] = {}
+    for row in np.flatnonzero(counts).tolist():
+        end = int(ends[row])
+        try:
+            headers[row], position = read_headers(data, int(positions[row]), end)
+        except IndexError:
+            raise CorruptBatchError("records cut short") from None
+        if position != end:
+            raise CorruptBatchError(f"a record is {position - end:+} bytes longer than it says")
+    if ((positions + 1 != ends) & (counts == 0)).any():
+        raise CorruptBatchError("a record is shorter than it says")
+    return headers
+
+
+def _starts(data: bytes, view: Bytes, begin: int, end: int, count: int) -> list[Integers]:
+    """Return where each record begins, in pieces; the last must end at `end`."""
+    found: list[Integers] = []
+    position, left, walk = begin, count, _WALK_MIN
+    try:
+        while left:
+            run, stride = _run(data, view, position, end, left)
+            found.append(np.arange(position, position + run * stride, stride))
+            position += run * stride
+            left -= run
+            if left and run < _WALK_MIN:
+                steps = min(walk, left)
+                piece, position = _walked(data, position, steps)
+                found.append(np.array(piece, np.int64))
+                left -= steps
+                walk *= 2
+    except IndexError:
+        raise CorruptBatchError("records cut short") from None
+    if position != end:
+        raise CorruptBatchError(f"{end - position} bytes after the last record")
+    return found
+
+
+def _run(data: bytes, view: Bytes, position: int, end: int, count: int) -> tuple[int, int]:
+    """Return how many records from here on have the length of the first, at least 1; and from one to the next."""
+    length, body = _length(data, position)
+    stride = body + length - position
+    count = min(count, max((end - position) // stride, 1))
+    differs = np.zeros(count, np.bool_)
+    for at in range(position, body):
+        differs |= view[at : at + (count - 1) * stride + 1 : stride] != data[at]
+    first = int(differs.argmax())
+    return (first if differs[first] else count), stride
+
+
+def _walked(data: bytes, position: int, count: int) -> tuple[list[int], int]:
+    """Go from record to record by their lengths."""
+    starts: list[int] = []
+    add, strides = starts.append, _ONE_BYTE_STRIDES
+    for _ in range(count):
+        add(position)
+        if stride := strides[low := data[position]]:
+            position += stride
+        elif not low & 1 and (high := data[position + 1]) < 0x80:
+            position += 2 + ((low & 0x7F | high << 7) >> 1)
+        else:
+            length, body = _length(data, position)
+            position = body + length
+    return starts, position
+
+
+def _length(data: bytes, position: int) -> tuple[int, int]:
+    length, body = read_zigzag(data, position, 32)
+    if length < 0:
+        raise CorruptBatchError(f"record of length {length}")
+    return length, body
+
+
+def _varints(view: Bytes, positions: Integers, limits: tuple[int, int]) -> tuple[Integers, Integers]:
+    """Read a varint at each position, and return them with the positions behind them."""
+    bytes_max, last_max = limits
+    last = len(view) - 1
+    first = view.take(positions, mode="clip")
+    behind = positions + 1
+    more = np.flatnonzero(first & 0x80)
+    if not len(more):
+        numbers = first.astype(np.int64)
+        return numbers >> 1 ^ -(numbers & 1), behind
+    unsigned = (first & 0x7F).astype(np.uint64)
+    for index in range(1, bytes_max):
+        byte = view[np.minimum(positions[more] + index, last)]
+        if index == bytes_max - 1 and byte.max() > last_max:
+            raise CorruptBatchError(f"varint of more than {bytes_max} bytes")
+        unsigned[more] |= (byte & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * index)
+        behind[more] += 1
+        more = more[byte >= 0x80]
+        if not len(more):
+            break
+    signs = (unsigned & np.uint64(1)).astype(np.int64)
+    return (unsigned >> np.uint64(1)).astype(np.int64) ^ -signs, behind
