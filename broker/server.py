@@ -18,37 +18,35 @@ from typing import Any
 import structlog
 
 from ottla.broker.cluster.cluster import Cluster
-from ottla.broker.cluster.configs import ConfigChanges
+from ottla.broker.cluster.configs import ConfigChanges, Configs
 from ottla.broker.cluster.controller_link import ControllerLink
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.cluster.session import SessionRenewal
 from ottla.broker.cluster.zookeeper import ZooKeeper
-from ottla.broker.cluster_metrics import ClusterCollector, replica_counts
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.controlled_shutdown import shut_down_controlled
 from ottla.broker.controller.controller import Controller
-from ottla.broker.group_metrics import GroupCollector
-from ottla.broker.group_pages import GroupPages
 from ottla.broker.groups.commits import GroupOffsets
 from ottla.broker.groups.consumer_groups import ConsumerGroups
 from ottla.broker.groups.coordinator import Coordinator
-from ottla.broker.groups.end_offsets import EndOffsets, LeaderEnds
+from ottla.broker.groups.end_offsets import LeaderEnds
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.handlers.controller_gate import ControllerGate
 from ottla.broker.handlers.dispatch import Dispatcher
 from ottla.broker.handlers.fetch_sessions import FetchSessions
 from ottla.broker.handlers.table import HANDLERS
-from ottla.broker.http import HttpServer
-from ottla.broker.metrics import BrokerCollector, registry_of
 from ottla.broker.network.network import Network
 from ottla.broker.observability import RequestMetrics
+from ottla.broker.observation import Observation
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.fetchers import Fetchers
 from ottla.broker.replication.isr_changes import IsrChanges
 from ottla.broker.replication.partition import PartitionContext
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.throttle import Throttles
+from ottla.broker.security.security import Security
 from ottla.broker.services import Services
 from ottla.broker.storage.directory_files import MetaProperties, read_meta_properties
 from ottla.broker.storage.group_commit import GroupCommit
@@ -147,6 +145,10 @@ class Server:
             ),
         )
         self.config = config = config.with_dynamic(*self.cluster.dynamic_config())
+        self.security = Security(self.zookeeper, lambda: self.config)
+        self.security.start()
+        self.quotas = ClientQuotas(Configs(self.zookeeper), lambda: self.config)
+        self.quotas.start()
         self.topic_configs = TopicConfigs(config, self.cluster.topic_overrides())
         owner = MetaProperties(self.membership.broker_id, self.cluster_id)
         self.logs = open_logs(config, owner, self.topic_configs.of, now_ms)
@@ -209,6 +211,8 @@ class Server:
             groups=self.groups,
             group_offsets=self.group_offsets,
             consumer_groups=ConsumerGroups(self.groups, self.metadata),
+            security=self.security,
+            quotas=self.quotas,
             clock=now_ms,
         )
         self.groups.on_loaded = self._on_groups_loaded
@@ -240,7 +244,9 @@ class Server:
         self.config_changes = ConfigChanges(self.zookeeper, self._on_config_change, clock=now_ms)
         self.config_changes.start()
         self.session = SessionRenewal(
-            self.zookeeper, [self.membership, self.partitions, self.controller, self.config_changes], self._fail
+            self.zookeeper,
+            [self.membership, self.partitions, self.controller, self.config_changes, self.security],
+            self._fail,
         )
         self.session.start()
         self.controller.start()
@@ -270,33 +276,17 @@ class Server:
         address = self.config.ottla_http_listener
         if address is None:
             return
-        broker = BrokerCollector(self.network, self.partitions, self.metrics)
-        cluster = ClusterCollector(self.partitions, self.controller, self.metadata, self.zookeeper, self.membership)
-        self.leader_ends = LeaderEnds(self._broker_address, f"broker-{self.membership.broker_id}-lag")
-        self.end_offsets = EndOffsets(self.partitions, self.metadata, self.leader_ends)
-        self.end_offsets.start()
-        registry = registry_of(broker, cluster, GroupCollector(self.groups, self.end_offsets))
-        pages = {"groups": GroupPages(self.groups, self.end_offsets)}
-        self.http = HttpServer(address.host, address.port, registry, self._health, pages)
-        self.http.start()
-
-    def _health(self) -> dict[str, Any]:
-        """Ready: a member of the cluster, serving, with a log directory that works."""
-        is_member = self.membership.broker_epoch >= 0
-        has_disk = any(log_dir.is_online for log_dir in self.logs.dirs)
-        replicas = replica_counts(self.partitions)
-        return {
-            "ready": self.is_ready and is_member and has_disk,
-            "broker_id": self.membership.broker_id,
-            "cluster_id": self.cluster_id,
-            "is_member": is_member,
-            "zookeeper": self.zookeeper.state.value,
-            "log_directories_online": sum(log_dir.is_online for log_dir in self.logs.dirs),
-            "is_controller": self.controller.is_active,
-            "partitions": replicas.partitions,
-            "leaders": replicas.leaders,
-            "under_replicated": replicas.under_replicated,
-        }
+        self.observation = Observation(
+            address,
+            self.services,
+            self.network,
+            self.metrics,
+            self.zookeeper,
+            self.membership,
+            LeaderEnds(self._broker_address, f"broker-{self.membership.broker_id}-lag"),
+            lambda: self.is_ready,
+        )
+        self.observation.start()
 
     def _advertised(self, ports: Sequence[int]) -> list[Listener]:
         """The addresses to tell, with the ports that the system chose where 0 was asked for."""
@@ -350,7 +340,11 @@ class Server:
             self.throttles.configure(self.config)
             self.logs.refresh_configs()
             self.controller.options_changed()
+            self.security.configure()
             log.info("broker_options_changed", entity=name)
+        else:
+            self.security.entity_changed(entity_type, name)
+            self.quotas.entity_changed(entity_type, name)
 
     # Stopping
 
@@ -382,12 +376,7 @@ class Server:
                 link.close()
 
     def _close(self) -> None:
-        http: HttpServer | None = getattr(self, "http", None)
-        if http is not None:
-            http.stop()
-            self.end_offsets.stop()
-            self.leader_ends.close()
-        for room in ("session", "config_changes", "controller"):
+        for room in ("observation", "session", "config_changes", "security", "controller"):
             started: Any = getattr(self, room, None)
             if started is not None:
                 started.close()

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.controller_gate import ControllerGate
     from ottla.broker.handlers.fetch_sessions import FetchSessions
     from ottla.broker.purgatory import Purgatory
+    from ottla.broker.quotas.client_quotas import ClientQuotas
     from ottla.broker.replication.partitions import Partitions
+    from ottla.broker.security.security import Security
     from ottla.broker.storage.group_commit import GroupCommit
 
 
@@ -48,4 +50,7 @@ class Services:
     group_offsets: GroupOffsets
     # Those of the new protocol.
     consumer_groups: ConsumerGroups
+    # Who may do what, and how much of it.
+    security: Security
+    quotas: ClientQuotas
     clock: Callable[[], int]

@@ -102,7 +102,7 @@ def _heartbeat(request: Request, body: ConsumerGroupHeartbeatRequest) -> Consume
         member_id=body.member_id,
         member_epoch=body.member_epoch,
         client_id=request.client_id,
-        client_host=f"/{request.client_host}",
+        client_host=f"/{request.session.client_host}",
         instance_id=body.instance_id,
         rack_id=body.rack_id,
         rebalance_timeout_ms=body.rebalance_timeout_ms,

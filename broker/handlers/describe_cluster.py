@@ -39,6 +39,6 @@ def describe_cluster(request: Request) -> DescribeClusterResponse:
         controller_id=cluster.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker, endpoint in request.services.metadata.snapshot.brokers_with(request.listener)
+            for broker, endpoint in request.services.metadata.snapshot.brokers_with(request.session.listener)
         ],
     )

@@ -93,9 +93,8 @@ class Dispatcher:
         if entry is None or version not in entry.versions:
             return self._refuse_version(exchange, entry)
         body, _ = decode_from(api.request, version, frame, position)
-        connection = exchange.connection
         return entry.handle(
-            Request(api, version, body, header.client_id or "", connection.listener, connection.peer, self._services)
+            Request(api, version, body, header.client_id or "", exchange.connection.session, self._services)
         )
 
     def _refuse_version(self, exchange: Exchange, entry: Entry | None) -> Message:

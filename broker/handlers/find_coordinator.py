@@ -89,7 +89,7 @@ def _found(request: Request, snapshot: MetadataSnapshot, group_id: str) -> _Foun
     if topic is not None:
         partition = topic.partitions.get(partition_for(group_id, len(topic.partitions)))
         leader = _NOBODY if partition is None else partition.leader
-        endpoint = snapshot.endpoint(leader, request.listener)
+        endpoint = snapshot.endpoint(leader, request.session.listener)
         if endpoint is not None:
             return _Found(DONE, leader, endpoint.host, endpoint.port)
     return _Found(Outcome.of(ErrorCode.COORDINATOR_NOT_AVAILABLE))

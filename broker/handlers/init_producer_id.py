@@ -42,7 +42,7 @@ def _check(request: Request) -> None:
             "transactional_producer_refused",
             transactional_id=body.transactional_id,
             client_id=request.client_id,
-            client_host=request.client_host,
+            client_host=request.session.client_host,
             reason="this broker has no transactions",
         )
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -60,7 +60,7 @@ def _join(request: Request, body: JoinGroupRequest) -> JoinRequest:
         member_id=body.member_id,
         instance_id=body.group_instance_id,
         client_id=request.client_id,
-        client_host=f"/{request.client_host}",
+        client_host=f"/{request.session.client_host}",
         protocol_type=body.protocol_type,
         protocols=tuple((protocol.name, protocol.metadata) for protocol in body.protocols),
         session_timeout_ms=body.session_timeout_ms,

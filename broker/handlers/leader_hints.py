@@ -35,7 +35,7 @@ def leader_hints(request: Request, partitions: Iterable[TopicPartition]) -> Lead
         if leader < 0:
             continue
         leaders[partition] = (leader, epoch)
-        endpoint = snapshot.endpoint(leader, request.listener)
+        endpoint = snapshot.endpoint(leader, request.session.listener)
         if endpoint is not None:
             nodes[leader] = Node(leader, endpoint.host, endpoint.port, snapshot.brokers[leader].rack)
     return LeaderHints(leaders, list(nodes.values()))

@@ -44,7 +44,7 @@ def metadata(request: Request) -> MetadataResponse:
     """Describe brokers and topics."""
     body: MetadataRequest = request.body
     snapshot = request.services.metadata.snapshot
-    view = _View(snapshot, request.listener, request.version)
+    view = _View(snapshot, request.session.listener, request.version)
     if body.topics is None or (not body.topics and request.version < _NULL_LIST_VERSION):
         topics = [view.topic(topic) for topic in snapshot.topics.values()]
     elif request.version < _TOPIC_ID_VERSION and any(_names_by_id(topic) for topic in body.topics):
@@ -55,7 +55,7 @@ def metadata(request: Request) -> MetadataResponse:
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker, endpoint in snapshot.brokers_with(request.listener)
+            for broker, endpoint in snapshot.brokers_with(request.session.listener)
         ],
         cluster_id=request.services.cluster.id,
         controller_id=request.services.cluster.controller_id,

@@ -40,7 +40,7 @@ def preferred_replica(request: Request, partition: Partition, offset: int) -> in
         if (
             broker is not None
             and broker.rack == rack
-            and request.listener in broker.endpoints
+            and request.session.listener in broker.endpoints
             and broker_id in isr
             and follower.log_start_offset <= offset <= follower.log_end_offset
         ):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ottla.broker.security.session import Session
 from ottla.broker.services import Services
 from ottla.protocol.api import Api
 from ottla.protocol.message import Message
@@ -34,9 +35,8 @@ class Request:
     # The decoded message; records in it are views of the frame, valid until the response is sent.
     body: Any
     client_id: str
-    # Name of the listener that it came in on: answers name other brokers by the same listener.
-    listener: str
-    client_host: str
+    # Who asks, and from where.
+    session: Session
     services: Services
 
 

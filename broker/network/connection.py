@@ -22,6 +22,7 @@ from ottla.broker.network.frame_buffers import FrameBuffers
 from ottla.broker.network.frame_reader import Frame, FrameReader
 from ottla.broker.network.outbox import Outbox, Slot
 from ottla.broker.network.request_queue import RequestQueue
+from ottla.broker.security.session import Session
 from ottla.protocol.frame import size_prefix
 
 # Requests of one connection that may wait or be in flight; beyond that its socket is not read until half are answered.
@@ -75,6 +76,7 @@ class Connection:
         self.fd = client.fileno()
         self.listener = listener
         self.peer = str(client.getpeername()[0])
+        self.session = Session(listener, self.peer)
         self.opened = time.monotonic()
         # The loop's.
         self.reader = reader

@@ -22,6 +22,7 @@ from ottla.broker.controller.term import Term
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.security.session import Session
 from ottla.broker.services import Services
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode
@@ -83,7 +84,9 @@ class Broker:
     def ask(self, api: Api, version: int, body: Message) -> Any:
         """Ask a handler, and wait for the response; both pass through the codec."""
         sent = decode(api.request, version, encode(body, version))
-        answer = HANDLERS[api].handle(Request(api, version, sent, "test", "PLAINTEXT", "127.0.0.1", self.services))
+        answer = HANDLERS[api].handle(
+            Request(api, version, sent, "test", Session("PLAINTEXT", "127.0.0.1"), self.services)
+        )
         assert answer is not None
         responses: queue.SimpleQueue[Message] = queue.SimpleQueue()
         if isinstance(answer, Message):

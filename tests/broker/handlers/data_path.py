@@ -20,6 +20,7 @@ from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.replication.partition import PartitionContext
 from ottla.broker.replication.partitions import Partitions
+from ottla.broker.security.session import Session
 from ottla.broker.services import Services
 from ottla.broker.storage.directory_files import MetaProperties
 from ottla.broker.storage.group_commit import GroupCommit
@@ -63,9 +64,9 @@ class Broker:
     def ask(self, api: Api, version: int, body: Message, client_id: str = "test") -> Any:
         """Return the response, decoded; `None` where there is none; a list that will have it where it is delayed."""
         sent = b"".join(encode_parts(body, version))
-        request = Request(
-            api, version, decode(api.request, version, sent), client_id, "PLAINTEXT", "127.0.0.1", self.services
-        )
+        arrived = decode(api.request, version, sent)
+        session = Session("PLAINTEXT", "127.0.0.1")
+        request = Request(api, version, arrived, client_id, session, self.services)
         answer = HANDLERS[api].handle(request)
         if answer is None or isinstance(answer, Message):
             return None if answer is None else received(api, version, answer)
@@ -166,6 +167,8 @@ def running_broker(
         groups=groups,
         group_offsets=GroupOffsets(groups),
         consumer_groups=ConsumerGroups(groups, metadata),
+        security=None,  # type: ignore[arg-type]  # nobody is asked who they are
+        quotas=None,  # type: ignore[arg-type]  # nor kept from taking what they want
         clock=lambda: NOW_MS + broker.now_ms,
     )
     broker = Broker(services)

@@ -24,6 +24,7 @@ from ottla.broker.handlers.controller_gate import ControllerGate
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.security.session import Session
 from ottla.broker.services import Services
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode
@@ -199,7 +200,7 @@ class SmallCluster:
     def ask(self, api: Api, version: int, body: Message, *, listener: str = LISTENER) -> Any:
         """Ask a handler; return its response as a client decodes it, or what will have it."""
         sent = decode(api.request, version, encode(body, version))
-        request = Request(api, version, sent, "client", listener, "127.0.0.1", self.services)
+        request = Request(api, version, sent, "client", Session(listener, "127.0.0.1"), self.services)
         answer = HANDLERS[api].handle(request)
         assert answer is not None
         if isinstance(answer, Message):

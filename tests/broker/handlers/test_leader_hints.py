@@ -13,6 +13,7 @@ from tests.broker.handlers.test_produce_and_fetch import fetch_body
 from ottla.broker.handlers.fetch import fetch
 from ottla.broker.handlers.produce import produce
 from ottla.broker.handlers.request import Request
+from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -33,7 +34,7 @@ def hinted(broker: Broker, api: Api, version: int, listener: str = "PLAINTEXT", 
     """Ask the wrong broker; (code, leader, epoch), and the endpoints that came with it."""
     if api is Api.FETCH:
         fetched = fetch(
-            Request(api, version, fetch_body(**fields), "c", listener, "h", broker.services),
+            Request(api, version, fetch_body(**fields), "c", Session(listener, "h"), broker.services),
         )
         assert isinstance(fetched, FetchResponse)
         answer: Any = fetched.responses[0].partitions[0]
@@ -41,7 +42,7 @@ def hinted(broker: Broker, api: Api, version: int, listener: str = "PLAINTEXT", 
     else:
         data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch(b"a"))])
         body = ProduceRequest(acks=1, timeout_ms=1, topic_data=[data])
-        produced = produce(Request(api, version, body, "c", listener, "h", broker.services))
+        produced = produce(Request(api, version, body, "c", Session(listener, "h"), broker.services))
         assert isinstance(produced, ProduceResponse)
         answer, nodes = produced.responses[0].partition_responses[0], produced.node_endpoints
     found = (answer.error_code, answer.current_leader.leader_id, answer.current_leader.leader_epoch)

@@ -1,0 +1,36 @@
+"""What a broker knows of who asks, and of what they may do: put together here, used by network and handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.zookeeper import ZooKeeper
+    from ottla.broker.config import BrokerConfig
+
+
+class Security:
+    """Credentials and rights, as far as ZooKeeper and the configuration have them."""
+
+    def __init__(self, zookeeper: ZooKeeper, config: Callable[[], BrokerConfig]) -> None:
+        self._zookeeper = zookeeper
+        self._config = config
+
+    def start(self) -> None:
+        """Read what is known before any request is handled, and hear of changes from then on."""
+
+    def entity_changed(self, entity_type: str, name: str) -> None:
+        """Read anew what is set for a user."""
+
+    def configure(self) -> None:
+        """Take the options that changed while the broker runs."""
+
+    def session_expired(self) -> None:
+        """Go on with what was read last."""
+
+    def session_renewed(self) -> None:
+        """Watch again in the new session, and read what was missed."""
+
+    def close(self) -> None:
+        """Hear of no more changes."""

@@ -1,0 +1,18 @@
+"""Who is at the other end of a connection, as far as that was proved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One for each connection; the principal changes when the client authenticates."""
+
+    # Name of the listener that it came in on: answers name other brokers by the same listener.
+    listener: str
+    client_host: str
+    principal: str = ANONYMOUS
