@@ -6,7 +6,9 @@ Each error code has a class under Kafka's name (`error_classes.py`); here are th
 from __future__ import annotations
 
 from ottla.client.error_classes import *  # noqa: F403 - one class for each code
+from ottla.client.error_classes import OffsetOutOfRangeError
 from ottla.client.kafka_error import CLASS_BY_CODE, KafkaError, LocalError
+from ottla.client.types import OffsetAndMetadata
 from ottla.protocol.errors import ErrorCode
 
 __all__ = [  # noqa: PLE0604 - the names of the classes are strings too
@@ -18,6 +20,7 @@ __all__ = [  # noqa: PLE0604 - the names of the classes are strings too
     "KafkaError",
     "KafkaTimeoutError",
     "LocalError",
+    "LogTruncationError",
     "NoBrokersAvailable",
     "ProducerClosed",
     "error_for",
@@ -73,6 +76,18 @@ class CommitFailedError(LocalError):
         "Records may be handled twice. Handle fewer at a time (max_poll_records), or allow more time for them "
         "(max_poll_interval_ms)."
     )
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """Records that were read are not in the log any more: a leader was elected that did not have them."""
+
+    advice = "Seek to `diverging`, or have auto_offset_reset do it."
+
+    def __init__(self, detail: str = "", diverging: OffsetAndMetadata | None = None) -> None:
+        """`diverging` is where the log and what was read part, if the leader knows."""
+        super().__init__(detail)
+        self.diverging = diverging
+        self.args = (detail, diverging)
 
 
 def error_for(code: int, detail: str = "") -> KafkaError:

@@ -100,8 +100,8 @@ def fetched_batches(
     aborted: Sequence[AbortedTransaction] | None = None,
     *,
     check_crcs: bool = True,
-) -> Iterator[tuple[FetchedBatch | None, int]]:
-    """Return the batches of a fetch that have something to read, each with the offset behind it.
+) -> Iterator[tuple[FetchedBatch | None, int, int | None]]:
+    """Return the batches of a fetch that have something to read, each with the offset behind it and its leader epoch.
 
     None stands for a batch that is passed over. `aborted` is what the answer lists, None without read_committed;
     CorruptBatchError is raised where the next batch is bad.
@@ -117,15 +117,16 @@ def fetched_batches(
             raise CorruptBatchError(f"magic {batch.magic} where only {MAGIC} is read")
         while begins and begins[-1].first_offset <= batch.last_offset:
             aborting.add(begins.pop().producer_id)
+        epoch = None if batch.partition_leader_epoch < 0 else batch.partition_leader_epoch
         if batch.is_control:
             marker = read_marker(batch) if aborting else None
             if marker is not None and marker.control_type is ControlType.ABORT:
                 aborting.discard(batch.producer_id)
-            yield None, batch.next_offset
+            yield None, batch.next_offset, epoch
         elif (batch.is_transactional and batch.producer_id in aborting) or not batch.record_count:
-            yield None, batch.next_offset
+            yield None, batch.next_offset, epoch
         else:
-            yield FetchedBatch(partition, batch, fetch_offset), batch.next_offset
+            yield FetchedBatch(partition, batch, fetch_offset), batch.next_offset, epoch
 
 
 def _opened(batch: RecordBatch) -> bytes:

@@ -18,12 +18,14 @@ from typing import Any, Final, NamedTuple
 
 from ottla.client.cluster import Cluster
 from ottla.client.consumer_settings import ConsumerSettings
+from ottla.client.epoch_lookup import EpochEnd
 from ottla.client.errors import CorruptRecordError, KafkaError, OffsetOutOfRangeError, error_for
 from ottla.client.fetch_session import FetchSession
 from ottla.client.fetched_batches import fetched_batches
 from ottla.client.offset_lookup import EARLIEST, LATEST, look_up_once
 from ottla.client.partition_state import Partitions, PartitionState
 from ottla.client.tasks import cancelled
+from ottla.client.truncation import Truncation
 from ottla.client.types import OffsetAndMetadata
 from ottla.protocol.api import Api
 from ottla.protocol.errors import CorruptBatchError, ErrorCode
@@ -71,6 +73,7 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         # Partitions whose position is being asked for.
         self._resolving: set[PartitionState] = set()
+        self._truncation = Truncation(cluster, settings, partitions, self._refused)
         self._fetches = 0
 
     def start(self) -> None:
@@ -86,6 +89,8 @@ class Fetcher:
         while True:
             self._partitions.wanted.clear()
             self._resolve_positions()
+            if suspected := self._truncation.due(self._loop.time()):
+                self._start(self._truncation.ask(suspected))
             self._start_fetches()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._pause()):
@@ -125,7 +130,7 @@ class Fetcher:
         for state in self._partitions:
             if state.paused or state.held or state.position is None:
                 continue
-            if state.failure is not None or state.not_before > now:
+            if state.failure is not None or state.not_before > now or self._truncation.is_suspected(state):
                 continue
             node_id = self._node_for(state, now)
             if node_id is None:
@@ -217,6 +222,10 @@ class Fetcher:
                     continue
                 if row.error_code:
                     self._take_error(node_id, one, row, response.node_endpoints)
+                elif row.diverging_epoch.end_offset >= 0:
+                    self._truncation.found(
+                        one.state, EpochEnd(row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+                    )
                 else:
                     self._take_records(one, row)
 
@@ -234,10 +243,10 @@ class Fetcher:
         state.served = self._fetches
         aborted = row.aborted_transactions if self._settings.reads_committed else None
         try:
-            for batch, next_offset in fetched_batches(
+            for batch, next_offset, leader_epoch in fetched_batches(
                 state.partition, row.records, one.offset, aborted, check_crcs=self._settings.check_crcs
             ):
-                state.add(batch, next_offset)
+                state.add(batch, next_offset, leader_epoch)
         except CorruptBatchError as error:
             # A broker that is asked again may send it whole; the reader learns of it in any case.
             state.failure = CorruptRecordError(f"{state.partition} at offset {state.fetch_offset}: {error}")

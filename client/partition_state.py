@@ -34,7 +34,11 @@ class PartitionState:
         self.fetch_offset = 0
         # What was handed out before the caller last asked for more; that is what auto-commit commits.
         self.processed: int | None = None
+        # The epochs of the records before `position` and before `fetch_offset`, where they are known.
         self.leader_epoch: int | None = None
+        self.fetch_epoch: int | None = None
+        # The newest epoch of a leader that was seen to have what was fetched.
+        self.validated_epoch = -1
         self.session = 0
         self.paused = False
         # Neither fetched nor handed out, while a rebalance listener is told about it.
@@ -52,8 +56,8 @@ class PartitionState:
         self.served = 0
         # Raised when nothing else is left to hand out; it goes on after that.
         self.failure: Exception | None = None
-        # Batches, None for one that is passed over; each with the offset behind it.
-        self._buffer: deque[tuple[FetchedBatch | None, int]] = deque()
+        # Batches, None for one that is passed over; each with the offset behind it and its epoch.
+        self._buffer: deque[tuple[FetchedBatch | None, int, int | None]] = deque()
         # The records of the first batch, once it is open, and how many of them were handed out.
         self._opened: list[ConsumerRecord[Any, Any]] | None = None
         self._taken = 0
@@ -63,10 +67,17 @@ class PartitionState:
 
     def seek(self, offset: int, leader_epoch: int | None = None) -> None:
         """Go on with this offset."""
+        self.rewind(offset, leader_epoch)
+        self.processed = offset
+
+    def rewind(self, offset: int, leader_epoch: int | None) -> None:
+        """Fetch from here anew; what the caller is done with stays done, unless it is not there any more."""
         self._begin_session()
         self.reset = None
-        self.position = self.processed = self.fetch_offset = offset
-        self.leader_epoch = leader_epoch
+        self.position = self.fetch_offset = offset
+        self.leader_epoch = self.fetch_epoch = leader_epoch
+        self.validated_epoch = -1
+        self.processed = None if self.processed is None else min(self.processed, offset)
 
     def seek_by(self, reset: Reset) -> None:
         """Find out anew where to go on."""
@@ -87,13 +98,14 @@ class PartitionState:
         """Whether there is something to hand out."""
         return bool(self._buffer) and not self.paused and not self.held
 
-    def add(self, batch: FetchedBatch | None, next_offset: int) -> None:
+    def add(self, batch: FetchedBatch | None, next_offset: int, leader_epoch: int | None) -> None:
         """Take in what was fetched at `fetch_offset`."""
         self.fetch_offset = next_offset
+        self.fetch_epoch = leader_epoch
         if batch is None and not self._buffer:
-            self._move_to(next_offset)
+            self._move_to(next_offset, leader_epoch)
             return
-        self._buffer.append((batch, next_offset))
+        self._buffer.append((batch, next_offset, leader_epoch))
         self.buffered_bytes += 0 if batch is None else batch.size
 
     def take_records(
@@ -117,8 +129,7 @@ class PartitionState:
             self._taken += len(piece)
             limit -= len(piece)
             if piece:
-                self.leader_epoch = batch.leader_epoch
-                self._move_to(piece[-1].offset + 1)
+                self._move_to(piece[-1].offset + 1, batch.leader_epoch)
             if self._taken == len(records):
                 self._finish_opened(batch)
             if taken:
@@ -142,7 +153,6 @@ class PartitionState:
         while self._buffer:
             batch = self._buffer[0][0]
             assert batch is not None
-            self.leader_epoch = batch.leader_epoch
             if self.position is not None and self.position > batch.first_offset:
                 batch.begin_at(self.position)
             taken.append(batch)
@@ -167,15 +177,16 @@ class PartitionState:
     def _pop(self) -> None:
         """Drop the first batch, and what is passed over behind it."""
         self._opened = None
-        batch, next_offset = self._buffer.popleft()
+        batch, next_offset, leader_epoch = self._buffer.popleft()
         assert batch is not None
         self.buffered_bytes -= batch.size
-        self._move_to(next_offset)
+        self._move_to(next_offset, leader_epoch)
         while self._buffer and self._buffer[0][0] is None:
-            self._move_to(self._buffer.popleft()[1])
+            _, next_offset, leader_epoch = self._buffer.popleft()
+            self._move_to(next_offset, leader_epoch)
 
-    def _move_to(self, offset: int) -> None:
-        self.position = offset
+    def _move_to(self, offset: int, leader_epoch: int | None) -> None:
+        self.position, self.leader_epoch = offset, leader_epoch
 
 
 class Partitions:

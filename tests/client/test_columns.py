@@ -74,7 +74,7 @@ def test_records_before_the_wanted_offset_are_left_out() -> None:
     data = simple_batch(5) + simple_batch(5, base_offset=5) + simple_batch(5, base_offset=10)[:-1]
     found = list(fetched_batches(PARTITION, data, 7))
 
-    assert [next_offset for _, next_offset in found] == [10]
+    assert [next_offset for _, next_offset, _ in found] == [10]
     assert found[0][0] is not None
     assert list(found[0][0].columns().offsets) == [7, 8, 9]
 
