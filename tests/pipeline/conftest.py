@@ -1,0 +1,133 @@
+"""One Spark and one cluster for all tests of the pipeline.
+
+`spark` is a session on two threads, with both of our sources; Spark's own connector for Kafka is in it where it can be
+had, and a test that needs that asks for `stock_connector`. `pipeline_cluster` has three brokers; a test may kill them,
+since whatever does not run is started again after each test that asked for the cluster. `pipeline_topic` makes topics
+with names of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.apache_kafka import JAVA_VERSION_MIN, UnavailableError, java, skip_or_fail
+from tests.spark_kafka import spark_kafka_jars
+
+from ottla.client.admin_results import NewTopic
+from ottla.client.testing.fault_cluster import FaultCluster
+from ottla.sync import Admin
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MakeTopic = Callable[..., str]
+
+_SPARK_OPTIONS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
+    "spark.sql.streaming.pollingDelay": "20ms",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark on two threads, for all tests of the run."""
+    try:
+        java()
+    except UnavailableError:
+        skip_or_fail(UnavailableError(f"Spark needs Java {JAVA_VERSION_MIN} or later: install a JDK"))
+    from pyspark.sql import SparkSession
+
+    from ottla.pipeline.sources import register
+
+    builder = SparkSession.builder.master("local[2]").appName("ottla-tests")
+    for name, value in _SPARK_OPTIONS.items():
+        builder = builder.config(name, value)
+    # The tests that need it say so when it is not there.
+    with suppress(UnavailableError):
+        builder = builder.config("spark.jars", ",".join(map(str, spark_kafka_jars())))
+    builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+    with _worker_python():
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        register(session)
+        yield session
+        session.stop()
+
+
+@pytest.fixture(scope="session")
+def stock_connector(spark: SparkSession) -> None:
+    """Spark's own `format("kafka")`; the test is skipped where it is not to be had, and fails under CI."""
+    try:
+        spark_kafka_jars()
+    except UnavailableError as reason:
+        skip_or_fail(reason)
+
+
+@pytest.fixture(scope="session")
+def _pipeline_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
+    overrides = {
+        "num.partitions": "3",
+        "default.replication.factor": "3",
+        "min.insync.replicas": "2",
+        "log.retention.check.interval.ms": "500",
+    }
+    with FaultCluster(tmp_path_factory.mktemp("pipeline-cluster"), 3, overrides) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def pipeline_cluster(_pipeline_processes: FaultCluster) -> Iterator[FaultCluster]:
+    """Three brokers, all running when the test begins."""
+    yield _pipeline_processes
+    _pipeline_processes.start()
+
+
+@pytest.fixture
+def pipeline_topic(pipeline_cluster: FaultCluster) -> Iterator[MakeTopic]:
+    """Makes a topic and returns its name: `pipeline_topic(partitions=1, replicas=3, **configs)`."""
+    made: list[str] = []
+
+    def make(partitions: int = 1, replicas: int = 3, name: str | None = None, **configs: str) -> str:
+        topic = name or f"topic-{uuid.uuid4().hex}"
+        made.append(topic)
+        dotted = {key.replace("_", "."): value for key, value in configs.items()}
+        with Admin(bootstrap_servers=pipeline_cluster.bootstrap_servers) as admin:
+            admin.create_topics(
+                [NewTopic(topic, num_partitions=partitions, replication_factor=replicas, configs=dotted)]
+            )
+        return topic
+
+    yield make
+    pipeline_cluster.start()
+    with Admin(bootstrap_servers=pipeline_cluster.bootstrap_servers) as admin:
+        admin.delete_topics(made, raise_errors=False)
+
+
+@contextmanager
+def _worker_python() -> Iterator[None]:
+    """Have Spark's workers run the Python, and the modules, that the tests run."""
+    names = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(names)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
