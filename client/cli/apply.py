@@ -9,7 +9,7 @@ import typer
 
 from ottla.client.cli.nouns import noun_app
 from ottla.client.cli.outcomes import tell_errors
-from ottla.client.cli.output import print_json_lines, say
+from ottla.client.cli.output import say
 from ottla.client.cli.target import Target, command
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ def apply(
     """Create and change topics to match a file. Nothing is deleted, and no topic gets fewer partitions.
 
     The file has a list "topics", each with name, partitions, replication_factor and configs; what it leaves out stays
-    as it is. If one topic cannot be as the file says, none is touched. YAML needs PyYAML to be installed.
+    as it is. If one topic cannot be as the file says, none is touched.
 
     JSON: topic, action (create, change, nothing, refuse), changes (texts), status (done, planned, failed, -), error.
 
     \b
     Examples:
       ottla apply -f topics.toml --dry-run
-      ottla apply -f topics.toml
+      ottla apply -f topics.yaml
     """
     from ottla.client.cli.topic_files import read_topics
     from ottla.client.cli.topic_plan import Action, carry_out, plan
@@ -55,9 +55,9 @@ def apply(
     def status(each: Step) -> str:
         return "failed" if each.error is not None else "-" if each.action is Action.NOTHING else done
 
-    if target.is_json:
+    if target.is_data:
         keys = ("topic", "action", "changes", "error")
-        print_json_lines({**{key: each.to_dict()[key] for key in keys}, "status": status(each)} for each in steps)
+        target.print_items({**{key: each.to_dict()[key] for key in keys}, "status": status(each)} for each in steps)
     else:
         rows = [(each.topic, each.action, "; ".join(each.changes) or None, status(each)) for each in steps]
         target.show(("TOPIC", "ACTION", "CHANGES", "STATUS"), rows, ())

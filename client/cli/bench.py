@@ -8,7 +8,6 @@ import typer
 
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.nouns import noun_app
-from ottla.client.cli.output import print_json_lines
 from ottla.client.cli.target import Target, command, run
 
 if TYPE_CHECKING:
@@ -123,8 +122,8 @@ def _checked_acks(text: str) -> Any:
 
 
 def _show(target: Target, measured: Measured) -> None:
-    if target.is_json:
-        print_json_lines([measured.to_dict()])
+    if target.is_data:
+        target.print_items([measured.to_dict()])
         return
     latency = measured.latency_ms or {}
     headings = [

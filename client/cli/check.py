@@ -11,7 +11,6 @@ import typer
 
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.nouns import noun_app
-from ottla.client.cli.output import print_json_lines
 from ottla.client.cli.target import Target, command
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ _STATUSES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 
 
 def _end(target: Target, code: int, message: str) -> None:
-    if target.is_json:
-        print_json_lines([{"status": _STATUSES[code], "exit_code": code, "message": message}])
+    if target.is_data:
+        target.print_items([{"status": _STATUSES[code], "exit_code": code, "message": message}])
     else:
         typer.echo(f"{_STATUSES[code]}: {message}")
     raise typer.Exit(code)

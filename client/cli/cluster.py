@@ -8,7 +8,6 @@ import typer
 
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.nouns import noun_app
-from ottla.client.cli.output import print_json_lines
 from ottla.client.cli.target import Target, command
 
 if TYPE_CHECKING:
@@ -40,8 +39,8 @@ def info(target: Target) -> None:
         return {**described.to_dict(), **counts}
 
     found = target.run(work)
-    if target.is_json:
-        print_json_lines([found])
+    if target.is_data:
+        target.print_items([found])
         return
     typer.echo(f"cluster id:  {found['cluster_id'] or '-'}")
     typer.echo(f"controller:  {'none' if found['controller_id'] is None else found['controller_id']}")
@@ -114,8 +113,8 @@ def health(target: Target) -> None:
     from ottla.client.cli.health import examine
 
     found: Health = target.run(examine)
-    if target.is_json:
-        print_json_lines([found.to_dict()])
+    if target.is_data:
+        target.print_items([found.to_dict()])
     else:
         typer.echo(f"cluster:           {'healthy' if found.is_healthy else 'unhealthy'}")
         typer.echo(f"controller:        {'NONE' if found.controller_id is None else found.controller_id}")

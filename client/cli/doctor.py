@@ -55,7 +55,7 @@ def doctor(target: Target) -> None:
     findings = run(work)
     rows = [(each.status, each.check, each.found) for each in findings]
     target.show(("STATUS", "CHECK", "FOUND"), rows, [each.to_dict() for each in findings])
-    if not target.is_json:
+    if not target.is_data:
         _tell_changes(findings)
     found = {each.status for each in findings}
     if code := 2 if Status.BROKEN in found else int(Status.WARNING in found):

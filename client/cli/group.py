@@ -9,7 +9,7 @@ import typer
 from ottla.client.cli.nouns import noun_app
 from ottla.client.cli.options import YesOption
 from ottla.client.cli.outcomes import show_outcomes, tell_errors
-from ottla.client.cli.output import confirm, print_json_lines, print_table
+from ottla.client.cli.output import confirm, print_table
 from ottla.client.cli.target import STYLES, Target, cell, command
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def describe(target: Target, group: _Group) -> None:
     """
     found, lags = _lag(target, group)
     total = sum(each.lag or 0 for each in lags)
-    if target.is_json:
-        print_json_lines([{**found.to_dict(), "total_lag": total, "partitions": [each.to_dict() for each in lags]}])
+    if target.is_data:
+        target.print_items([{**found.to_dict(), "total_lag": total, "partitions": [each.to_dict() for each in lags]}])
         return
     typer.echo(f"group:        {found.group_id}")
     typer.echo(f"state:        {found.state}")
@@ -182,7 +182,7 @@ def seek(
         confirm(f"Move {group} to {to} in {len(steps)} {'partition' if len(steps) == 1 else 'partitions'}?", yes)
         steps = target.run(lambda admin: sought(admin, group, steps))
     done = [step for step in steps if step.error is None]
-    if done or target.is_json:
+    if done or target.is_data:
         target.show(
             ("TOPIC", "PARTITION", "BEFORE", "AFTER"),
             [(step.topic, step.partition, step.before, step.after) for step in done],
@@ -231,8 +231,8 @@ def timeline(target: Target, group: _Group) -> None:
         return await rebalances(admin, group)
 
     found = target.run(work)
-    if target.is_json:
-        print_json_lines(found)
+    if target.is_data:
+        target.print_items(found)
         return
     rows = [
         (

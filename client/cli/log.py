@@ -10,7 +10,7 @@ import typer
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.nouns import noun_app
 from ottla.client.cli.options import FormatOption
-from ottla.client.cli.output import Format, error, print_json_lines, print_table
+from ottla.client.cli.output import Format, error, print_items, print_table
 from ottla.client.cli.target import Target, cell, command
 
 if TYPE_CHECKING:
@@ -63,27 +63,26 @@ def dump(
         time_entries,
     )
 
-    is_json = output_format is Format.JSON
     if not file.is_file():
         raise CommandError(f"There is no file {file}.")
     try:
         if file.suffix == LOG:
-            _dump_batches(batches_in(file), with_records, is_json)
+            _dump_batches(batches_in(file), with_records, output_format)
         elif file.suffix == INDEX:
-            _dump_entries(("offset", "position"), offset_entries(file), is_json)
+            _dump_entries(("offset", "position"), offset_entries(file), output_format)
         elif file.suffix == TIME_INDEX:
-            _dump_entries(("timestamp", "offset"), time_entries(file), is_json)
+            _dump_entries(("timestamp", "offset"), time_entries(file), output_format)
         else:
             raise CommandError(f"{file} is none of {LOG}, {INDEX} and {TIME_INDEX}.", 2)
     except DamagedFileError as damage:
         raise CommandError(f"{file} is damaged at byte {damage.position}: {damage.problem}") from damage
 
 
-def _dump_batches(batches: Any, with_records: bool, is_json: bool) -> None:
+def _dump_batches(batches: Any, with_records: bool, output_format: Format) -> None:
     for number, placed in enumerate(batches):
         item, content = _described(placed, with_records)
-        if is_json:
-            print_json_lines([{**item, "content": content} if with_records else item])
+        if output_format.is_data:
+            print_items([{**item, "content": content} if with_records else item], output_format)
             continue
         # Lines come one by one, for files that are larger than memory.
         if number == 0:
@@ -126,9 +125,9 @@ def _described(placed: PlacedBatch, with_records: bool) -> tuple[dict[str, Any],
         raise DamagedFileError(placed.position, str(corrupt)) from corrupt
 
 
-def _dump_entries(names: tuple[str, str], entries: list[tuple[int, int]], is_json: bool) -> None:
-    if is_json:
-        print_json_lines(dict(zip(names, entry, strict=True)) for entry in entries)
+def _dump_entries(names: tuple[str, str], entries: list[tuple[int, int]], output_format: Format) -> None:
+    if output_format.is_data:
+        print_items((dict(zip(names, entry, strict=True)) for entry in entries), output_format)
     else:
         print_table([name.upper() for name in names], [list(map(str, entry)) for entry in entries], {})
 
@@ -154,8 +153,8 @@ def verify(
     from ottla.client.cli.segment_verifying import verified
 
     reports = [verified(segment) for path in paths for segment in segments_in(path)]
-    if output_format is Format.JSON:
-        print_json_lines(report.to_dict() for report in reports)
+    if output_format.is_data:
+        print_items((report.to_dict() for report in reports), output_format)
     else:
         rows = [
             [

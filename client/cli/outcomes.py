@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import typer
 
 from ottla.client.cli.errors import explained
-from ottla.client.cli.output import error, print_json_lines
+from ottla.client.cli.output import error
 from ottla.client.cli.target import Target
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ class Outcome(Protocol):
 
 
 def show_outcomes(target: Target, heading: str, outcomes: Sequence[tuple[str, Outcome]], done: str) -> None:
-    """Print what was done, as a table or JSON, and errors as talk; exit with 1 if there is one."""
-    if target.is_json:
-        print_json_lines(outcome.to_dict() for _, outcome in outcomes)
+    """Print what was done, as a table or as data, and errors as talk; exit with 1 if there is one."""
+    if target.is_data:
+        target.print_items(outcome.to_dict() for _, outcome in outcomes)
     elif any(outcome.error is None for _, outcome in outcomes):
         rows = [(name, done) for name, outcome in outcomes if outcome.error is None]
         target.show((heading, "STATUS"), rows, ())

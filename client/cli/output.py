@@ -1,4 +1,4 @@
-"""What commands print: tables and JSON on standard output, talk on standard error."""
+"""What commands print: tables, JSON or YAML on standard output, talk on standard error."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ class Format(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
+
+    @property
+    def is_data(self) -> bool:
+        """Whether a script reads the result."""
+        return self is not Format.TABLE
 
 
 def say(line: str) -> None:
@@ -41,10 +47,22 @@ def confirm(question: str, yes: bool) -> None:
         raise CommandError("Nothing was done.")
 
 
-def print_json_lines(items: Iterable[Mapping[str, Any]]) -> None:
-    """Print objects, each on a line of its own."""
+def print_items(items: Iterable[Mapping[str, Any]], output_format: Format) -> None:
+    """Print objects as they come: in JSON each on a line of its own, in YAML each as an entry of one list."""
     for item in items:
-        typer.echo(json.dumps(item, ensure_ascii=False))
+        typer.echo(written(item, output_format), nl=False)
+
+
+def written(item: Mapping[str, Any], output_format: Format) -> str:
+    """Return an object as lines of text."""
+    text = json.dumps(item, ensure_ascii=False)
+    if output_format is Format.JSON:
+        return f"{text}\n"
+    import yaml
+
+    # By way of JSON, which is all that YAML's safe writer knows.
+    entry: str = yaml.safe_dump([json.loads(text)], sort_keys=False, allow_unicode=True)
+    return entry
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[str, str]) -> None:

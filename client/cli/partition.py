@@ -99,7 +99,7 @@ def elect(
         return await admin.elect_leaders(partitions, election_type=kind, raise_errors=False)
 
     found = target.run(work)
-    if not found and not target.is_json:
+    if not found and not target.is_data:
         say("All leaders are right already.")
     show_outcomes(target, "PARTITION", [(f"{each.topic}-{each.partition}", each) for each in found], "elected")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from ottla.client.cli.errors import CommandError
-from ottla.client.cli.output import print_json_lines, say
+from ottla.client.cli.output import say
 from ottla.client.cli.target import Target
 from ottla.client.producer import Producer
 from ottla.client.producer_batch import Delivery
@@ -94,9 +94,9 @@ async def produce_records(
         while len(unacknowledged) > left:
             metadata = await unacknowledged.popleft()
             written += 1
-            if target.is_json:
+            if target.is_data:
                 place = {"topic": metadata.topic, "partition": metadata.partition, "offset": metadata.offset}
-                print_json_lines([{**place, "timestamp": metadata.timestamp}])
+                target.print_items([{**place, "timestamp": metadata.timestamp}])
 
     try:
         async with Producer(**(defaults | settings | options)) as producer:

@@ -9,7 +9,7 @@ import typer
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.nouns import noun_app
 from ottla.client.cli.options import FormatOption
-from ottla.client.cli.output import Format, print_json_lines, print_table, say
+from ottla.client.cli.output import Format, print_items, print_table, say
 from ottla.client.cli.profiles import check_name, read_profiles, write_profiles
 from ottla.client.cli.target import BOOTSTRAP_DEFAULT, key_values
 
@@ -111,7 +111,7 @@ def show(
     if shown is None:
         raise CommandError("No profile is in use; `ottla profile use NAME` chooses one.")
     options = _without_secrets(profiles.get(shown))
-    if output_format is Format.JSON:
+    if output_format.is_data:
         _print([shown], output_format)
     else:
         print_table(("OPTION", "VALUE"), list(options.items()), {})
@@ -133,8 +133,8 @@ def remove(name: _Name, output_format: FormatOption = Format.TABLE) -> None:
     if profiles.current == name:
         profiles.current = None
     write_profiles(profiles)
-    if output_format is Format.JSON:
-        print_json_lines([{"name": name}])
+    if output_format.is_data:
+        print_items([{"name": name}], output_format)
     else:
         print_table(("PROFILE", "STATUS"), [(name, "removed")], {})
 
@@ -145,8 +145,8 @@ def _print(names: list[str], output_format: Format) -> None:
         {"name": name, "is_current": name == profiles.current, "options": _without_secrets(profiles.options[name])}
         for name in names
     ]
-    if output_format is Format.JSON:
-        print_json_lines(items)
+    if output_format.is_data:
+        print_items(items, output_format)
         return
     rows = [
         (name, "yes" if name == profiles.current else "no", profiles.options[name].get(_BOOTSTRAP, BOOTSTRAP_DEFAULT))

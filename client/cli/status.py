@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ottla.client.cli.options import DirectoryOption, FormatOption, default_directory
-from ottla.client.cli.output import Format, print_table
+from ottla.client.cli.output import Format, print_items, print_table
 
 if TYPE_CHECKING:
     from ottla.client.local_cluster.status import ProcessStatus
@@ -41,6 +41,8 @@ def status(directory: DirectoryOption = None, output_format: FormatOption = Form
     statuses = LocalCluster(ClusterDir(directory or default_directory())).statuses()
     if output_format is Format.JSON:
         typer.echo(msgspec.json.format(msgspec.json.encode(statuses), indent=2))
+    elif output_format is Format.YAML:
+        print_items(msgspec.to_builtins(statuses), output_format)
     else:
         print_statuses(statuses)
     if any(each.state is not State.RUNNING for each in statuses):

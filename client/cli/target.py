@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from ottla.client.cli.errors import CommandError, explained
-from ottla.client.cli.output import Format, print_json_lines, print_table
+from ottla.client.cli.output import Format, print_items, print_table
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -44,7 +44,9 @@ _Overrides = Annotated[
     typer.Option("-X", metavar="KEY=VALUE", help="An option of the client, by Kafka's name; may be given again."),
 ]
 _Timeout = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How long to try.")]
-_Format = Annotated[Format, typer.Option("--format", help="How to print the result; JSON has one object a line.")]
+_Format = Annotated[
+    Format, typer.Option("--format", help="How to print the result: JSON an object a line, YAML a list.")
+]
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,9 @@ class Target:
     output_format: Format = Format.TABLE
 
     @property
-    def is_json(self) -> bool:
+    def is_data(self) -> bool:
         """Whether a script reads the result."""
-        return self.output_format is Format.JSON
+        return self.output_format.is_data
 
     def settings(self, kind: type[ClientSettings]) -> dict[str, Any]:
         """Return the keyword arguments of a client; CommandError where an option does not make sense."""
@@ -102,12 +104,16 @@ class Target:
 
         return run(main)
 
+    def print_items(self, items: Iterable[Mapping[str, Any]]) -> None:
+        """Print objects for scripts."""
+        print_items(items, self.output_format)
+
     def show(
         self, headings: Sequence[str], rows: Sequence[Sequence[object]], items: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Print `rows` as a table, or `items` as JSON."""
-        if self.is_json:
-            print_json_lines(items)
+        """Print `rows` as a table, or `items` as data."""
+        if self.is_data:
+            self.print_items(items)
         else:
             print_table(headings, [[cell(value) for value in row] for row in rows], STYLES)
 

@@ -11,7 +11,7 @@ from ottla.client.cli.errors import CommandError
 from ottla.client.cli.nouns import noun_app
 from ottla.client.cli.options import YesOption
 from ottla.client.cli.outcomes import show_outcomes
-from ottla.client.cli.output import confirm, print_json_lines, say
+from ottla.client.cli.output import confirm, say
 from ottla.client.cli.target import Target, command, key_values
 from ottla.client.cli.topic_records import consume, produce, tail
 
@@ -127,8 +127,8 @@ def describe(
         return [(each, own.get(each.name, [])) for each in described]
 
     found = target.run(work)
-    if target.is_json:
-        print_json_lines(
+    if target.is_data:
+        target.print_items(
             {**topic.to_dict(), "configs": {entry.name: entry.value for entry in configs}} for topic, configs in found
         )
         return

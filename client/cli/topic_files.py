@@ -1,4 +1,4 @@
-"""Files that say which topics there shall be: JSON, TOML, and YAML where PyYAML is installed.
+"""Files that say which topics there shall be: JSON, TOML or YAML.
 
 [[topics]]
 name = "orders"
@@ -9,7 +9,6 @@ configs = { "retention.ms" = 86400000 }
 
 from __future__ import annotations
 
-import importlib
 import json
 import tomllib
 from collections.abc import Mapping
@@ -67,12 +66,8 @@ def _parsed(path: Path, text: str) -> Any:
 
 
 def _yaml(path: Path, text: str) -> Any:
-    try:
-        # Not one of our requirements.
-        yaml = importlib.import_module("yaml")
-    except ImportError as error:
-        advice = "`pip install pyyaml` adds it, or write the file as .toml or .json."
-        raise CommandError(f"{path} is YAML, which needs PyYAML: {advice}", 2) from error
+    import yaml
+
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:

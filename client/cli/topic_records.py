@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.offsets import OFFSET_HELP, partitions_of, resolve
-from ottla.client.cli.output import say
+from ottla.client.cli.output import Format, say, written
 from ottla.client.cli.target import Target, run
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def consume(
       ottla topic consume orders -o @-1h -n 100 --json   of the last hour, at most 100
       ottla topic consume orders -f '%p/%o %T %k: %s\\n'
     """
-    writer = _writer(json_lines or target.is_json, template, null)
+    writer = _writer(Format.JSON if json_lines else target.output_format, template, null)
     _read(target, topic, partitions, offset, writer, count=count, until_end=exit_at_end, uncommitted=uncommitted)
 
 
@@ -87,18 +86,18 @@ def tail(
       ottla topic tail orders
       ottla topic tail orders --lines 0 -f '%T %s\\n'
     """
-    writer = _writer(json_lines or target.is_json, template, null)
+    writer = _writer(Format.JSON if json_lines else target.output_format, template, null)
     _read(target, topic, partitions, f"-{lines}", writer, count=count, until_end=False, uncommitted=False)
 
 
-def _writer(is_json: bool, template: str | None, null: str) -> Callable[[Read], bytes]:
+def _writer(output_format: Format, template: str | None, null: str) -> Callable[[Read], bytes]:
     from ottla.client.cli.record_format import as_json, compiled
 
-    if not is_json:
+    if not output_format.is_data:
         return compiled(_LINE if template is None else template, null)
     if template is not None:
-        raise CommandError("-f and JSON are two ways to write a record: take one of them", 2)
-    return lambda read: json.dumps(as_json(read), ensure_ascii=False).encode() + b"\n"
+        raise CommandError(f"-f and {output_format} are two ways to write a record: take one of them", 2)
+    return lambda read: written(as_json(read), output_format).encode()
 
 
 def _read(
