@@ -161,6 +161,24 @@ class Cluster:
 
         self._change_broker(name, change, validate_only)
 
+    # Users, client ids and addresses; names are as in the paths of their nodes
+
+    def entity_config(self, entity_type: str, name: str) -> Mapping[str, str]:
+        """Return what is set for an entity; it is read now."""
+        with _translated_errors():
+            return self._configs.read(entity_type, name)
+
+    def entity_configs(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
+        """Return what is set for each entity of a type that has something set."""
+        with _translated_errors():
+            return self._configs.read_all(entity_type)
+
+    def change_entity_config(
+        self, entity_type: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> None:
+        """Replace what is set for an entity by what `change` makes of it; it raises KafkaError to refuse."""
+        self._change(entity_type, name, change, validate_only=False)
+
     # Producers
 
     def next_producer_id(self) -> int:

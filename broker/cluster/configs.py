@@ -105,8 +105,11 @@ class Configs:
         return {} if node is None or not node.data else znodes.ConfigNode.decode(node.data, path).config
 
     def read_all(self, entity_type: str) -> dict[str, Mapping[str, str]]:
-        """Return what is set for all entities of a type."""
-        names = self._zookeeper.children(f"/config/{entity_type}")
+        """Return what is set for all entities of a type, which may be `users/<user>/clients`."""
+        try:
+            names = self._zookeeper.children(f"/config/{entity_type}")
+        except NoNodeError:
+            return {}
         paths = [znodes.config_path(entity_type, name) for name in names]
         return {
             name: znodes.ConfigNode.decode(node.data, path).config
@@ -130,7 +133,10 @@ class Configs:
                 else:
                     self._zookeeper.write(path, content, node.stat.version)
                 break
-            except (BadVersionError, NodeExistsError, NoNodeError):
+            except NoNodeError:
+                # A client id of a user is below a user for whom nothing may be set.
+                self._zookeeper.ensure_path(path.rpartition("/")[0])
+            except (BadVersionError, NodeExistsError):
                 continue
         else:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the config of {name} is changed by others all the time")

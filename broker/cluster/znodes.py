@@ -116,6 +116,9 @@ class MalformedNodeError(ZooKeeperError):
 class Content(msgspec.Struct, frozen=True, kw_only=True):
     """What a node holds."""
 
+    # Whether an error may repeat what stands there.
+    IS_SECRET: ClassVar[bool] = False
+
     def encode(self) -> bytes:
         """Write the node's data."""
         return msgspec.json.encode(self)
@@ -126,7 +129,8 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise MalformedNodeError(f"{path} holds {data[:200]!r}, which is no {cls.__name__}: {error}") from error
+            found = f"{len(data)} bytes" if cls.IS_SECRET else repr(data[:200])
+            raise MalformedNodeError(f"{path} holds {found}, which is no {cls.__name__}: {error}") from error
 
 
 class ClusterIdNode(Content, frozen=True, kw_only=True):
@@ -234,7 +238,9 @@ class ReassignmentNode(Content, frozen=True, kw_only=True):
 
 
 class ConfigNode(Content, frozen=True, kw_only=True):
-    """What is set for a topic, broker, client, user or address."""
+    """What is set for a topic, broker, client, user or address; passwords and credentials are among it."""
+
+    IS_SECRET: ClassVar[bool] = True
 
     version: int = 1
     config: dict[str, str] = {}

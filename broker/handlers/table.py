@@ -11,6 +11,7 @@ from ottla.broker.handlers.allocate_producer_ids import allocate_producer_ids
 from ottla.broker.handlers.alter_configs import alter_configs
 from ottla.broker.handlers.alter_partition import alter_partition
 from ottla.broker.handlers.alter_partition_reassignments import alter_partition_reassignments
+from ottla.broker.handlers.alter_user_scram_credentials import alter_user_scram_credentials
 from ottla.broker.handlers.api_versions import api_versions
 from ottla.broker.handlers.consumer_group_describe import consumer_group_describe
 from ottla.broker.handlers.consumer_group_heartbeat import consumer_group_heartbeat
@@ -24,6 +25,7 @@ from ottla.broker.handlers.describe_cluster import describe_cluster
 from ottla.broker.handlers.describe_configs import describe_configs
 from ottla.broker.handlers.describe_groups import describe_groups
 from ottla.broker.handlers.describe_log_dirs import describe_log_dirs
+from ottla.broker.handlers.describe_user_scram_credentials import describe_user_scram_credentials
 from ottla.broker.handlers.dispatch import Entry
 from ottla.broker.handlers.elect_leaders import elect_leaders
 from ottla.broker.handlers.fetch import fetch
@@ -82,6 +84,9 @@ _FUNCTIONS: Final[dict[Api, Handler]] = {
     Api.DELETE_GROUPS: delete_groups,
     Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
     Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
+    # Users
+    Api.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
+    Api.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
     # From the controller
     Api.LEADER_AND_ISR: leader_and_isr,
     Api.STOP_REPLICA: stop_replica,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker.security.scram_credentials import ScramCredentials
+
 if TYPE_CHECKING:
     from ottla.broker.cluster.zookeeper import ZooKeeper
     from ottla.broker.config import BrokerConfig
@@ -16,12 +18,15 @@ class Security:
     def __init__(self, zookeeper: ZooKeeper, config: Callable[[], BrokerConfig]) -> None:
         self._zookeeper = zookeeper
         self._config = config
+        self.scram_credentials = ScramCredentials(zookeeper)
 
     def start(self) -> None:
         """Read what is known before any request is handled, and hear of changes from then on."""
+        self.scram_credentials.start()
 
     def entity_changed(self, entity_type: str, name: str) -> None:
         """Read anew what is set for a user."""
+        self.scram_credentials.entity_changed(entity_type, name)
 
     def configure(self) -> None:
         """Take the options that changed while the broker runs."""
@@ -31,6 +36,7 @@ class Security:
 
     def session_renewed(self) -> None:
         """Watch again in the new session, and read what was missed."""
+        self.scram_credentials.session_renewed()
 
     def close(self) -> None:
         """Hear of no more changes."""

@@ -70,6 +70,8 @@ class FakeCluster:
         self.assignments: dict[str, Sequence[Sequence[int]] | None] = {}
         self.overrides: dict[str, Mapping[str, str]] = {}
         self.brokers: dict[str, Mapping[str, str]] = {str(BROKER_ID): {}, ALL_BROKERS: {}}
+        # By type and name as in their paths.
+        self.entities: dict[str, dict[str, Mapping[str, str]]] = {}
         self.next_id = 1000
 
     def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
@@ -139,6 +141,22 @@ class FakeCluster:
         current = self.brokers.get(name, {})
         changed = changed_config(current, changes, broker_option, lambda option: self._config().resolve(option).value)
         self.replace_broker_config(name, changed, validate_only=validate_only)
+
+    def entity_config(self, entity_type: str, name: str) -> Mapping[str, str]:
+        """What is set for a user, a client id or an address."""
+        return self.entity_configs(entity_type).get(name, {})
+
+    def entity_configs(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
+        """What is set for all of a type."""
+        self._refuse(entity_type)
+        return self.entities.get(entity_type, {})
+
+    def change_entity_config(
+        self, entity_type: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> None:
+        """Change what is set."""
+        changed = change(self.entity_config(entity_type, name))
+        self.entities.setdefault(entity_type, {})[name] = changed
 
     def next_producer_id(self) -> int:
         """Count producers."""
