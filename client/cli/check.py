@@ -11,7 +11,7 @@ import typer
 
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.nouns import noun_app
-from ottla.client.cli.target import Target, command
+from ottla.client.cli.target import Target, command, run
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -32,17 +32,26 @@ def _end(target: Target, code: int, message: str) -> None:
 
 
 @command(app)
-def health(target: Target) -> None:
+def health(
+    target: Target,
+    local: Annotated[bool, typer.Option("--local", help="Check one broker: that it answers as a member.")] = False,
+) -> None:
     """Check the cluster: critical without a controller or a leader, or if nobody answers; a warning without a replica.
+
+    With --local only the broker at the address is asked, for its versions and whom it knows; it is critical if that
+    does not work. So a supervisor does not restart a broker for what is wrong elsewhere.
 
     JSON: status, exit_code, message.
 
     \b
     Examples:
       ottla check health
+      ottla check health --local -b localhost:9092 --timeout 5
     """
     from ottla.client.cli.health import examine
 
+    if local:
+        return _local_health(target)
     try:
         found = target.run(examine)
     except CommandError as error:
@@ -56,6 +65,21 @@ def health(target: Target) -> None:
         weak = len(found.under_replicated)
         return _end(target, _WARNING, f"{weak} of {found.partitions} partitions are under-replicated{missing}")
     return _end(target, _OK, f"{len(found.brokers)} brokers, {found.partitions} partitions, all replicas in sync")
+
+
+def _local_health(target: Target) -> None:
+    from ottla.client.cli.health import known_brokers
+    from ottla.client.settings import ClientSettings
+
+    settings = target.settings(ClientSettings)
+    try:
+        known = run(lambda: known_brokers(settings))
+    except CommandError as error:
+        return _end(target, _CRITICAL, str(error).splitlines()[0])
+    where = settings["bootstrap_servers"]
+    if not known:
+        return _end(target, _CRITICAL, f"{where} answers, but no controller has told it of the cluster yet")
+    return _end(target, _OK, f"{where} answers, and knows {known} brokers")
 
 
 @command(app)
