@@ -182,6 +182,7 @@ class Server:
             self.logs,
             self.partitions.moved,
             self.throttles.follower,
+            self.security.connector,
         )
         self.partitions.isr_changes = IsrChanges(
             self._link("isr"), self.membership.broker_id, lambda: self.membership.broker_epoch
@@ -192,7 +193,13 @@ class Server:
         self.metrics = RequestMetrics()
         self.group_commit = GroupCommit(self.logs.dirs)
         self.maintenance = Maintenance(self.logs, self.group_commit, self._on_log_dir_offline)
-        self.controller = Controller(self.zookeeper, self.membership.broker_id, lambda: self.config, clock=now_ms)
+        self.controller = Controller(
+            self.zookeeper,
+            self.membership.broker_id,
+            lambda: self.config,
+            clock=now_ms,
+            connector=self.security.control_plane_connector,
+        )
         self.groups = Coordinator(
             lambda: self.config, self.partitions, self._offsets_partitions, clock=now_ms, group_commit=self.group_commit
         )
@@ -226,7 +233,9 @@ class Server:
 
     def _link(self, purpose: str) -> ControllerLink:
         client_id = f"broker-{self.membership.broker_id}-{purpose}"
-        return ControllerLink(lambda: self.metadata.snapshot, lambda: self.config, client_id)
+        return ControllerLink(
+            lambda: self.metadata.snapshot, lambda: self.config, client_id, connector=self.security.connector
+        )
 
     def _broker_address(self, broker: int) -> tuple[str, int] | None:
         """Where another broker is reached by this one."""
@@ -283,7 +292,7 @@ class Server:
             self.metrics,
             self.zookeeper,
             self.membership,
-            LeaderEnds(self._broker_address, f"broker-{self.membership.broker_id}-lag"),
+            LeaderEnds(self._broker_address, f"broker-{self.membership.broker_id}-lag", self.security.connector),
             lambda: self.is_ready,
         )
         self.observation.start()

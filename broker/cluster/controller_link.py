@@ -13,6 +13,7 @@ from ottla.broker.cluster.metadata import MetadataSnapshot
 from ottla.broker.config import BrokerConfig
 from ottla.client.api_versions import common_version, supported_versions
 from ottla.client.connection import Connection
+from ottla.client.connector import IN_THE_CLEAR, Connector
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.message import LAST_VERSION, Message, Versions
@@ -27,12 +28,14 @@ class ControllerLink:
         config: Callable[[], BrokerConfig],
         client_id: str,
         request_timeout_ms: int | None = None,
+        connector: Connector = IN_THE_CLEAR,
     ) -> None:
         """Without a timeout of its own, requests have `controller.socket.timeout.ms`."""
         self._snapshot = snapshot
         self._config = config
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
+        self._connector = connector
         self._connection: Connection | None = None
         self._versions: Mapping[int, Versions] | None = None
         self._is_closed = False
@@ -74,7 +77,7 @@ class ControllerLink:
             if connection is not None:
                 connection.close()
             self._versions = None
-            self._connection = connection = Connection(
+            self._connection = connection = self._connector.connection(
                 endpoint.host,
                 endpoint.port,
                 client_id=self._client_id,

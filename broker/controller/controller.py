@@ -24,6 +24,7 @@ from ottla.broker.controller.election import ControllerMovedError, elect
 from ottla.broker.controller.schedule import Event, Schedule
 from ottla.broker.controller.stats import ControllerStats, ElectionCounters, stats_of
 from ottla.broker.controller.term import Term
+from ottla.client.connector import IN_THE_CLEAR, Connector
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = structlog.get_logger(__name__)
@@ -53,12 +54,14 @@ class Controller:
         config: Callable[[], BrokerConfig],
         *,
         clock: Callable[[], int],
+        connector: Connector = IN_THE_CLEAR,
     ) -> None:
         """`config` gives the broker's options as they are now; `clock` the time in milliseconds since 1970."""
         self._zookeeper = zookeeper
         self._broker_id = broker_id
         self._config = config
         self._clock = clock
+        self._connector = connector
         # None ends the thread.
         self._events: queue.SimpleQueue[Event | _Submission | None] = queue.SimpleQueue()
         self._schedule = Schedule()
@@ -232,6 +235,7 @@ class Controller:
             self._events.put,
             self._schedule,
             self._counters,
+            self._connector,
         )
         with self._lock:
             self._term = term

@@ -21,6 +21,7 @@ from ottla.broker.controller.state_store import StateStore
 from ottla.broker.controller.stats import ElectionCounters
 from ottla.broker.controller.transitions import Transitions
 from ottla.client.connection import Connection
+from ottla.client.connector import Connector
 from ottla.protocol.api import Api
 
 log = structlog.get_logger(__name__)
@@ -53,10 +54,12 @@ class Office:
         queue_event: Callable[[Event], None],
         schedule: Schedule,
         counters: ElectionCounters,
+        connector: Connector,
     ) -> None:
         """`queue_event` takes an event for the controller's thread, from any thread."""
         self.zookeeper = zookeeper
         self.config = config
+        self._connector = connector
         self.context = ControllerContext(broker_id, elected.epoch)
         self.fence = Fence(zookeeper, elected)
         self.reader = ClusterReader(zookeeper, self.fence, config)
@@ -119,7 +122,7 @@ class Office:
         listener = config.control_plane_listener_name or config.inter_broker_listener.name
         for endpoint in self.context.brokers[broker].node.parsed_endpoints():
             if endpoint.listener_name == listener:
-                return Connection(
+                return self._connector.connection(
                     endpoint.address.host,
                     endpoint.address.port,
                     client_id=str(self.context.controller_id),

@@ -25,6 +25,7 @@ from ottla.broker.controller.schedule import Event, Schedule
 from ottla.broker.controller.stats import ElectionCounters
 from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.broker.controller.topic_events import TopicEvents
+from ottla.client.connector import Connector
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
@@ -48,9 +49,10 @@ class Term:
         queue_event: Callable[[Event], None],
         schedule: Schedule,
         counters: ElectionCounters,
+        connector: Connector,
     ) -> None:
         """`queue_event` takes an event for the controller's thread, from any thread."""
-        office = Office(zookeeper, broker_id, elected, config, queue_event, schedule, counters)
+        office = Office(zookeeper, broker_id, elected, config, queue_event, schedule, counters, connector)
         self._office = office
         self.context = office.context
         self._deletion = TopicDeletion(office.context, zookeeper, office.fence, office.outbox, office.transitions)

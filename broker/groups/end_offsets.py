@@ -17,6 +17,7 @@ from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.replication.partitions import Partitions
 from ottla.client.api_versions import common_version, supported_versions
 from ottla.client.connection import Connection
+from ottla.client.connector import IN_THE_CLEAR, Connector
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.identifiers import TopicPartition
@@ -118,8 +119,14 @@ class EndOffsets:
 class LeaderEnds:
     """Asks leaders with ListOffsets, over one connection to each; for one thread."""
 
-    def __init__(self, address_of: Callable[[int], tuple[str, int] | None], client_id: str) -> None:
+    def __init__(
+        self,
+        address_of: Callable[[int], tuple[str, int] | None],
+        client_id: str,
+        connector: Connector = IN_THE_CLEAR,
+    ) -> None:
         self._address_of = address_of
+        self._connector = connector
         self._client_id = client_id
         self._connections: dict[int, tuple[Connection, int]] = {}
 
@@ -154,7 +161,7 @@ class LeaderEnds:
             return known
         if known is not None:
             known[0].close()
-        connection = Connection(
+        connection = self._connector.connection(
             *address,
             client_id=self._client_id,
             connect_timeout_ms=_REQUEST_TIMEOUT_MS,

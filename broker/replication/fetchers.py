@@ -20,6 +20,7 @@ from ottla.broker.replication.leader_client import LeaderClient
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.throttle import ReplicationThrottle
 from ottla.broker.storage.logs import Logs
+from ottla.client.connector import IN_THE_CLEAR, Connector
 from ottla.protocol.identifiers import TopicPartition
 
 _STOP_SECONDS_MAX: Final = 10.0
@@ -37,6 +38,7 @@ class Fetchers:
         logs: Logs,
         moved: Callable[[TopicPartition], None],
         throttle: ReplicationThrottle | None = None,
+        connector: Connector = IN_THE_CLEAR,
     ) -> None:
         """`endpoint_of` tells where a broker is reached, None while that is not known.
 
@@ -49,6 +51,7 @@ class Fetchers:
         self._logs = logs
         self._moved = moved
         self._throttle = throttle
+        self._connector = connector
         # All below under the lock, which is never held while a log is written.
         self._lock = threading.Lock()
         self._is_running = False
@@ -138,7 +141,9 @@ class Fetchers:
         name = f"fetcher-{number}-of-{leader_id}"
         config = self._config()
         client_id = f"broker-{self._node_id}-fetcher-{number}"
-        leader = LeaderClient(leader_id, self._node_id, self._broker_epoch, self._endpoint_of, config, client_id)
+        leader = LeaderClient(
+            leader_id, self._node_id, self._broker_epoch, self._endpoint_of, config, client_id, self._connector
+        )
         fetcher = Fetcher(name, leader, config, self._logs, self._moved, self._throttle)
         if self._is_running:
             fetcher.start()

@@ -10,6 +10,7 @@ from ottla.broker.replication.fetch_requests import FetchRequests
 from ottla.broker.replication.fetch_session_client import FetchSession, SessionPartition
 from ottla.client.api_versions import common_version, supported_versions
 from ottla.client.connection import Connection, ConnectionFailedError
+from ottla.client.connector import Connector
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.message import Versions
@@ -40,12 +41,14 @@ class LeaderClient:
         endpoint_of: Callable[[int], tuple[str, int] | None],
         config: BrokerConfig,
         client_id: str,
+        connector: Connector,
     ) -> None:
         self._leader_id = leader_id
         self._node_id = node_id
         self._endpoint_of = endpoint_of
         self._config = config
         self._client_id = client_id
+        self._connector = connector
         self._fetches = FetchRequests(node_id, broker_epoch, config)
         self._connection: Connection | None = None
         self._versions: Mapping[int, Versions] = {}
@@ -111,7 +114,7 @@ class LeaderClient:
 
     def _made(self, host: str, port: int) -> Connection:
         config = self._config
-        return Connection(
+        return self._connector.connection(
             host,
             port,
             client_id=self._client_id,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.security.scram_credentials import ScramCredentials
+from ottla.client.connector import Connector
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.zookeeper import ZooKeeper
@@ -18,6 +19,9 @@ class Security:
     def __init__(self, zookeeper: ZooKeeper, config: Callable[[], BrokerConfig]) -> None:
         self._zookeeper = zookeeper
         self._config = config
+        # How other brokers are reached, and how their controller's requests reach them.
+        self.connector = Connector()
+        self.control_plane_connector = self.connector
         self.scram_credentials = ScramCredentials(zookeeper)
 
     def start(self) -> None:

@@ -1,0 +1,34 @@
+"""Makes the blocking connections of one owner, all of them secured in the same way."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.client.connection import RESPONSE_BYTES_MAX, Connection
+
+
+class Connector:
+    """How a broker reaches others on one of their listeners. Thread-safe."""
+
+    def connection(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str | None,
+        connect_timeout_ms: int,
+        request_timeout_ms: int,
+        response_bytes_max: int = RESPONSE_BYTES_MAX,
+    ) -> Connection:
+        """Return a connection, which connects when it is first used."""
+        return Connection(
+            host,
+            port,
+            client_id=client_id,
+            connect_timeout_ms=connect_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+            response_bytes_max=response_bytes_max,
+        )
+
+
+IN_THE_CLEAR: Final = Connector()
