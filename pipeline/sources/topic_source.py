@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.sources.rows import row_schema
+from ottla.pipeline.sources.kafka_options import kafka_config, reader_settings
+from ottla.pipeline.sources.options import parse_boolean, parse_read_options
+from ottla.pipeline.sources.rows import check_schema, row_schema
+from ottla.pipeline.sources.topic_reader import TopicReader
+from ottla.pipeline.sources.topic_stream import TopicStreamReader
 
 
 class TopicSource(DataSource):
-    """What Spark makes for each use of the format."""
+    """What Spark makes for each use of the format; wrong options are told when they are first looked at."""
 
     @classmethod
     def name(cls) -> str:
@@ -18,4 +22,20 @@ class TopicSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema of the rows."""
-        return row_schema(with_headers=self.options.get("includeHeaders", "false").lower() == "true")
+        return row_schema(parse_boolean(self.options, "includeHeaders", default=False))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads a batch."""
+        options = parse_read_options(self.options, streaming=False)
+        check_schema(schema, options.include_headers)
+        config = kafka_config(self.options)
+        reader_settings(config)
+        return TopicReader(config, options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return what reads a stream."""
+        options = parse_read_options(self.options, streaming=True)
+        check_schema(schema, options.include_headers)
+        config = kafka_config(self.options)
+        reader_settings(config)
+        return TopicStreamReader(config, options)

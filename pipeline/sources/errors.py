@@ -1,0 +1,21 @@
+"""Errors of the sources, in words for the author of the job."""
+
+from __future__ import annotations
+
+
+class OptionError(ValueError):
+    """An option is missing, wrong, or contradicts another; the message says what to change."""
+
+
+class DataLossError(RuntimeError):
+    """Records that the query should read are gone."""
+
+    def __init__(self, lost: str) -> None:
+        super().__init__(
+            f"{lost}. Records may be lost: they were deleted by retention or by hand, or the topic was made anew, "
+            'before they were read. To go on with what is there, set the option failOnDataLoss to "false".'
+        )
+
+
+class CorruptLogError(RuntimeError):
+    """A file of a log is damaged; the message names the file and the position."""
