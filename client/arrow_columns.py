@@ -14,18 +14,17 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ottla.client.columns import Headers
+from ottla.client.columns import Columns, Headers, open_records
 from ottla.client.record_fields import Integers, RecordFields, read_fields
-from ottla.protocol.compression import decompress
-from ottla.protocol.errors import CompressionError, CorruptBatchError
-from ottla.protocol.records import BATCH_HEADER_BYTES, MAGIC, RECORDS_BYTES_MAX, TIMESTAMP_TYPE_BIT, RecordBatch
+from ottla.protocol.errors import CorruptBatchError
+from ottla.protocol.records import TIMESTAMP_TYPE_BIT, RecordBatch
 
 # Arrays of pyarrow, which has no types of its own.
 Array: TypeAlias = Any
 
 HEADERS_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
-# Batches are decoded together up to so many bytes: enough to make the calls cheap, and little enough for a cache.
+# Batches are decoded together until they have so many bytes: enough to make the calls cheap, and few to keep in mind.
 _TOGETHER_BYTES_MAX: Final = 1 << 20
 # Arrow's binary arrays count bytes with 32 bits.
 _POSITION_MAX: Final = (1 << 31) - 1
@@ -46,6 +45,22 @@ class ArrowColumns:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def sliced(self, begin: int, end: int | None = None) -> ArrowColumns:
+        """Return some of the rows, without a copy."""
+        rows = range(*slice(begin, end).indices(len(self)))
+        headers = self.headers_by_row
+        if headers:
+            headers = {row - rows.start: some for row, some in headers.items() if row in rows}
+        keys, values = (array.slice(rows.start, len(rows)) for array in (self.keys, self.values))
+        return ArrowColumns(self.offsets[begin:end], self.timestamps_ms[begin:end], keys, values, headers)
+
+    def to_record_batch(self) -> Any:
+        """Return a pyarrow.RecordBatch with offset, timestamp, key and value."""
+        timestamps = pa.array(self.timestamps_ms).view(pa.timestamp("ms", "UTC"))
+        return pa.RecordBatch.from_arrays(
+            [pa.array(self.offsets), timestamps, self.keys, self.values], ["offset", "timestamp", "key", "value"]
+        )
+
     @property
     def headers(self) -> Array:
         """All headers as a pyarrow.ListArray of key and value, empty for a record without."""
@@ -60,6 +75,17 @@ class ArrowColumns:
             ],
             HEADERS_TYPE,
         )
+
+
+def arrow_of_lists(columns: Columns) -> ArrowColumns:
+    """Return columns that were read without numpy."""
+    return ArrowColumns(
+        np.array(columns.offsets, np.int64),
+        np.array(columns.timestamps, np.int64),
+        pa.array(columns.keys, pa.binary()),
+        pa.array(columns.values, pa.binary()),
+        {row: some for row, some in enumerate(columns.headers) if some},
+    )
 
 
 @dataclass(slots=True)
@@ -101,28 +127,18 @@ def _groups(batches: Iterable[RecordBatch]) -> Iterator[list[_Opened]]:
     for batch in batches:
         if batch.is_control:
             continue
-        opened = _open(batch)
-        if group and size + len(opened.data) > _TOGETHER_BYTES_MAX:
+        if size >= _TOGETHER_BYTES_MAX:
             yield group
             group, size = [], 0
-        group.append(opened)
-        size += len(opened.data)
+        group.append(_open(batch))
+        size += len(group[-1].data)
     if group:
         yield group
 
 
 def _open(batch: RecordBatch) -> _Opened:
-    if batch.magic != MAGIC:
-        raise CorruptBatchError(f"magic {batch.magic} where only {MAGIC} is read")
-    data: bytes | memoryview = batch.view[BATCH_HEADER_BYTES:]
-    # A batch that the cleaner emptied has no blob at all, whatever its codec.
-    if batch.is_compressed and data:
-        try:
-            data = decompress(batch.codec, data, RECORDS_BYTES_MAX)
-        except CompressionError as error:
-            raise CorruptBatchError(str(error)) from error
     log_append_time = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else None
-    return _Opened(data, batch.record_count, batch.base_offset, batch.base_timestamp, log_append_time)
+    return _Opened(open_records(batch), batch.record_count, batch.base_offset, batch.base_timestamp, log_append_time)
 
 
 def _decode(group: Sequence[_Opened], wanted: tuple[int, int] | None) -> ArrowColumns:
@@ -182,13 +198,15 @@ def _picked(fields: RecordFields, rows: Integers) -> RecordFields:
 def _binary(data: bytes, positions: Integers, lengths: Integers) -> Array:
     """Return pieces of the data as an Arrow array; those of length -1 are null."""
     count = len(positions)
-    nulls = lengths < 0
-    if nulls.all():
+    if not count or lengths.max() < 0:
         return pa.nulls(count, pa.binary())
+    nulls = None
+    if lengths.min() < 0:
+        nulls = lengths < 0
+        lengths = np.maximum(lengths, 0)
     bounds = np.empty(2 * count, np.int32)
     bounds[0::2] = positions
-    bounds[1::2] = positions + np.maximum(lengths, 0)
+    bounds[1::2] = positions + lengths
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     everything = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
-    even = np.arange(0, 2 * count, 2, dtype=np.int32)
-    return everything.take(pa.array(even, mask=nulls if nulls.any() else None))
+    return everything.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=nulls))

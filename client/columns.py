@@ -6,16 +6,23 @@ decodes two-byte ones above zero in place, and calls a function only for the res
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ottla.protocol.errors import CorruptBatchError
+from ottla.protocol.compression import decompress
+from ottla.protocol.errors import CompressionError, CorruptBatchError
 from ottla.protocol.record import RECORD_BYTES_MIN, wrap_int64
+from ottla.protocol.records import BATCH_HEADER_BYTES, MAGIC, RECORDS_BYTES_MAX, RecordBatch
+
+if TYPE_CHECKING:
+    from ottla.client.arrow_columns import ArrowColumns
+    from ottla.client.record_fields import Integers
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+# Bounds and bytes of a column: a list and bytes, or views of what numpy and Arrow have.
+Buffers: TypeAlias = "tuple[list[int] | Integers, bytes | memoryview]"
 
 # Columns as they are read: the differences to the batch's first timestamp; those to its first offset by row, where they
 # are not the row's number, as after compaction; keys, values and headers.
@@ -27,16 +34,20 @@ _HEADER_BYTES_MIN: Final = 2
 _ONE_BYTE: Final[list[int | None]] = [byte >> 1 ^ -(byte & 1) for byte in range(128)] + [None] * 128
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class Columns:
-    """Fields of records, in the order of their offsets; all columns have the same length."""
+    """Fields of records, in the order of their offsets; all columns have the same length.
+
+    Where numpy and pyarrow are installed, columns of many records are read by them: `arrow`, `to_arrow` and the buffers
+    then take no Python object for a record, and each of the lists below is made when it is first asked for.
+    """
 
     offsets: Sequence[int]
     timestamps: Sequence[int]
     """Milliseconds since 1970."""
-    keys: list[bytes | None]
-    values: list[bytes | None]
-    headers: list[Headers]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Headers]
 
     def __len__(self) -> int:
         return len(self.values)
@@ -47,7 +58,7 @@ class Columns:
         given = list(parts)
         if len(given) == 1:
             return given[0]
-        return cls(
+        return Columns(
             list(chain.from_iterable(part.offsets for part in given)),
             list(chain.from_iterable(part.timestamps for part in given)),
             list(chain.from_iterable(part.keys for part in given)),
@@ -62,31 +73,42 @@ class Columns:
             self.offsets[rows], self.timestamps[rows], self.keys[rows], self.values[rows], self.headers[rows]
         )
 
-    def value_buffers(self) -> tuple[list[int], bytes]:
+    def value_buffers(self) -> Buffers:
         """Return where each value begins, with the end of the last, and all values in one piece; null is empty."""
         return _buffers(self.values)
 
-    def key_buffers(self) -> tuple[list[int], bytes]:
+    def key_buffers(self) -> Buffers:
         """Return where each key begins, with the end of the last, and all keys in one piece; null is empty."""
         return _buffers(self.keys)
 
+    def arrow(self) -> ArrowColumns:
+        """Return the same as arrays of numpy and Arrow, which must be installed."""
+        from ottla.client.arrow_columns import arrow_of_lists
+
+        return arrow_of_lists(self)
+
     def to_arrow(self) -> Any:
         """Return a pyarrow.RecordBatch with offset, timestamp, key and value; pyarrow must be installed."""
-        arrow = importlib.import_module("pyarrow")
-        return arrow.RecordBatch.from_arrays(
-            [
-                arrow.array(self.offsets, arrow.int64()),
-                arrow.array(self.timestamps, arrow.timestamp("ms", "UTC")),
-                arrow.array(self.keys, arrow.binary()),
-                arrow.array(self.values, arrow.binary()),
-            ],
-            ["offset", "timestamp", "key", "value"],
-        )
+        return self.arrow().to_record_batch()
 
 
-def _buffers(column: Iterable[bytes | None]) -> tuple[list[int], bytes]:
+def _buffers(column: Iterable[bytes | None]) -> Buffers:
     filled = [item or b"" for item in column]
     return list(accumulate(map(len, filled), initial=0)), b"".join(filled)
+
+
+def open_records(batch: RecordBatch) -> bytes | memoryview:
+    """Return the records of a batch, decompressed; CorruptBatchError where that does not work."""
+    if batch.magic != MAGIC:
+        raise CorruptBatchError(f"magic {batch.magic} where only {MAGIC} is read")
+    view = batch.view[BATCH_HEADER_BYTES:]
+    # A batch that the cleaner emptied has no blob at all, whatever its codec.
+    if not batch.is_compressed or not view:
+        return view
+    try:
+        return decompress(batch.codec, view, RECORDS_BYTES_MAX)
+    except CompressionError as error:
+        raise CorruptBatchError(str(error)) from error
 
 
 def decode_columns(

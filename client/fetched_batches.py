@@ -8,61 +8,64 @@ of transactions that were aborted, which the answer lists by producer id and fir
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ottla.client.columns import Columns, decode_columns
-from ottla.client.types import ConsumerRecord, KeyT, ValueT
-from ottla.protocol.compression import decompress
+from ottla.client.columns import Columns, decode_columns, open_records
+from ottla.client.types import ConsumerRecord
 from ottla.protocol.control_records import ControlType, read_marker
-from ottla.protocol.errors import CompressionError, CorruptBatchError
+from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.identifiers import TopicPartition
-from ottla.protocol.records import (
-    BATCH_HEADER_BYTES,
-    MAGIC,
-    RECORDS_BYTES_MAX,
-    TIMESTAMP_TYPE_BIT,
-    RecordBatch,
-    batches,
-)
+from ottla.protocol.records import MAGIC, TIMESTAMP_TYPE_BIT, RecordBatch, batches
 
 if TYPE_CHECKING:
     from ottla.protocol.messages.fetch import AbortedTransaction
     from ottla.protocol.primitives import RecordData
 
 Deserializer = Callable[[bytes], Any]
+NumpyReader: TypeAlias = Callable[[Iterable[RecordBatch], int], Columns]
+
+# What numpy does for a batch costs as much as so many records without it.
+_NUMPY_RECORDS_MIN: Final = 300
 
 
 class FetchedBatch:
     """A batch of one partition, still closed; records before `first_offset` are not for this reader."""
 
-    __slots__ = ("_batch", "_columns", "first_offset", "partition", "size")
+    __slots__ = ("_columns", "first_offset", "partition", "record_batch", "size")
 
     def __init__(self, partition: TopicPartition, batch: RecordBatch, first_offset: int) -> None:
         self.partition = partition
         self.first_offset = max(first_offset, batch.base_offset)
         self.size = batch.size
-        self._batch = batch
+        self.record_batch = batch
         self._columns: Columns | None = None
 
     def __repr__(self) -> str:
-        return f"<FetchedBatch {self.partition} {self.first_offset}..{self._batch.last_offset}>"
+        return f"<FetchedBatch {self.partition} {self.first_offset}..{self.record_batch.last_offset}>"
+
+    @property
+    def record_count(self) -> int:
+        """As many records as it has, those before `first_offset` included."""
+        return self.record_batch.record_count
 
     @property
     def next_offset(self) -> int:
         """The offset behind the batch; records are missing in between where the log was compacted."""
-        return self._batch.next_offset
+        return self.record_batch.next_offset
 
     @property
     def leader_epoch(self) -> int | None:
         """The epoch of the leader that wrote it."""
-        epoch = self._batch.partition_leader_epoch
+        epoch = self.record_batch.partition_leader_epoch
         return None if epoch < 0 else epoch
 
     @property
     def timestamp_type(self) -> int:
         """0 for CreateTime, 1 for LogAppendTime."""
-        return int(self._batch.attributes & TIMESTAMP_TYPE_BIT != 0)
+        return int(self.record_batch.attributes & TIMESTAMP_TYPE_BIT != 0)
 
     def begin_at(self, offset: int) -> None:
         """Leave out the records before an offset."""
@@ -73,16 +76,21 @@ class FetchedBatch:
     def columns(self) -> Columns:
         """Open it; CorruptBatchError where it is not well formed."""
         if self._columns is None:
-            columns = decode_columns(
-                _opened(self._batch),
-                self._batch.record_count,
-                self._batch.base_offset,
-                self._batch.base_timestamp,
-                self._batch.max_timestamp if self.timestamp_type else None,
-            )
-            begin = bisect_left(columns.offsets, self.first_offset)
-            self._columns = columns.sliced(begin) if begin else columns
+            read = _numpy_reader(self.record_count)
+            self._columns = self._decoded() if read is None else read([self.record_batch], self.first_offset)
         return self._columns
+
+    def _decoded(self) -> Columns:
+        batch = self.record_batch
+        columns = decode_columns(
+            bytes(open_records(batch)),
+            batch.record_count,
+            batch.base_offset,
+            batch.base_timestamp,
+            batch.max_timestamp if self.timestamp_type else None,
+        )
+        begin = bisect_left(columns.offsets, self.first_offset)
+        return columns.sliced(begin) if begin else columns
 
     def records(
         self, key_deserializer: Deserializer | None = None, value_deserializer: Deserializer | None = None
@@ -129,24 +137,26 @@ def fetched_batches(
             yield FetchedBatch(partition, batch, fetch_offset), batch.next_offset, epoch
 
 
-def _opened(batch: RecordBatch) -> bytes:
-    view = batch.view[BATCH_HEADER_BYTES:]
-    if not batch.is_compressed or not view:
-        return bytes(view)
+def open_together(following: Sequence[FetchedBatch]) -> Columns:
+    """Open batches that follow each other, and put their columns one behind the other."""
+    read = _numpy_reader(sum(batch.record_count for batch in following))
+    if read is None:
+        return Columns.joined(batch.columns() for batch in following)
+    return read([batch.record_batch for batch in following], following[0].first_offset)
+
+
+def _numpy_reader(record_count: int) -> NumpyReader | None:
+    """Return what reads so many records with numpy and Arrow, unless they are too few, or one is not installed."""
+    return _loaded_numpy_reader() if record_count >= _NUMPY_RECORDS_MIN else None
+
+
+@cache
+def _loaded_numpy_reader() -> NumpyReader | None:
     try:
-        return decompress(batch.codec, view, RECORDS_BYTES_MAX)
-    except CompressionError as error:
-        raise CorruptBatchError(str(error)) from error
-
-
-class _Draft(Generic[KeyT, ValueT]):
-    """A ConsumerRecord that is being filled in.
-
-    The dataclass is frozen, so its own constructor stores each field by a call, which is most of the cost of a record.
-    This class has the same base and slots, stores them directly, and then becomes the real one.
-    """
-
-    __slots__ = ConsumerRecord.__slots__
+        from ottla.client.lazy_columns import read_columns
+    except ImportError:
+        return None
+    return read_columns
 
 
 def make_records(
@@ -162,34 +172,55 @@ def make_records(
     What a deserializer raises about the first row is raised, with a note that says which record it was.
     """
     topic, partition = topic_partition
-    made: list[Any] = []
-    add, new, draft = made.append, _Draft.__new__, _Draft
-    try:
-        for offset, timestamp, key, value, headers in zip(
-            columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers, strict=True
-        ):
-            record: Any = new(draft)
-            record.topic = topic
-            record.partition = partition
-            record.offset = offset
-            record.timestamp = timestamp
-            record.timestamp_type = timestamp_type
-            record.headers = headers
-            record.leader_epoch = leader_epoch
-            if key is None:
-                record.key, record.serialized_key_size = None, -1
-            else:
-                record.serialized_key_size = len(key)
-                record.key = key if key_deserializer is None else key_deserializer(key)
-            if value is None:
-                record.value, record.serialized_value_size = None, -1
-            else:
-                record.serialized_value_size = len(value)
-                record.value = value if value_deserializer is None else value_deserializer(value)
-            record.__class__ = ConsumerRecord
-            add(record)
-    except Exception as error:
-        if not made:
+    keys: Sequence[Any] = columns.keys
+    values: Sequence[Any] = columns.values
+    if key_deserializer is not None or value_deserializer is not None:
+        try:
+            keys, values = _deserialized(columns, key_deserializer, value_deserializer)
+        except Exception as error:
             error.add_note(f"while deserializing offset {columns.offsets[0]} of {topic_partition}")
             raise
-    return made
+    # The loop over the rows is map's, which ends with the shortest column.
+    return list(
+        map(
+            ConsumerRecord,
+            repeat(topic),
+            repeat(partition),
+            columns.offsets,
+            columns.timestamps,
+            repeat(timestamp_type),
+            keys,
+            values,
+            columns.headers,
+            _sizes(columns.keys),
+            _sizes(columns.values),
+            repeat(leader_epoch),
+        )
+    )
+
+
+def _sizes(column: Sequence[bytes | None]) -> list[int]:
+    try:
+        return list(map(len, column))  # type: ignore[arg-type]
+    except TypeError:
+        return [-1 if item is None else len(item) for item in column]
+
+
+def _deserialized(
+    columns: Columns, key_deserializer: Deserializer | None, value_deserializer: Deserializer | None
+) -> tuple[list[Any], list[Any]]:
+    """Return keys and values up to the first row that is refused; if that is the first of all, raise what is wrong."""
+    made_keys: list[Any] = []
+    made_values: list[Any] = []
+    try:
+        for key, value in zip(columns.keys, columns.values, strict=True):
+            if key is not None and key_deserializer is not None:
+                key = key_deserializer(key)
+            if value is not None and value_deserializer is not None:
+                value = value_deserializer(value)
+            made_keys.append(key)
+            made_values.append(value)
+    except Exception:
+        if not made_keys:
+            raise
+    return made_keys, made_values

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from ottla.client.columns import Columns
 from ottla.client.errors import CorruptRecordError
-from ottla.client.fetched_batches import Deserializer, FetchedBatch
+from ottla.client.fetched_batches import Deserializer, FetchedBatch, open_together
 from ottla.client.types import ConsumerRecord
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.identifiers import TopicPartition
@@ -269,9 +269,9 @@ class Partitions:
                 raise failure
 
 
-def joined_columns(batches: Iterable[FetchedBatch]) -> Columns:
+def joined_columns(batches: Sequence[FetchedBatch]) -> Columns:
     """Open batches and put their columns one behind the other; CorruptRecordError where one is bad."""
     try:
-        return Columns.joined(batch.columns() for batch in batches)
+        return open_together(batches)
     except CorruptBatchError as error:
         raise CorruptRecordError(str(error)) from error

@@ -4,8 +4,8 @@ The layout of records is that of `ottla.protocol.record`. A record begins where 
 lengths are followed one by one, and not even those where a run of records has the same length. What is read is then
 decoded for all records in step: the first byte of a varint of each, the second of those that have one, and so on.
 
-Fields lie behind each other, and no length is below zero. So a record that reaches behind its end anywhere does not end
-where it says, and that is the one check: until then bytes are taken from the end of the data instead of from behind it.
+Fields lie behind each other, and a length below zero counts as no bytes. So a record that reaches behind its end with
+any of them does not end where it says: that is the one check, besides numpy's own that a position lies in the data.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _VARLONG: Final = (10, 0x01)
 _WALK_MIN: Final = 64
 # From here to the next record by the first byte of its length; 0 where one byte does not say.
 _ONE_BYTE_STRIDES: Final = [0 if byte & 1 or byte & 0x80 else 1 + (byte >> 1) for byte in range(256)]
+# The value of a varint of one byte.
+_ONE_BYTE_VARINTS: Final = np.array([byte >> 1 ^ -(byte & 1) for byte in range(0x80)], np.int64)
 
 
 @dataclass(slots=True)
@@ -55,21 +57,33 @@ def read_fields(data: bytes, parts: list[tuple[int, int]]) -> RecordFields:
     view = np.frombuffer(data, np.uint8)
     found: list[Integers] = []
     begin = 0
-    for size, count in parts:
-        if not 0 <= count <= size // RECORD_BYTES_MIN:
-            raise CorruptBatchError(f"{count} records announced in {size} bytes")
-        found += _starts(data, view, begin, begin + size, count)
-        begin += size
-    starts = np.concatenate(found) if found else np.empty(0, np.int64)
+    try:
+        for size, count in parts:
+            if not 0 <= count <= size // RECORD_BYTES_MIN:
+                raise CorruptBatchError(f"{count} records announced in {size} bytes")
+            found += _starts(data, view, begin, begin + size, count)
+            begin += size
+        if not found:
+            none = np.empty(0, np.int64)
+            return RecordFields(none, none, none, none, none, none, {})
+        return _fields(data, view, found[0] if len(found) == 1 else np.concatenate(found))
+    except IndexError:
+        raise CorruptBatchError("records cut short") from None
+
+
+def _fields(data: bytes, view: Bytes, starts: Integers) -> RecordFields:
+    """Read the records that begin here; an IndexError where a position lies behind the data."""
     # A batch without records has no bytes, so the next record always begins where this one ends.
-    ends = np.append(starts[1:], len(data))[: len(starts)]
+    ends = np.empty_like(starts)
+    ends[:-1] = starts[1:]
+    ends[-1] = len(data)
     _, position = _varints(view, starts, _VARINT)
     timestamp_deltas, position = _varints(view, position + 1, _VARLONG)
     offset_deltas, position = _varints(view, position, _VARINT)
     key_lengths, key_positions = _varints(view, position, _VARINT)
     value_lengths, value_positions = _varints(view, key_positions + np.maximum(key_lengths, 0), _VARINT)
     position = value_positions + np.maximum(value_lengths, 0)
-    if len(starts) and min(key_lengths.min(), value_lengths.min()) < -1:
+    if min(key_lengths.min(), value_lengths.min()) < -1:
         raise CorruptBatchError("key or value of a length below -1")
     headers = _headers(data, view, position, ends)
     return RecordFields(
@@ -79,20 +93,14 @@ def read_fields(data: bytes, parts: list[tuple[int, int]]) -> RecordFields:
 
 def _headers(data: bytes, view: Bytes, positions: Integers, ends: Integers) -> dict[int, Headers]:
     """Read the headers, which come last, and see that each record ends where it says."""
-    if (positions >= ends).any():
-        raise CorruptBatchError("a record is longer than it says")
-    counts = view[positions]
     headers: dict[int, Headers] = {}
-    for row in np.flatnonzero(counts).tolist():
-        end = int(ends[row])
-        try:
-            headers[row], position = read_headers(data, int(positions[row]), end)
-        except IndexError:
-            raise CorruptBatchError("records cut short") from None
-        if position != end:
-            raise CorruptBatchError(f"a record is {position - end:+} bytes longer than it says")
-    if ((positions + 1 != ends) & (counts == 0)).any():
-        raise CorruptBatchError("a record is shorter than it says")
+    counts = view[positions]
+    behind = positions + 1
+    if counts.any():
+        for row in np.flatnonzero(counts).tolist():
+            headers[row], behind[row] = read_headers(data, int(positions[row]), int(ends[row]))
+    if (behind != ends).any():
+        raise CorruptBatchError("a record is longer or shorter than it says")
     return headers
 
 
@@ -100,20 +108,17 @@ def _starts(data: bytes, view: Bytes, begin: int, end: int, count: int) -> list[
     """Return where each record begins, in pieces; the last must end at `end`."""
     found: list[Integers] = []
     position, left, walk = begin, count, _WALK_MIN
-    try:
-        while left:
-            run, stride = _run(data, view, position, end, left)
-            found.append(np.arange(position, position + run * stride, stride))
-            position += run * stride
-            left -= run
-            if left and run < _WALK_MIN:
-                steps = min(walk, left)
-                piece, position = _walked(data, position, steps)
-                found.append(np.array(piece, np.int64))
-                left -= steps
-                walk *= 2
-    except IndexError:
-        raise CorruptBatchError("records cut short") from None
+    while left:
+        run, stride = _run(data, view, position, end, left)
+        found.append(np.arange(position, position + run * stride, stride))
+        position += run * stride
+        left -= run
+        if left and run < _WALK_MIN:
+            steps = min(walk, left)
+            piece, position = _walked(data, position, steps)
+            found.append(np.array(piece, np.int64))
+            left -= steps
+            walk *= 2
     if position != end:
         raise CorruptBatchError(f"{end - position} bytes after the last record")
     return found
@@ -156,23 +161,21 @@ def _length(data: bytes, position: int) -> tuple[int, int]:
 
 def _varints(view: Bytes, positions: Integers, limits: tuple[int, int]) -> tuple[Integers, Integers]:
     """Read a varint at each position, and return them with the positions behind them."""
-    bytes_max, last_max = limits
-    last = len(view) - 1
-    first = view.take(positions, mode="clip")
+    first = view[positions]
     behind = positions + 1
-    more = np.flatnonzero(first & 0x80)
-    if not len(more):
-        numbers = first.astype(np.int64)
-        return numbers >> 1 ^ -(numbers & 1), behind
-    unsigned = (first & 0x7F).astype(np.uint64)
-    for index in range(1, bytes_max):
-        byte = view[np.minimum(positions[more] + index, last)]
-        if index == bytes_max - 1 and byte.max() > last_max:
+    if first.max() < 0x80:
+        return _ONE_BYTE_VARINTS[first], behind
+    bytes_max, last_max = limits
+    numbers = (first & 0x7F).astype(np.uint64)
+    rows = np.flatnonzero(first >= 0x80)
+    for shift in range(7, 7 * bytes_max, 7):
+        at = behind[rows]
+        byte = view[at]
+        if shift == 7 * (bytes_max - 1) and byte.max() > last_max:
             raise CorruptBatchError(f"varint of more than {bytes_max} bytes")
-        unsigned[more] |= (byte & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * index)
-        behind[more] += 1
-        more = more[byte >= 0x80]
-        if not len(more):
+        numbers[rows] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+        behind[rows] = at + 1
+        if byte.max() < 0x80:
             break
-    signs = (unsigned & np.uint64(1)).astype(np.int64)
-    return (unsigned >> np.uint64(1)).astype(np.int64) ^ -signs, behind
+        rows = rows[byte >= 0x80]
+    return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64), behind

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from ottla.protocol.identifiers import TopicPartition
 
@@ -50,9 +51,14 @@ class RecordMetadata(NamedTuple):
     log_start_offset: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerRecord(Generic[KeyT, ValueT]):
-    """A record, with its key and value as the consumer's deserializers gave them."""
+class ConsumerRecord(msgspec.Struct, Generic[KeyT, ValueT], frozen=True, gc=False):
+    """A record, with its key and value as the consumer's deserializers gave them.
+
+    It cannot be changed; records with equal fields are equal, and have a hash where key, value and headers have one.
+    A struct is made in a quarter of the time that a dataclass takes. It is not one: `msgspec.structs` has what
+    `dataclasses` has for those. The garbage collector does not look into it, so that a value which is made to refer to
+    its own record is never freed.
+    """
 
     topic: str
     partition: int

@@ -67,7 +67,7 @@ def test_arrow_columns_are_those_of_the_reference(
 
 
 @given(RECORDS, st.data())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 def test_what_is_malformed_is_refused_as_the_reference_refuses_it(records: list[Written], data: Any) -> None:
     """With any bytes changed, or bytes missing, both read the same or both refuse."""
     bad = bytearray(built_batch(records)[BATCH_HEADER_BYTES:])
@@ -85,7 +85,7 @@ def test_what_is_malformed_is_refused_as_the_reference_refuses_it(records: list[
 
 
 @given(st.binary(min_size=7, max_size=60), st.integers(-1, 9))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 def test_any_bytes_are_read_or_refused_as_the_reference_does(data: bytes, count: int) -> None:
     """Bytes that nobody wrote raise nothing but CorruptBatchError."""
     try:

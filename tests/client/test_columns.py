@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -125,10 +126,37 @@ def test_columns_come_as_buffers() -> None:
     assert len(columns.sliced(1, 3)) == 2
 
 
-@pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
 def test_columns_become_an_arrow_batch() -> None:
     """With null where a key is null."""
+    pytest.importorskip("pyarrow")
     table = decode_columns(simple_batch(2)[BATCH_HEADER_BYTES:], 2, 0, 0, None).to_arrow()
 
     assert table.to_pydict()["value"] == [b"0", b"1"]
     assert table.to_pydict()["key"] == [None, None]
+
+
+def test_columns_need_neither_numpy_nor_arrow() -> None:
+    """Without them, batches of any size are read, and only what is theirs cannot be had."""
+    code = """
+import sys
+sys.modules["numpy"] = sys.modules["pyarrow"] = None
+from ottla.client.fetched_batches import FetchedBatch, open_together
+from ottla.client.types import TopicPartition
+from ottla.protocol.record_batch_builder import RecordBatchBuilder
+from ottla.protocol.records import RecordBatch
+
+builder = RecordBatchBuilder()
+for number in range(5000):
+    builder.append(number, None, b"%d" % number)
+batch = FetchedBatch(TopicPartition("t", 0), RecordBatch(builder.build()), 10)
+columns = open_together([batch])
+assert list(columns.offsets) == [*range(10, 5000)]
+assert columns.values[-1] == batch.records()[-1].value == b"4999"
+try:
+    columns.to_arrow()
+except ImportError as error:
+    print(error.name)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
+
+    assert ran.stdout.strip() == "numpy"
