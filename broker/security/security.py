@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker.security.acl_store import AclStore
+from ottla.broker.security.authorizer import AclAuthorizer, Authorizer, OpenAuthorizer
 from ottla.broker.security.scram_credentials import ScramCredentials
 from ottla.client.connector import Connector
 
@@ -23,10 +25,19 @@ class Security:
         self.connector = Connector()
         self.control_plane_connector = self.connector
         self.scram_credentials = ScramCredentials(zookeeper)
+        # Who may do what; without an authorizer everybody everything, and there are no ACLs.
+        self.authorizer: Authorizer = OpenAuthorizer()
+        self.acls: AclStore | None = None
+        options = config()
+        if options.authorizer_class_name:
+            by_acls = AclAuthorizer(options.super_users, allow_if_no_acl=options.allow_everyone_if_no_acl_found)
+            self.authorizer, self.acls = by_acls, AclStore(zookeeper, by_acls.use)
 
     def start(self) -> None:
         """Read what is known before any request is handled, and hear of changes from then on."""
         self.scram_credentials.start()
+        if self.acls is not None:
+            self.acls.start()
 
     def entity_changed(self, entity_type: str, name: str) -> None:
         """Read anew what is set for a user."""
@@ -41,6 +52,10 @@ class Security:
     def session_renewed(self) -> None:
         """Watch again in the new session, and read what was missed."""
         self.scram_credentials.session_renewed()
+        if self.acls is not None:
+            self.acls.session_renewed()
 
     def close(self) -> None:
         """Hear of no more changes."""
+        if self.acls is not None:
+            self.acls.close()
