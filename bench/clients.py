@@ -46,6 +46,7 @@ PRODUCERS: Mapping[str, Load] = {
 READERS: Mapping[str, Load] = {
     OURS: on_uvloop(loads.consume_ottla_records),
     "ottla, columns": on_uvloop(loads.consume_ottla_columns),
+    "ottla, lists": on_uvloop(loads.consume_ottla_lists),
     "aiokafka": on_uvloop(loads.consume_aiokafka_records),
     "kafka-python": loads.consume_kafka_python,
     "confluent-kafka": loads.consume_confluent_batches,
