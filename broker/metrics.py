@@ -30,10 +30,17 @@ _PHASES: dict[str, Callable[[ApiTimings], Timing]] = {
 class BrokerCollector(Collector):
     """Reads the rooms of one broker."""
 
-    def __init__(self, network: Network, partitions: Partitions, requests: RequestMetrics) -> None:
+    def __init__(
+        self,
+        network: Network,
+        partitions: Partitions,
+        requests: RequestMetrics,
+        shows_partitions: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._network = network
         self._partitions = partitions
         self._requests = requests
+        self._shows_partitions = shows_partitions
 
     def collect(self) -> Iterator[Metric]:
         """Return everything as it is now."""
@@ -58,10 +65,19 @@ class BrokerCollector(Collector):
                         [api.label, str(quantile)], phase(timings).quantile(quantile, timings.requests) * 1000
                     )
             yield family
+        seconds = CounterMetricFamily(
+            "ottla_request_seconds", "Time that requests spent in a phase", labels=["request", "phase"]
+        )
+        for api, timings in by_api.items():
+            for phase_name in ("queue", "local", "remote", "send"):
+                seconds.add_metric([api.label, phase_name], getattr(timings, phase_name).total_seconds)
+        yield seconds
 
     def _network_metrics(self) -> Iterable[Metric]:
         network = self._network
         yield _gauge("kafka_network_requestchannel_requestqueuesize", "Requests that wait", len(network.queue))
+        waiting = sum(connection.blocked_since is not None for connection in network.connections())
+        yield _gauge("kafka_network_requestchannel_responsequeuesize", "Clients that do not take answers", waiting)
         connections = GaugeMetricFamily(
             "kafka_server_socket_server_metrics_connection_count", "Open connections", labels=["listener"]
         )
@@ -118,13 +134,21 @@ class BrokerCollector(Collector):
                 ("numlogsegments", "Segments of a log"),
             )
         }
-        for log in self._partitions.logs:
+        for log in self._partitions.logs if self._shows_partitions() else ():
             labels = [log.partition.topic, str(log.partition.partition)]
             families["size"].add_metric(labels, log.size)
             families["logstartoffset"].add_metric(labels, log.log_start_offset)
             families["logendoffset"].add_metric(labels, log.log_end_offset)
             families["numlogsegments"].add_metric(labels, len(log.segments))
         yield from families.values()
+        for name, help_text, attribute in (
+            ("free", "Bytes left on the disk of a log directory", "free_bytes"),
+            ("total", "Bytes of the disk of a log directory", "total_bytes"),
+        ):
+            space = GaugeMetricFamily(f"ottla_log_directory_{name}_bytes", help_text, labels=["directory"])
+            for log_dir in self._partitions.logs.dirs:
+                space.add_metric([str(log_dir.path)], getattr(log_dir, attribute))
+            yield space
         offline = sum(not log_dir.is_online for log_dir in self._partitions.logs.dirs)
         yield _gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that failed", offline)
 

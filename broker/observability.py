@@ -79,3 +79,8 @@ class RequestMetrics:
                 timings.remote.add(remote)
             timings.send.add(send)
             timings.total.add(queue + local + remote + send)
+
+    def handling_seconds(self) -> float:
+        """Return the time that workers have spent on all requests so far."""
+        with self._lock:
+            return sum(timings.local.total_seconds for timings in self.by_api.values())

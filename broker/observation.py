@@ -10,7 +10,9 @@ from ottla.broker.group_metrics import GroupCollector
 from ottla.broker.group_pages import GroupPages
 from ottla.broker.groups.end_offsets import EndOffsets, LeaderEnds
 from ottla.broker.http import HttpServer
+from ottla.broker.load_metrics import LoadCollector
 from ottla.broker.metrics import BrokerCollector, registry_of
+from ottla.broker.partition_metrics import PartitionCollector
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.membership import Membership
@@ -41,10 +43,21 @@ class Observation:
         self._is_ready = is_ready
         self._leader_ends = leader_ends
         self._end_offsets = EndOffsets(services.partitions, services.metadata, leader_ends)
+
+        def shows_partitions() -> bool:
+            return bool(services.config.ottla_metrics_partitions)
+
         registry = registry_of(
-            BrokerCollector(network, services.partitions, metrics),
+            BrokerCollector(network, services.partitions, metrics, shows_partitions),
             ClusterCollector(services.partitions, services.controller, services.metadata, zookeeper, membership),
             GroupCollector(services.groups, self._end_offsets),
+            PartitionCollector(
+                services.partitions,
+                services.metadata,
+                lambda: services.controller.is_active,
+                shows_partitions,
+            ),
+            LoadCollector(network, metrics),
         )
         pages = {"groups": GroupPages(services.groups, self._end_offsets)}
         self._http = HttpServer(address.host, address.port, registry, self._health, pages)

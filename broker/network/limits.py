@@ -58,7 +58,7 @@ class ConnectionCounts:
         self.config = config
         self.by_listener: Counter[str] = Counter()
         self._by_address: Counter[str] = Counter()
-        self.accepted = 0
+        self.accepted: Counter[str] = Counter()
         self.rejected = 0
         self.frames_refused = 0
         # Of the connections that are closed.
@@ -81,7 +81,7 @@ class ConnectionCounts:
 
     def opened(self, listener: str, address: str) -> None:
         """Count a connection."""
-        self.accepted += 1
+        self.accepted[listener] += 1
         self.by_listener[listener] += 1
         self._by_address[address] += 1
 

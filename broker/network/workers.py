@@ -24,6 +24,11 @@ class Workers:
         self._numbers = itertools.count()
         self._threads: list[threading.Thread] = []
 
+    @property
+    def count(self) -> int:
+        """How many there are to be."""
+        return self._count
+
     def start(self) -> None:
         """Begin to handle requests."""
         count, self._count = self._count, 0

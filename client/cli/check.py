@@ -68,7 +68,7 @@ def health(
 
 
 def _local_health(target: Target) -> None:
-    from ottla.client.cli.health import known_brokers
+    from ottla.client.cli.one_broker import known_brokers
     from ottla.client.settings import ClientSettings
 
     settings = target.settings(ClientSettings)

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
 
 from ottla.client.admin import Admin
 from ottla.client.admin_results import Result
-from ottla.client.settings import ClientSettings
-from ottla.client.transport import BrokerConnection
-from ottla.protocol.api import Api
-from ottla.protocol.messages.metadata import MetadataRequest
-
-# The first version that can ask for no topic at all.
-_METADATA_VERSION_MIN: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +58,3 @@ async def examine(admin: Admin) -> Health:
         tuple(offline),
         tuple(under_replicated),
     )
-
-
-async def known_brokers(options: Mapping[str, Any]) -> int:
-    """Ask the first bootstrap server alone for its versions, then how many brokers it knows; KafkaError if it fails."""
-    settings = ClientSettings.from_kwargs(options)
-    connection = await BrokerConnection.open(*settings.addresses[0], settings)
-    try:
-        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-        answer = await connection.request(
-            Api.METADATA, request, version_min=_METADATA_VERSION_MIN, timeout_ms=settings.request_timeout_ms
-        )
-        return len(answer.brokers)
-    finally:
-        await connection.close()

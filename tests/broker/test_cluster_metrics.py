@@ -15,8 +15,10 @@ from tests.broker.handlers.data_path import Broker, running_broker
 from ottla.broker.cluster.zookeeper import State
 from ottla.broker.cluster_metrics import ClusterCollector, replica_counts
 from ottla.broker.controller.stats import ControllerStats
+from ottla.broker.load_metrics import LoadCollector
 from ottla.broker.metrics import BrokerCollector
 from ottla.broker.observability import RequestMetrics
+from ottla.broker.partition_metrics import PartitionCollector
 from ottla.protocol.api import Api
 from ottla.protocol.identifiers import TopicPartition
 
@@ -107,13 +109,21 @@ def test_every_metric_is_in_the_documentation(broker: Broker) -> None:
     page = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text()
     network: Any = SimpleNamespace(
         queue=(),
-        counts=SimpleNamespace(by_listener={"PLAINTEXT": 1}, rejected=0, frames_refused=0),
+        connections=lambda: (),
+        workers=SimpleNamespace(count=2),
+        counts=SimpleNamespace(by_listener={"PLAINTEXT": 1}, accepted={"PLAINTEXT": 3}, rejected=0, frames_refused=0),
         bytes_sendfile=0,
         bytes_copied=0,
     )
     requests = RequestMetrics()
     requests.observe(Api.FETCH, 0.001, 0.001, 0.001, 0.001)
-    families = [*BrokerCollector(network, broker.services.partitions, requests).collect(), *shown(broker).collect()]
+    partitions, metadata = broker.services.partitions, broker.services.metadata
+    families = [
+        *BrokerCollector(network, partitions, requests).collect(),
+        *shown(broker).collect(),
+        *LoadCollector(network, requests).collect(),
+        *PartitionCollector(partitions, metadata, lambda: True, lambda: True).collect(),
+    ]
     names = {sample.name for family in families for sample in family.samples}
     assert len(names) > 40
     assert sorted(name for name in names if f"`{name}`" not in page) == []

@@ -28,6 +28,9 @@ class ServerOptions(Options):
     ottla_http_listener = Option(
         AddressKind(), Address("127.0.0.1", 9644), "Address of metrics, health and console, over HTTP."
     )
+    ottla_metrics_partitions = Option(
+        Boolean(), True, "Have metrics of every partition, not only of topics.", CLUSTER_WIDE
+    )
 
 
 class ZooKeeperOptions(Options):

@@ -214,4 +214,5 @@ def test_our_own_options_have_these_defaults() -> None:
         "ottla.log.flush.before.ack": "false",
         "ottla.log.min.free.bytes": "268435456",
         "ottla.log.open.files.max": "1000",
+        "ottla.metrics.partitions": "true",
     }

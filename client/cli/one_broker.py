@@ -1,0 +1,28 @@
+"""One broker asked for itself, for `check health --local`: cheap enough to be asked every few seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ottla.client.settings import ClientSettings
+from ottla.client.transport import BrokerConnection
+from ottla.protocol.api import Api
+from ottla.protocol.messages.metadata import MetadataRequest
+
+# The first version that can ask for no topic at all.
+_METADATA_VERSION_MIN: Final = 1
+
+
+async def known_brokers(options: Mapping[str, Any]) -> int:
+    """Ask the first bootstrap server alone for its versions, then how many brokers it knows; KafkaError if it fails."""
+    settings = ClientSettings.from_kwargs(options)
+    connection = await BrokerConnection.open(*settings.addresses[0], settings)
+    try:
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        answer = await connection.request(
+            Api.METADATA, request, version_min=_METADATA_VERSION_MIN, timeout_ms=settings.request_timeout_ms
+        )
+        return len(answer.brokers)
+    finally:
+        await connection.close()
