@@ -1,0 +1,193 @@
+"""Each command of `ottla` that prints a result: a line that works, what it prints, and a line that fails.
+
+In braces stands what `Stage` of test_every_command.py provides: a topic with records, a group without members, files.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Case(NamedTuple):
+    """One command, without its name: `headings` begin its table, `fields` are those of each object as data."""
+
+    works: str
+    headings: str
+    fields: str
+    fails: str
+    because: str
+    fails_with: int = 1
+
+
+_OUTCOME: Final = "resource_type resource_name error"
+_OPTION: Final = "name value source is_default is_sensitive is_read_only documentation"
+_MEASURED: Final = "topic records bytes seconds records_per_s mb_per_s latency_ms"
+_RECORD: Final = "topic partition offset timestamp key value headers"
+_BATCH: Final = (
+    "position base_offset last_offset records size_bytes codec max_timestamp leader_epoch producer_id producer_epoch "
+    "base_sequence is_transactional is_control"
+)
+_PROFILE: Final = "name is_current options"
+_CHECKED: Final = "status exit_code message"
+_NOBODY: Final = "-b 127.0.0.1:1 --timeout 1"
+_NOT_REACHED: Final = "No broker can be reached"
+_UNKNOWN_TOPIC: Final = "`ottla topic list` shows"
+_UNKNOWN_GROUP: Final = "`ottla group list` shows"
+
+CASES: Final[dict[str, Case]] = {
+    "cluster info": Case(
+        "", "cluster id:", "cluster_id controller_id brokers topics partitions", _NOBODY, _NOT_REACHED
+    ),
+    "cluster brokers": Case(
+        "",
+        "ID HOST PORT",
+        "broker_id host port rack is_controller leaders replicas out_of_sync",
+        _NOBODY,
+        _NOT_REACHED,
+    ),
+    "cluster controller": Case("", "ID HOST PORT", "broker_id host port rack", _NOBODY, _NOT_REACHED),
+    "cluster health": Case(
+        "",
+        "cluster: healthy",
+        "is_healthy cluster_id controller_id brokers partitions missing_brokers offline under_replicated",
+        _NOBODY,
+        _NOT_REACHED,
+    ),
+    "cluster api-versions": Case(
+        "", "KEY API MIN MAX", "api_key name version_min version_max", "--broker 9", "There is no broker 9"
+    ),
+    "topic list": Case(
+        "--regex {topic}",
+        "TOPIC PARTITIONS",
+        "name topic_id is_internal num_partitions replication_factor",
+        "--regex (",
+        "(",
+        2,
+    ),
+    "topic create": Case(
+        "{new} -p 2",
+        "TOPIC STATUS",
+        "name topic_id num_partitions replication_factor error",
+        "{topic}",
+        "`ottla topic describe` shows it",
+    ),
+    "topic describe": Case(
+        "{topic}", "topic:", "name topic_id is_internal partitions error configs", "not-there", _UNKNOWN_TOPIC
+    ),
+    "topic alter": Case(
+        "{topic} -c retention.ms=5",
+        "TOPIC STATUS",
+        _OUTCOME,
+        "{topic} -c retention.ms=soon",
+        "`ottla config list` shows",
+    ),
+    "topic delete": Case("{topic} --yes", "TOPIC STATUS", "name error", "{topic}", "repeat the command with --yes", 2),
+    "topic add-partitions": Case("{topic} --total 4", "TOPIC STATUS", "name error", "{topic} --total 1", "partitions"),
+    "topic trim": Case(
+        "{topic} -o 1 -p 0 --yes",
+        "PARTITION STATUS",
+        "topic partition low_watermark error",
+        "not-there -o 1 --yes",
+        _UNKNOWN_TOPIC,
+    ),
+    "topic offsets": Case(
+        "{topic}", "TOPIC PARTITION START END", "topic partition start end records", "not-there", _UNKNOWN_TOPIC
+    ),
+    "topic produce": Case("{topic} one two", "", "topic partition offset timestamp", "no/topic one", "no/topic"),
+    "topic consume": Case("{topic} --exit", "a b c", _RECORD, "not-there --exit", _UNKNOWN_TOPIC),
+    "topic tail": Case("{topic} -n 3", "a b c", _RECORD, "not-there", _UNKNOWN_TOPIC),
+    "group list": Case("{groups}", "GROUP", "group_id protocol_type state type coordinator", _NOBODY, _NOT_REACHED),
+    "group describe": Case(
+        "{group}",
+        "group:",
+        "group_id type state protocol_type assignor coordinator members group_epoch error total_lag partitions",
+        "not-there",
+        _UNKNOWN_GROUP,
+    ),
+    "group lag": Case(
+        "{group}",
+        "TOPIC PARTITION CURRENT-OFFSET",
+        "group_id topic partition current_offset log_end_offset lag member_id client_host client_id",
+        "not-there",
+        _UNKNOWN_GROUP,
+    ),
+    "group members": Case(
+        "{member}",
+        "CONSUMER-ID",
+        "member_id instance_id client_id client_host assignment rack member_epoch subscribed_topics target_assignment",
+        "not-there",
+        _UNKNOWN_GROUP,
+    ),
+    "group seek": Case(
+        "{group} --to start --topic {topic} --yes",
+        "TOPIC PARTITION BEFORE AFTER",
+        "topic partition before after error",
+        "{group} --to end",
+        "--yes",
+        2,
+    ),
+    "group delete": Case("{group} --yes", "GROUP STATUS", "group_id error", "not-there --yes", _UNKNOWN_GROUP),
+    "group timeline": Case(
+        "{member}", "BEGAN", "cause began_ms join_ms sync_ms generation members", "not-there", "not-there"
+    ),
+    "config list": Case("topic {topic}", "OPTION", _OPTION, "topic not-there", _UNKNOWN_TOPIC),
+    "config get": Case("topic {topic} retention.ms", "OPTION", _OPTION, "topic {topic} retention", "retention"),
+    "config set": Case(
+        "topic {topic} retention.ms=5", "TOPIC STATUS", _OUTCOME, "topic {topic} retention.ms", "KEY=VALUE", 2
+    ),
+    "config unset": Case(
+        "topic {topic} retention.ms", "TOPIC STATUS", _OUTCOME, "topic not-there retention.ms", _UNKNOWN_TOPIC
+    ),
+    "partition leaders": Case(
+        "--topic {topic}",
+        "TOPIC PARTITION LEADER",
+        "topic partition leader preferred replicas isr",
+        "--topic not-there",
+        _UNKNOWN_TOPIC,
+    ),
+    "partition elect": Case(
+        "--topic {topic}", "PARTITION STATUS", "topic partition error", "--topic not-there", _UNKNOWN_TOPIC
+    ),
+    "partition reassign plan": Case(
+        "--topic {topic} --brokers 1",
+        '{"version":',
+        "version partitions",
+        "--topic {topic} --brokers 9",
+        "not alive: 9",
+    ),
+    "partition reassign execute": Case(
+        "{plan} --yes", "PARTITION STATUS", "topic partition error", "missing.json --yes", "missing.json"
+    ),
+    "partition reassign verify": Case(
+        "{plan}", "TOPIC PARTITION STATE", "topic partition state wanted replicas", "missing.json", "missing.json"
+    ),
+    "partition reassign cancel": Case(
+        "{plan} --yes", "", "topic partition error", "missing.json --yes", "missing.json"
+    ),
+    "log dump": Case("{segment}", "POSITION BASE-OFFSET", _BATCH, "missing.log", "There is no file missing.log"),
+    "log verify": Case(
+        "{segment}",
+        "FILE",
+        "file size_bytes batches records first_offset last_offset unused_bytes problems",
+        "missing.log",
+        "missing.log",
+    ),
+    "log dirs": Case("", "BROKER", "broker_id path total_bytes usable_bytes replicas error", _NOBODY, _NOT_REACHED),
+    "check health": Case("", "OK:", _CHECKED, _NOBODY, "", 2),
+    "check lag": Case("{group}", "OK:", _CHECKED, "not-there", "", 3),
+    "check topic": Case("{topic}", "OK:", _CHECKED, "not-there", "", 2),
+    "doctor": Case("", "STATUS CHECK FOUND", "status check found advice change", _NOBODY, "", 2),
+    "profile add": Case("{new} -b broker:1", "PROFILE CURRENT", _PROFILE, "{new} -b :::", "", 2),
+    "profile use": Case("{profile}", "PROFILE CURRENT", _PROFILE, "not-there", "not-there"),
+    "profile list": Case("{profiles}", "PROFILE CURRENT", _PROFILE, "--unknown", "--unknown", 2),
+    "profile show": Case("{profile}", "OPTION VALUE", _PROFILE, "not-there", "not-there"),
+    "profile remove": Case("{profile}", "PROFILE STATUS", "name", "not-there", "not-there"),
+    "apply": Case(
+        "-f {file}", "TOPIC ACTION CHANGES STATUS", "topic action changes error status", "-f missing.yaml", "missing", 2
+    ),
+    "bench produce": Case("{topic} -n 100", "RECORDS SECONDS", _MEASURED, "no/topic -n 1 --timeout 1", "no/topic"),
+    "bench consume": Case("{topic} -n 3", "RECORDS SECONDS", _MEASURED, "no/topic -n 1 --timeout 1", "no/topic"),
+    "bench e2e": Case(
+        "{topic} -n 20 --rate 1000", "RECORDS SECONDS", _MEASURED, "no/topic -n 1 --timeout 1", "no/topic"
+    ),
+}

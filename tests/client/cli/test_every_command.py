@@ -1,0 +1,182 @@
+"""Every command on a real broker: as a table, as JSON and as YAML, and how it fails. No command is left out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import typer
+import yaml
+from tests.broker_process import BrokerProcess
+from tests.client.cli.command_cases import CASES
+from tests.client.cli.conftest import Ottla
+from tests.client.clusters import wait_until
+from tests.zookeeper import ZooKeeper, ZooKeeperServer
+
+from ottla.client.cli.main import app
+from ottla.client.cli.nouns import NOUNS, load
+from ottla.sync import Consumer
+
+TESTED_BELOW = {"up", "down", "status"}
+# Where there is one broker, no reassignment is under way that could be cancelled.
+ENDS_WITH_1 = {"partition reassign cancel"}
+
+
+def commands() -> Iterator[str]:
+    """Return the names of all commands that there are."""
+    root: Any = typer.main.get_command(app)
+    for noun in NOUNS:
+        root.commands[noun] = typer.main.get_command(load(noun))
+
+    def below(command: Any, path: tuple[str, ...]) -> Iterator[str]:
+        if not getattr(command, "commands", None):
+            yield " ".join(path)
+        for name, child in getattr(command, "commands", {}).items():
+            yield from below(child, (*path, name))
+
+    return below(root, ())
+
+
+class Stage(dict[str, str]):
+    """What commands are about, made when a command first names it, and anew for each command."""
+
+    def __init__(self, ottla: Ottla, broker: BrokerProcess, folder: Path, ends: ExitStack) -> None:
+        super().__init__()
+        self._ottla = ottla
+        self._broker = broker
+        self._folder = folder
+        self._ends = ends
+        self._makers: dict[str, Callable[[], str]] = {
+            "new": lambda: f"t-{uuid4().hex}",
+            "topic": self._topic,
+            "group": self._group,
+            "member": self._member,
+            "plan": self._plan,
+            "segment": self._segment,
+            "profile": self._profile,
+            # Something that is there without being named.
+            "profiles": lambda: self._profile()[:0],
+            "groups": lambda: self._group()[:0],
+            "file": self._file,
+        }
+
+    def __missing__(self, name: str) -> str:
+        self[name] = self._makers[name]()
+        return self[name]
+
+    def words(self, line: str) -> list[str]:
+        """Return the arguments of a line."""
+        return [word for part in line.split() if (word := part.format_map(self))]
+
+    def _topic(self) -> str:
+        topic = f"t-{uuid4().hex}"
+        assert self._ottla("topic", "create", topic).code == 0
+        assert self._ottla("topic", "produce", topic, "a", "b", "c").code == 0
+        return topic
+
+    def _group(self) -> str:
+        group = f"g-{uuid4().hex}"
+        assert self._ottla("group", "seek", group, "--to", "start", "--topic", self["topic"], "--yes").code == 0
+        return group
+
+    def _member(self) -> str:
+        group = f"g-{uuid4().hex}"
+        options = {"bootstrap_servers": self._broker.bootstrap, "group_id": group}
+        consumer = self._ends.enter_context(Consumer(self["topic"], **options))
+        wait_until(lambda: bool(consumer.assignment()))
+        return group
+
+    def _plan(self) -> str:
+        rows = [{"topic": self["topic"], "partition": 0, "replicas": [1]}]
+        return self._written("plan.json", json.dumps({"version": 1, "partitions": rows}))
+
+    def _segment(self) -> str:
+        copied = shutil.copytree(self._broker.partition_dir(self["topic"]), self._folder / uuid4().hex)
+        return str(copied / f"{0:020}.log")
+
+    def _profile(self) -> str:
+        name = f"p-{uuid4().hex}"
+        assert self._ottla("profile", "add", name, "-b", "broker:9092").code == 0
+        return name
+
+    def _file(self) -> str:
+        return self._written("topics.yaml", f"topics:\n- name: {uuid4().hex}\n  partitions: 2\n")
+
+    def _written(self, name: str, text: str) -> str:
+        path = self._folder / f"{uuid4().hex}-{name}"
+        path.write_text(text)
+        return str(path)
+
+
+@pytest.fixture
+def stage(ottla: Ottla, broker: BrokerProcess, tmp_path: Path) -> Iterator[Callable[[], Stage]]:
+    """Return a function that makes a stage."""
+    with ExitStack() as ends:
+        yield lambda: Stage(ottla, broker, tmp_path, ends)
+
+
+def test_no_command_is_left_out() -> None:
+    """A new command needs a case here."""
+    assert {*CASES, *TESTED_BELOW} == set(commands())
+
+
+@pytest.mark.parametrize("command", CASES)
+def test_a_command_prints_a_table_json_and_yaml(command: str, ottla: Ottla, stage: Callable[[], Stage]) -> None:
+    """The table has its headings, and each object the same fields in both formats."""
+    case = CASES[command]
+    code = 1 if command in ENDS_WITH_1 else 0
+    name = command.split()
+    table = ottla(*name, *stage().words(case.works))
+    assert (table.code, table.out.split()[: len(case.headings.split())]) == (code, case.headings.split()), table.err
+
+    as_json = ottla(*name, *stage().words(case.works), "--format", "json")
+    assert as_json.code == code, as_json.err
+    assert as_json.items
+    assert {frozenset(item) for item in as_json.items} == {frozenset(case.fields.split())}
+
+    as_yaml = ottla(*name, *stage().words(case.works), "--format", "yaml")
+    loaded = yaml.safe_load(as_yaml.out)
+    assert as_yaml.code == code
+    # A plan is one JSON object in all formats, which is YAML, too.
+    assert {frozenset(item) for item in (loaded if isinstance(loaded, list) else [loaded])} == {
+        frozenset(case.fields.split())
+    }
+
+
+@pytest.mark.parametrize("command", CASES)
+def test_a_command_that_fails_says_why(command: str, ottla: Ottla, stage: Callable[[], Stage]) -> None:
+    """With its exit code; and where it has a next step to offer, with that."""
+    case = CASES[command]
+    failed = ottla(*command.split(), *stage().words(case.fails))
+    assert (failed.code, case.because in failed.err) == (case.fails_with, True), failed.err
+    assert "Traceback" not in failed.err
+
+
+def test_a_cluster_of_this_machine_is_started_shown_and_stopped(
+    ottla: Ottla, zookeeper_server: ZooKeeperServer, tmp_path: Path
+) -> None:
+    """`up`, `status` in all formats, `down`, and what each says when it cannot."""
+    where = ("--dir", str(tmp_path / "cluster"))
+    ports = ("--base-port", "0", "--http-base-port", "0", "--zookeeper", ZooKeeper(zookeeper_server).connect)
+    assert ottla("up", *where, "--brokers", "0").code == 2
+    started = ottla("up", *where, *ports, "--brokers", "1", "--detach")
+    try:
+        assert started.code == 0, started.err
+        table = ottla("status", *where)
+        assert (table.code, table.out.split()[:2], table.rows[0][5]) == (0, ["ROLE", "ID"], "running")
+        (as_json,) = json.loads(ottla("status", *where, "--format", "json").out)
+        (as_yaml,) = yaml.safe_load(ottla("status", *where, "--format", "yaml").out)
+        assert as_json == as_yaml
+        assert (as_json["role"], as_json["state"]) == ("broker", "running")
+    finally:
+        stopped = ottla("down", *where)
+    assert (stopped.code, "broker 1 stopped" in stopped.err) == (0, True)
+    assert ottla("status", *where).code == 1
+    assert ottla("status", "--dir", str(tmp_path / "other")).code == 1
+    assert ottla("down", "--dir", str(tmp_path / "other")).code in (0, 1)
