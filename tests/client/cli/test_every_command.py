@@ -87,7 +87,7 @@ class Stage(dict[str, str]):
 
     def _member(self) -> str:
         group = f"g-{uuid4().hex}"
-        options = {"bootstrap_servers": self._broker.bootstrap, "group_id": group}
+        options: dict[str, Any] = {"bootstrap_servers": self._broker.bootstrap, "group_id": group}
         consumer = self._ends.enter_context(Consumer(self["topic"], **options))
         wait_until(lambda: bool(consumer.assignment()))
         return group
