@@ -36,7 +36,7 @@ EXPOSE 9092 9644
 STOPSIGNAL SIGTERM
 # An open port is not yet a broker: ask for its versions, and whether it knows its cluster. Where 9092 is not a
 # listener without security, OTTLA_BOOTSTRAP_SERVERS names another one.
-HEALTHCHECK --interval=5s --timeout=10s --start-period=15s --retries=10 \
+HEALTHCHECK --interval=10s --timeout=10s --start-period=30s --retries=6 \
   CMD ["ottla", "check", "health", "--local", "--timeout", "8"]
 ENTRYPOINT ["python", "-m", "ottla.broker"]
 CMD ["--config", "/etc/ottla/server.properties"]

@@ -68,9 +68,10 @@ bench-clients: setup
 compose-test: setup
 	$(BIN)/python scripts/compose_test.py $(COMPOSE_ARGS)
 
-# The generated pages; a test fails when they are not current.
+# The generated pages and dashboards; a test fails when they are not current.
 docs: setup
 	$(BIN)/python -m ottla.broker.config > docs/CONFIG.md
+	$(BIN)/python -m scripts.grafana_dashboards
 
 # Needs uv. Writes the versions and hashes that every machine installs.
 lock:
