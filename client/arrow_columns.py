@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ottla.client.columns import Columns, Headers, open_records
-from ottla.client.record_fields import Integers, RecordFields, read_fields
+from ottla.client.record_fields import Buffer, Integers, Part, RecordFields, read_fields
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.records import TIMESTAMP_TYPE_BIT, RecordBatch
 
@@ -56,18 +58,18 @@ class ArrowColumns:
 
     def to_record_batch(self) -> Any:
         """Return a pyarrow.RecordBatch with offset, timestamp, key and value."""
-        timestamps = pa.array(self.timestamps_ms).view(pa.timestamp("ms", "UTC"))
+        offsets = _fixed(self.offsets, pa.int64())
+        timestamps = _fixed(self.timestamps_ms, pa.timestamp("ms", "UTC"))
         return pa.RecordBatch.from_arrays(
-            [pa.array(self.offsets), timestamps, self.keys, self.values], ["offset", "timestamp", "key", "value"]
+            [offsets, timestamps, self.keys, self.values], ["offset", "timestamp", "key", "value"]
         )
 
     @property
     def headers(self) -> Array:
         """All headers as a pyarrow.ListArray of key and value, empty for a record without."""
         if not self.headers_by_row:
-            return pa.ListArray.from_arrays(
-                pa.array(np.zeros(len(self) + 1, np.int32)), pa.array([], HEADERS_TYPE.value_type)
-            )
+            bounds = _fixed(np.zeros(len(self) + 1, np.int32), pa.int32())
+            return pa.ListArray.from_arrays(bounds, pa.array([], HEADERS_TYPE.value_type))
         return pa.array(
             [
                 [{"key": key, "value": value} for key, value in self.headers_by_row.get(row, ())]
@@ -92,7 +94,7 @@ def arrow_of_lists(columns: Columns) -> ArrowColumns:
 class _Opened:
     """A batch whose records were decompressed."""
 
-    data: bytes | memoryview
+    data: Buffer
     count: int
     base_offset: int
     base_timestamp: int
@@ -100,7 +102,7 @@ class _Opened:
 
 
 def decode_arrow(
-    data: bytes, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
+    data: Buffer, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
 ) -> ArrowColumns:
     """Read `count` records, which must fill `data` exactly; CorruptBatchError where they do not.
 
@@ -143,10 +145,11 @@ def _open(batch: RecordBatch) -> _Opened:
 
 def _decode(group: Sequence[_Opened], wanted: tuple[int, int] | None) -> ArrowColumns:
     """Decode batches together, and leave out the records whose offsets are not between those wanted."""
-    data = b"".join(each.data for each in group)
+    data, begins = _in_one_piece([each.data for each in group])
     if len(data) > _POSITION_MAX:
         raise CorruptBatchError(f"{len(data)} bytes of records in one piece")
-    fields = read_fields(data, [(len(each.data), each.count) for each in group])
+    parts = [Part(begin, begin + len(each.data), each.count) for begin, each in zip(begins, group, strict=True)]
+    fields = read_fields(data, parts)
     offsets, timestamps = _numbers(group, fields)
     if wanted is not None and len(offsets):
         rows = np.flatnonzero((offsets >= wanted[0]) & (offsets < wanted[1]))
@@ -159,6 +162,27 @@ def _decode(group: Sequence[_Opened], wanted: tuple[int, int] | None) -> ArrowCo
         _binary(data, fields.value_positions, fields.value_lengths),
         fields.headers,
     )
+
+
+def _in_one_piece(pieces: Sequence[Buffer]) -> tuple[Buffer, list[int]]:
+    """Return data that have all pieces in this order, and where each begins; without a copy if they have them already.
+
+    So it is with batches that are not compressed, in the answer to a fetch or in a segment.
+    """
+    if len(pieces) == 1:
+        return pieces[0], [0]
+    whole = pieces[0].obj if isinstance(pieces[0], memoryview) else None
+    if whole is None or not all(isinstance(piece, memoryview) and piece.obj is whole for piece in pieces):
+        return b"".join(pieces), list(accumulate(map(len, pieces[:-1]), initial=0))
+    begins = [_address(piece) - _address(whole) for piece in pieces]
+    end = begins[-1] + len(pieces[-1])
+    if sorted(begins) != begins or end - begins[0] > 2 * sum(map(len, pieces)):
+        return b"".join(pieces), list(accumulate(map(len, pieces[:-1]), initial=0))
+    return memoryview(whole).cast("B")[begins[0] : end], [begin - begins[0] for begin in begins]
+
+
+def _address(data: Any) -> int:
+    return np.frombuffer(data, np.uint8).ctypes.data
 
 
 def _numbers(group: Sequence[_Opened], fields: RecordFields) -> tuple[Integers, Integers]:
@@ -195,18 +219,27 @@ def _picked(fields: RecordFields, rows: Integers) -> RecordFields:
     )
 
 
-def _binary(data: bytes, positions: Integers, lengths: Integers) -> Array:
+def _binary(data: Buffer, positions: Integers, lengths: Integers) -> Array:
     """Return pieces of the data as an Arrow array; those of length -1 are null."""
     count = len(positions)
     if not count or lengths.max() < 0:
         return pa.nulls(count, pa.binary())
-    nulls = None
+    validity = None
     if lengths.min() < 0:
-        nulls = lengths < 0
+        validity = pa.py_buffer(np.packbits(lengths >= 0, bitorder="little"))
         lengths = np.maximum(lengths, 0)
     bounds = np.empty(2 * count, np.int32)
     bounds[0::2] = positions
     bounds[1::2] = positions + lengths
-    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
-    everything = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
-    return everything.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=nulls))
+    everything = pa.Array.from_buffers(
+        pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)], null_count=0
+    )
+    even = np.arange(0, 2 * count, 2, dtype=np.int32)
+    return everything.take(pa.Array.from_buffers(pa.int32(), count, [validity, pa.py_buffer(even)]))
+
+
+def _fixed(array: NDArray[Any], arrow_type: Any) -> Array:
+    """Return numbers as an Arrow array without a copy; pa.array would load pandas first, where it is installed."""
+    return pa.Array.from_buffers(
+        arrow_type, len(array), [None, pa.py_buffer(np.ascontiguousarray(array))], null_count=0
+    )

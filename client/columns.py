@@ -244,7 +244,7 @@ def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
     return tuple(headers), position
 
 
-def read_zigzag(data: bytes, position: int, bits: int) -> tuple[int, int]:
+def read_zigzag(data: bytes | memoryview, position: int, bits: int) -> tuple[int, int]:
     """Read a varint of any width, and return it with the position behind it; an IndexError where the data end."""
     number = shift = 0
     while (byte := data[position]) >= 0x80:

@@ -4,7 +4,8 @@
 
 Small frames are copied out of one buffer that the connection keeps. A frame that does not fit in there is received
 straight into a buffer of its own, which its reader may keep views of. That buffer begins small and doubles as bytes
-come in, whatever size was announced.
+come in, whatever size was announced. Once nobody has views of it any more, it serves for another frame: fresh memory
+costs more than it takes to fill it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from ottla.protocol.errors import FrameError, ProtocolError
 from ottla.protocol.frame import SIZE_BYTES, Buffer, frame_size
 
 _SHARED_BYTES: Final = 64 * 1024
-_OWN_BYTES_FIRST: Final = 1024 * 1024
+# A little more than what one partition sends at a time.
+_OWN_BYTES_FIRST: Final = 1024 * 1024 + 64 * 1024
+# Buffers are kept up to this number and size: enough for what is read while more is fetched.
+_KEPT_MAX: Final = 4
+_KEPT_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 class FrameReceiver(asyncio.BufferedProtocol):
@@ -29,6 +34,8 @@ class FrameReceiver(asyncio.BufferedProtocol):
         self._filled = 0
         self._own: bytearray | None = None
         self._own_size = 0
+        # The buffers of the last large frames, the newest last.
+        self._kept: list[bytearray] = []
         self._refused = False
 
     def frame_received(self, frame: Buffer) -> None:
@@ -46,7 +53,7 @@ class FrameReceiver(asyncio.BufferedProtocol):
             return self._shared[self._filled :]
         if self._filled == len(own):
             own += bytes(min(self._own_size - self._filled, len(own)))
-        return memoryview(own)[self._filled :]
+        return memoryview(own)[self._filled : self._own_size]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take note of bytes that were received."""
@@ -56,8 +63,10 @@ class FrameReceiver(asyncio.BufferedProtocol):
         elif self._own is None:
             self._cut()
         elif self._filled == self._own_size:
-            frame, self._own, self._filled = self._own, None, 0
-            self.frame_received(frame)
+            own, self._own, self._filled = self._own, None, 0
+            if len(own) <= _KEPT_BYTES_MAX:
+                self._kept = [*self._kept[-_KEPT_MAX + 1 :], own]
+            self.frame_received(memoryview(own)[: self._own_size])
 
     def _cut(self) -> None:
         shared, filled = self._shared, self._filled
@@ -84,6 +93,22 @@ class FrameReceiver(asyncio.BufferedProtocol):
             self._filled = len(rest)
 
     def _start_own(self, begun: memoryview, size: int) -> None:
-        own = bytearray(max(min(size, _OWN_BYTES_FIRST), len(begun)))
+        own = self._take_kept(size) or bytearray(max(min(size, _OWN_BYTES_FIRST), len(begun)))
         own[: len(begun)] = begun
         self._own, self._own_size, self._filled = own, size, len(begun)
+
+    def _take_kept(self, size: int) -> bytearray | None:
+        for index, buffer in enumerate(self._kept):
+            if len(buffer) >= size and _has_no_views(buffer):
+                return self._kept.pop(index)
+        return None
+
+
+def _has_no_views(buffer: bytearray) -> bool:
+    """Whether the buffer could change its size, which Python does not let it do under a view."""
+    try:
+        buffer.append(0)
+    except BufferError:
+        return False
+    buffer.pop()
+    return True

@@ -10,8 +10,9 @@ any of them does not end where it says: that is the one check, besides numpy's o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from ottla.protocol.record import RECORD_BYTES_MIN
 
 Integers: TypeAlias = NDArray[np.int64]
 Bytes: TypeAlias = NDArray[np.uint8]
+Buffer: TypeAlias = bytes | memoryview
 
 # A varint has at most so many bytes, the last of which is at most this.
 _VARINT: Final = (5, 0x0F)
@@ -33,6 +35,14 @@ _WALK_MIN: Final = 64
 _ONE_BYTE_STRIDES: Final = [0 if byte & 1 or byte & 0x80 else 1 + (byte >> 1) for byte in range(256)]
 # The value of a varint of one byte.
 _ONE_BYTE_VARINTS: Final = np.array([byte >> 1 ^ -(byte & 1) for byte in range(0x80)], np.int64)
+
+
+class Part(NamedTuple):
+    """Where the records of a batch lie, and how many there are."""
+
+    begin: int
+    end: int
+    records: int
 
 
 @dataclass(slots=True)
@@ -49,34 +59,39 @@ class RecordFields:
     headers: dict[int, Headers]
 
 
-def read_fields(data: bytes, parts: list[tuple[int, int]]) -> RecordFields:
-    """Read the records of one or more batches whose records lie behind each other, as (bytes, records) of each.
+def read_fields(data: Buffer, parts: Sequence[Part]) -> RecordFields:
+    """Read the records of one or more batches, which lie behind each other in the data.
 
-    CorruptBatchError is raised unless the records of each batch fill its bytes exactly.
+    CorruptBatchError is raised unless the records of each batch fill its part exactly.
     """
     view = np.frombuffer(data, np.uint8)
     found: list[Integers] = []
-    begin = 0
     try:
-        for size, count in parts:
-            if not 0 <= count <= size // RECORD_BYTES_MIN:
-                raise CorruptBatchError(f"{count} records announced in {size} bytes")
-            found += _starts(data, view, begin, begin + size, count)
-            begin += size
+        for part in parts:
+            found += _starts(data, view, part)
         if not found:
             none = np.empty(0, np.int64)
             return RecordFields(none, none, none, none, none, none, {})
-        return _fields(data, view, found[0] if len(found) == 1 else np.concatenate(found))
+        starts = found[0] if len(found) == 1 else np.concatenate(found)
+        return _fields(data, view, starts, _ends(starts, parts))
     except IndexError:
         raise CorruptBatchError("records cut short") from None
 
 
-def _fields(data: bytes, view: Bytes, starts: Integers) -> RecordFields:
-    """Read the records that begin here; an IndexError where a position lies behind the data."""
-    # A batch without records has no bytes, so the next record always begins where this one ends.
+def _ends(starts: Integers, parts: Sequence[Part]) -> Integers:
+    """Return where each record ends: where the next begins, or its batch ends."""
     ends = np.empty_like(starts)
     ends[:-1] = starts[1:]
-    ends[-1] = len(data)
+    row = 0
+    for part in parts:
+        row += part.records
+        if part.records:
+            ends[row - 1] = part.end
+    return ends
+
+
+def _fields(data: Buffer, view: Bytes, starts: Integers, ends: Integers) -> RecordFields:
+    """Read these records; an IndexError where a position lies behind the data."""
     _, position = _varints(view, starts, _VARINT)
     timestamp_deltas, position = _varints(view, position + 1, _VARLONG)
     offset_deltas, position = _varints(view, position, _VARINT)
@@ -91,23 +106,28 @@ def _fields(data: bytes, view: Bytes, starts: Integers) -> RecordFields:
     )
 
 
-def _headers(data: bytes, view: Bytes, positions: Integers, ends: Integers) -> dict[int, Headers]:
+def _headers(data: Buffer, view: Bytes, positions: Integers, ends: Integers) -> dict[int, Headers]:
     """Read the headers, which come last, and see that each record ends where it says."""
     headers: dict[int, Headers] = {}
     counts = view[positions]
     behind = positions + 1
     if counts.any():
         for row in np.flatnonzero(counts).tolist():
-            headers[row], behind[row] = read_headers(data, int(positions[row]), int(ends[row]))
+            begin, end = int(positions[row]), int(ends[row])
+            headers[row], size = read_headers(bytes(data[begin:end]), 0, end - begin)
+            behind[row] = begin + size
     if (behind != ends).any():
         raise CorruptBatchError("a record is longer or shorter than it says")
     return headers
 
 
-def _starts(data: bytes, view: Bytes, begin: int, end: int, count: int) -> list[Integers]:
-    """Return where each record begins, in pieces; the last must end at `end`."""
+def _starts(data: Buffer, view: Bytes, part: Part) -> list[Integers]:
+    """Return where each record of a batch begins, in pieces; the last must end where the batch does."""
+    position, end, left = part
+    if not 0 <= left <= (end - position) // RECORD_BYTES_MIN:
+        raise CorruptBatchError(f"{left} records announced in {end - position} bytes")
     found: list[Integers] = []
-    position, left, walk = begin, count, _WALK_MIN
+    walk = _WALK_MIN
     while left:
         run, stride = _run(data, view, position, end, left)
         found.append(np.arange(position, position + run * stride, stride))
@@ -124,7 +144,7 @@ def _starts(data: bytes, view: Bytes, begin: int, end: int, count: int) -> list[
     return found
 
 
-def _run(data: bytes, view: Bytes, position: int, end: int, count: int) -> tuple[int, int]:
+def _run(data: Buffer, view: Bytes, position: int, end: int, count: int) -> tuple[int, int]:
     """Return how many records from here on have the length of the first, at least 1; and from one to the next."""
     length, body = _length(data, position)
     stride = body + length - position
@@ -136,7 +156,7 @@ def _run(data: bytes, view: Bytes, position: int, end: int, count: int) -> tuple
     return (first if differs[first] else count), stride
 
 
-def _walked(data: bytes, position: int, count: int) -> tuple[list[int], int]:
+def _walked(data: Buffer, position: int, count: int) -> tuple[list[int], int]:
     """Go from record to record by their lengths."""
     starts: list[int] = []
     add, strides = starts.append, _ONE_BYTE_STRIDES
@@ -152,7 +172,7 @@ def _walked(data: bytes, position: int, count: int) -> tuple[list[int], int]:
     return starts, position
 
 
-def _length(data: bytes, position: int) -> tuple[int, int]:
+def _length(data: Buffer, position: int) -> tuple[int, int]:
     length, body = read_zigzag(data, position, 32)
     if length < 0:
         raise CorruptBatchError(f"record of length {length}")

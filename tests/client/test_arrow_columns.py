@@ -154,6 +154,22 @@ def test_batches_are_decoded_in_pieces_of_bounded_size() -> None:
     assert [offset for columns in found for offset in columns.offsets.tolist()] == [*range(5000)]
 
 
+def test_batches_are_read_from_wherever_they_lie() -> None:
+    """Behind each other in one buffer, with other bytes in between, in any order, or in buffers of their own."""
+    written = [built_batch(records_of([20] * 90), base_offset=90 * number) for number in range(4)]
+    buffer = bytearray(b"".join(written))
+    size = len(written[0])
+    batches = [RecordBatch(buffer, size * number) for number in range(4)]
+    alone = [RecordBatch(each) for each in written]
+    rows = rows_of(*read_arrow(alone, *ALL))
+
+    assert [row[0] for row in rows] == [*range(360)]
+    assert rows_of(*read_arrow(batches, *ALL)) == rows
+    assert rows_of(*read_arrow([batches[0], batches[3]], *ALL)) == rows[:90] + rows[270:]
+    assert rows_of(*read_arrow([batches[2], batches[1]], *ALL)) == rows[180:270] + rows[90:180]
+    assert rows_of(*read_arrow([alone[0], batches[1]], *ALL)) == rows[:180]
+
+
 def test_a_bad_batch_is_refused_among_good_ones() -> None:
     """Also where its records would go on in the next batch; nothing of another format is read."""
     good = bytearray(built_batch(records_of([5] * 5)))
