@@ -168,10 +168,15 @@ class Cluster:
         with _translated_errors():
             return self._configs.read(entity_type, name)
 
-    def entity_configs(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
-        """Return what is set for each entity of a type that has something set."""
+    def entity_names(self, entity_type: str) -> list[str]:
+        """Return the entities of a type, whether something is set for them or below them."""
         with _translated_errors():
-            return self._configs.read_all(entity_type)
+            return self._configs.names(entity_type)
+
+    def entity_configs(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
+        """Return what is set for each entity of a type that has something set, as far as it can be read."""
+        with _translated_errors():
+            return self._configs.read_all(entity_type, skip_malformed=True)
 
     def change_entity_config(
         self, entity_type: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]

@@ -104,18 +104,28 @@ class Configs:
         node = self._zookeeper.read_or_none(path)
         return {} if node is None or not node.data else znodes.ConfigNode.decode(node.data, path).config
 
-    def read_all(self, entity_type: str) -> dict[str, Mapping[str, str]]:
-        """Return what is set for all entities of a type, which may be `users/<user>/clients`."""
+    def names(self, entity_type: str) -> list[str]:
+        """Return the entities of a type that have a node, which may be empty; a type may be `users/<user>/clients`."""
         try:
-            names = self._zookeeper.children(f"/config/{entity_type}")
+            return self._zookeeper.children(f"/config/{entity_type}")
         except NoNodeError:
-            return {}
+            return []
+
+    def read_all(self, entity_type: str, *, skip_malformed: bool = False) -> dict[str, Mapping[str, str]]:
+        """Return what is set for all entities of a type; where it may, without those that cannot be read."""
+        names = self.names(entity_type)
         paths = [znodes.config_path(entity_type, name) for name in names]
-        return {
-            name: znodes.ConfigNode.decode(node.data, path).config
-            for name, path, node in zip(names, paths, self._zookeeper.read_many(paths), strict=True)
-            if node is not None and node.data
-        }
+        read: dict[str, Mapping[str, str]] = {}
+        for name, path, node in zip(names, paths, self._zookeeper.read_many(paths), strict=True):
+            if node is None or not node.data:
+                continue
+            try:
+                read[name] = znodes.ConfigNode.decode(node.data, path).config
+            except znodes.MalformedNodeError as error:
+                if not skip_malformed:
+                    raise
+                log.error("config_unreadable", reason=str(error))
+        return read
 
     def change(self, entity_type: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
         """Replace what is set for an entity by what `change` makes of it, and tell all brokers.

@@ -38,8 +38,12 @@ class Processor(Protocol):
         """Run a function on the loop soon; from any thread."""
         ...
 
+    def call_later(self, delay_seconds: float, function: Callable[[], None]) -> None:
+        """Run a function on the loop after a while; from any thread."""
+        ...
+
     def set_reading(self, connection: Connection, wanted: bool) -> None:
-        """Watch the socket for something to read, or stop that."""
+        """Watch the socket for something to read, or stop that; one that is muted is not watched."""
         ...
 
     def set_writing(self, connection: Connection, wanted: bool) -> None:
@@ -93,6 +97,9 @@ class Connection:
         self._is_gathering = False
         # Whether the socket is not read because too many requests are under way.
         self._is_held = False
+        # Beyond a quota: until then nothing is read, and nothing that has come is handled.
+        self.is_muted = False
+        self._muted_until = 0.0
         self.is_closed = False
         # To be closed: what was pipelined behind the request that failed must not take effect.
         self.is_failed = False
@@ -147,7 +154,7 @@ class Connection:
         self._queue.arrived(len(frames), sum(len(frame.body) for frame in frames))
         with self._lock:
             self._frames.extend((frame, now) for frame in frames)
-            schedule = not self._is_scheduled and not self._outbox.is_blocked
+            schedule = not (self._is_scheduled or self._outbox.is_blocked or self.is_muted)
             self._is_scheduled = self._is_scheduled or schedule
         if schedule:
             self._queue.put(self)
@@ -159,7 +166,7 @@ class Connection:
                 self.blocked_since = time.monotonic()
                 return
             self.blocked_since = None
-            schedule = bool(self._frames) and not self._is_scheduled
+            schedule = bool(self._frames) and not (self._is_scheduled or self.is_muted)
             self._is_scheduled = self._is_scheduled or schedule
         self.processor.set_writing(self, False)
         if schedule:
@@ -169,7 +176,7 @@ class Connection:
         """Know that the client is gone; return whether nothing is left to be handled, so that it can be closed."""
         with self._lock:
             self.is_ended = True
-            return not self._is_scheduled
+            return not self._has_work
 
     def close(self) -> None:
         """Drop the socket and what waited; called by the processor, once."""
@@ -188,7 +195,7 @@ class Connection:
         """Handle waiting requests in turn, for a while. Answers that are ready early go together with the next ones."""
         for _ in range(_TURN_REQUESTS_MAX):
             with self._lock:
-                if not self._frames or self._outbox.is_blocked or self.is_closed or self.is_failed:
+                if not self._frames or self._outbox.is_blocked or self.is_muted or self.is_closed or self.is_failed:
                     self._is_scheduled = False
                     break
                 frame, arrived = self._frames.popleft()
@@ -218,15 +225,43 @@ class Connection:
         if frame.buffer is not None:
             self._buffers.give_back(frame.buffer)
 
+    @property
+    def _has_work(self) -> bool:
+        """Whether requests are being handled, or will be when the connection is not muted any more."""
+        return self._is_scheduled or (self.is_muted and bool(self._frames))
+
     def _close_ended(self) -> None:
-        if not self._is_scheduled:
+        if not self._has_work:
             self.processor.discard(self, "the client closed it")
 
     def _resume_reading(self) -> None:
         if not self.is_closed and not self._queue.is_full:
             self.processor.set_reading(self, True)
 
+    def _unmute(self) -> None:
+        """Go on where `mute` stopped; on the loop."""
+        with self._lock:
+            left_seconds = self._muted_until - time.monotonic()
+            self.is_muted = left_seconds > 0
+            schedule = bool(self._frames) and not (self.is_muted or self._is_scheduled or self._outbox.is_blocked)
+            self._is_scheduled = self._is_scheduled or schedule
+        if self.is_muted:
+            self.processor.call_later(left_seconds, self._unmute)
+            return
+        if schedule:
+            self._queue.put(self)
+        self._resume_reading()
+
     # From any thread
+
+    def mute(self, seconds: float) -> None:
+        """Take nothing from the client for a while; its answers still go out. Of several times the longest counts."""
+        with self._lock:
+            self._muted_until = max(self._muted_until, time.monotonic() + seconds)
+            begins, self.is_muted = not self.is_muted, True
+        if begins:
+            self.processor.call(lambda: self.processor.set_reading(self, False))
+            self.processor.call_later(seconds, self._unmute)
 
     def respond(self, slot: Slot, parts: Sequence[Any] | None) -> None:
         """Fill a slot, and send what is ready. None: the request has no response."""

@@ -12,6 +12,7 @@ import asyncio
 import selectors
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import structlog
 
@@ -76,14 +77,18 @@ class NetworkProcessor:
 
     # What connections ask for
 
-    def call(self, function: Callable[[], None]) -> None:
+    def call(self, function: Callable[[], object]) -> None:
         """Run a function on the loop soon; from any thread. Once the loop has stopped there is nobody to run it."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function)
 
+    def call_later(self, delay_seconds: float, function: Callable[[], None]) -> None:
+        """Run a function on the loop after a while; from any thread."""
+        self.call(partial(self._loop.call_later, delay_seconds, function))
+
     def set_reading(self, connection: Connection, wanted: bool) -> None:
-        """Watch the socket for something to read, or stop that."""
-        wanted = wanted and not connection.is_ended
+        """Watch the socket for something to read, or stop that; one that is muted is not watched."""
+        wanted = wanted and not (connection.is_ended or connection.is_muted)
         if not connection.is_closed and connection.is_reading != wanted:
             connection.is_reading = wanted
             self._watch(connection)

@@ -1,24 +1,161 @@
-"""How much of the broker each user and client may have."""
+"""How much of the broker each user, client id and address may have.
+
+    producer_byte_rate          users, client ids    bytes of Produce requests a second
+    consumer_byte_rate          users, client ids    bytes of records a second in answers to Fetch
+    request_percentage          users, client ids    time of the broker's threads, in hundredths of one thread
+    controller_mutation_rate    users, client ids    partitions created and deleted a second
+    connection_creation_rate    addresses            new connections a second
+
+They are set in ZooKeeper, beside credentials and topics' options, and hold for each broker by itself. What brokers ask
+of each other is not counted. A client that is beyond one is answered at once and told how long to wait; whether it does
+or not, nothing is taken from its connection for that long.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from ottla.broker.cluster.znodes import DEFAULT_ENTITY, MalformedNodeError
+from ottla.broker.quotas.limits import Entity, Limits
+from ottla.broker.quotas.usage import MutationQuota, RateQuota, Windows, monotonic_ms
+from ottla.protocol.entity_names import sanitized
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.configs import Configs
     from ottla.broker.config import BrokerConfig
 
+log = structlog.get_logger(__name__)
+
+PRODUCE: Final = "producer_byte_rate"
+FETCH: Final = "consumer_byte_rate"
+REQUEST: Final = "request_percentage"
+MUTATION: Final = "controller_mutation_rate"
+CONNECTION: Final = "connection_creation_rate"
+
+USERS, CLIENTS, IPS = "users", "clients", "ips"
+
+# What is set for an entity, by type and name as in its path.
+_Path = tuple[str, str]
+
 
 class ClientQuotas:
-    """The quotas that are set, and what was used of them."""
+    """The quotas that are set, and what was used of them. Any thread may ask."""
 
-    def __init__(self, configs: Configs, config: Callable[[], BrokerConfig]) -> None:
+    def __init__(
+        self,
+        configs: Configs,
+        config: Callable[[], BrokerConfig],
+        clock_ms: Callable[[], float] = monotonic_ms,
+    ) -> None:
         self._configs = configs
-        self._config = config
+        options = config()
+        windows = Windows(options.quota_window_num, options.quota_window_size_seconds * 1000.0)
+        # Looked at for each request: whether any quota but those of connections is set.
+        self.is_set = False
+        self.produce = RateQuota(windows, clock_ms)
+        self.fetch = RateQuota(windows, clock_ms)
+        self.request = RateQuota(windows, clock_ms, throttle_ms_max=windows.sample_ms)
+        self.mutation = MutationQuota(
+            Windows(options.controller_quota_window_num, options.controller_quota_window_size_seconds * 1000.0),
+            clock_ms,
+        )
+        # Connections a second by address as in paths; replaced whole.
+        self._address_rates: Mapping[str, float] = {}
+        # Held by those who read from ZooKeeper, so that what was read first is not taken for the news.
+        self._reading = threading.Lock()
+        self._set: dict[_Path, Mapping[str, str]] = {}
+
+    def connection_rate(self, address: str) -> float | None:
+        """Return how many connections an address may open in a second; None for as many as it likes."""
+        rates = self._address_rates
+        if not rates:
+            return None
+        return rates.get(sanitized(address), rates.get(DEFAULT_ENTITY))
+
+    # What is set
 
     def start(self) -> None:
         """Read what is set, before any request is handled."""
+        with self._reading:
+            self._set = dict(self._read_all())
+            self._apply()
 
     def entity_changed(self, entity_type: str, name: str) -> None:
         """Read anew what is set for a user, a client id or an address."""
+        if entity_type not in (USERS, CLIENTS, IPS):
+            return
+        with self._reading:
+            try:
+                self._set[entity_type, name] = self._configs.read(entity_type, name)
+            except MalformedNodeError as error:
+                log.error("config_unreadable", reason=str(error))
+                return
+            if not self._set[entity_type, name]:
+                del self._set[entity_type, name]
+            self._apply()
+
+    def session_expired(self) -> None:
+        """Go on with what was read last."""
+
+    def session_renewed(self) -> None:
+        """Read everything: notes of changes may have come and gone meanwhile."""
+        self.start()
+
+    def _read_all(self) -> Iterator[tuple[_Path, Mapping[str, str]]]:
+        types = [USERS, CLIENTS, IPS]
+        types += [f"{USERS}/{user}/{CLIENTS}" for user in self._configs.names(USERS)]
+        for entity_type in types:
+            top, _, below = entity_type.partition("/")
+            prefix = f"{below}/" if below else ""
+            for name, config in self._configs.read_all(entity_type, skip_malformed=True).items():
+                yield (top, prefix + name), config
+
+    def _apply(self) -> None:
+        """Have what is set hold from now on."""
+        for key, quota in (
+            (PRODUCE, self.produce),
+            (FETCH, self.fetch),
+            (REQUEST, self.request),
+            (MUTATION, self.mutation),
+        ):
+            quota.set_limits(
+                Limits(
+                    {
+                        _entity(*path): value
+                        for path, config in self._set.items()
+                        if path[0] != IPS and (value := _value(path, config, key)) is not None
+                    }
+                )
+            )
+        self.is_set = any(quota.is_set for quota in (self.produce, self.fetch, self.request, self.mutation))
+        self._address_rates = {
+            path[1]: value
+            for path, config in self._set.items()
+            if path[0] == IPS and (value := _value(path, config, CONNECTION)) is not None
+        }
+
+
+def _entity(entity_type: str, name: str) -> Entity:
+    if entity_type == CLIENTS:
+        return Entity(client_id=name)
+    user, _, client_id = name.partition(f"/{CLIENTS}/")
+    return Entity(user, client_id or None)
+
+
+def _value(path: _Path, config: Mapping[str, str], key: str) -> float | None:
+    text = config.get(key)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        log.error("quota_unreadable", entity="/".join(path), quota=key, value=text[:100])
+        return None
+    return max(value, 0.0)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ottla.broker.cluster import znodes
+from ottla.broker.cluster.configs import Configs
 from ottla.protocol.entity_names import desanitized
 from ottla.protocol.scram import ScramCredential, ScramMechanism
 
@@ -43,7 +44,7 @@ class ScramCredentials:
     """What each user's password is checked against. Any thread may ask, and none of those that do waits."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
-        self._zookeeper = zookeeper
+        self._configs = Configs(zookeeper)
         # Held by those who read from ZooKeeper, so that what was read first is not taken for the news.
         self._reading = threading.Lock()
         # By user, then by mechanism. The inner ones never change: they are replaced.
@@ -59,22 +60,23 @@ class ScramCredentials:
             self._by_user = self._read_all()
 
     def _read_all(self) -> dict[str, Mapping[str, ScramCredential]]:
-        names = self._zookeeper.children(f"/config/{_USERS}")
-        paths = [znodes.config_path(_USERS, name) for name in names]
-        read: dict[str, Mapping[str, ScramCredential]] = {}
-        for name, path, node in zip(names, paths, self._zookeeper.read_many(paths), strict=True):
-            if node is not None and (found := _credentials(name, path, node.data)):
-                read[desanitized(name)] = found
-        return read
+        return {
+            desanitized(name): found
+            for name, config in self._configs.read_all(_USERS, skip_malformed=True).items()
+            if (found := _credentials(name, config))
+        }
 
     def entity_changed(self, entity_type: str, name: str) -> None:
         """Read anew what is set for a user."""
         if entity_type != _USERS or "/" in name:
             return
-        path = znodes.config_path(_USERS, name)
         with self._reading:
-            node = self._zookeeper.read_or_none(path)
-            found = {} if node is None else _credentials(name, path, node.data)
+            try:
+                found = _credentials(name, self._configs.read(_USERS, name))
+            except znodes.MalformedNodeError as error:
+                # One bad node locks out its own user alone.
+                log.error("config_unreadable", reason=str(error))
+                found = {}
             if found:
                 self._by_user[desanitized(name)] = found
             else:
@@ -85,13 +87,5 @@ class ScramCredentials:
         self.start()
 
 
-def _credentials(name: str, path: str, data: bytes) -> dict[str, ScramCredential]:
-    if not data or name == znodes.DEFAULT_ENTITY:
-        return {}
-    try:
-        config = znodes.ConfigNode.decode(data, path).config
-    except znodes.MalformedNodeError:
-        # The error would quote the node, and with it perhaps a secret. One bad node locks out its own user alone.
-        log.error("user_config_unreadable", path=path)
-        return {}
-    return credentials_in(config, desanitized(name))
+def _credentials(name: str, config: Mapping[str, str]) -> dict[str, ScramCredential]:
+    return {} if name == znodes.DEFAULT_ENTITY else credentials_in(config, desanitized(name))

@@ -1,0 +1,63 @@
+"""Which limit holds for a user and a client id, of all that are set.
+
+Names are as in the paths of ZooKeeper's nodes, where a user may be called `<default>` without being the default. None
+stands for a user or a client id that an entity does not speak of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla.broker.cluster.znodes import DEFAULT_ENTITY
+
+DEFAULT: Final = DEFAULT_ENTITY
+
+
+class Entity(NamedTuple):
+    """Whom something is set for."""
+
+    user: str | None = None
+    client_id: str | None = None
+
+
+class Limit(NamedTuple):
+    """A limit, and those who share it: all that come with the same `usage` are counted together."""
+
+    value: float
+    usage: Entity
+
+
+class Limits:
+    """What is set for one kind of quota; never changed, but replaced. The more an entity says, the earlier it holds:
+
+    users/u/clients/c, users/u/clients/<default>, users/u, then the same for users/<default>, then clients/c and
+    clients/<default>. A limit for a user counts all client ids of that user together, and one by default counts each
+    user, client id or pair by itself.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[Entity, float]) -> None:
+        self._values = dict(values)
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def find(self, user: str, client_id: str) -> Limit | None:
+        """Return what holds for a user and a client id; None where nothing does."""
+        values = self._values
+        both = Entity(user, client_id)
+        for named in (user, DEFAULT):
+            for client in (client_id, DEFAULT):
+                if (value := values.get(Entity(named, client))) is not None:
+                    return Limit(value, both)
+            if (value := values.get(Entity(named))) is not None:
+                return Limit(value, Entity(user))
+        for client in (client_id, DEFAULT):
+            if (value := values.get(Entity(None, client))) is not None:
+                return Limit(value, Entity(None, client_id))
+        return None
+
+
+NO_LIMITS: Final = Limits({})
