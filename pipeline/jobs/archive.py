@@ -1,0 +1,68 @@
+"""`archive`: topics to Parquet, by topic and date, exactly once; bad records to a topic of their own."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from ottla.client.cli.output import say
+from ottla.pipeline.archives.archive import CHECKPOINT, Archive
+from ottla.pipeline.archives.files import Files
+from ottla.pipeline.errors import SettingsError
+from ottla.pipeline.settings import ArchiveSettings
+from ottla.pipeline.streaming import run_query, start_metrics
+from ottla.pipeline.topics import send, stream_of
+from ottla.pipeline.transforms.quality import REASON, dead_letters, with_reason
+
+QUERY: Final = "archive"
+
+
+def run(spark: SparkSession, settings: ArchiveSettings) -> int:
+    """Run the job until it is told to stop; with `once`, until all is archived."""
+    files = Files(spark, str(settings.archive))
+    schema = _schema(settings.schema)
+    archive = Archive(spark, files, starting_offsets=settings.starting_offsets, compression=settings.compression)
+    start_metrics(spark, settings, QUERY, say)
+
+    def handle(rows: DataFrame, batch_id: int) -> None:
+        manifest = _add(archive, rows, batch_id, settings, schema)
+        if manifest is not None:
+            say(f"batch {batch_id}: {manifest} records archived")
+
+    checkpoint = settings.checkpoint or files.path(CHECKPOINT)
+    run_query(spark, stream_of(spark, settings).writeStream, handle, settings, checkpoint, QUERY)
+    return 0
+
+
+def _add(
+    archive: Archive, rows: DataFrame, batch_id: int, settings: ArchiveSettings, schema: StructType | None
+) -> int | None:
+    """Add a batch to the archive; return how many records it has, None where all of it was there already."""
+    if not settings.rejects:
+        manifest = archive.append(rows, batch_id)
+    else:
+        # Read once, and gone through for the good ones, the bad ones and the dead letters.
+        judged = archive.unseen(with_reason(rows, json=settings.reject == "json", schema=schema)).persist()
+        try:
+            bad = judged.filter(judged[REASON].isNotNull())
+            # Before the batch is decided: a dead letter may come twice, but is never forgotten.
+            if settings.dead_letter_topic and not bad.isEmpty():
+                send(dead_letters(bad), settings, settings.dead_letter_topic)
+            manifest = archive.append(judged, batch_id)
+        finally:
+            judged.unpersist()
+    return sum(piece.rows for piece in manifest.pieces) if manifest else None
+
+
+def _schema(text: str | None) -> StructType | None:
+    """Read a schema in Spark's words; SettingsError where it is none."""
+    if text is None:
+        return None
+    try:
+        return cast(StructType, StructType.fromDDL(text))
+    except PySparkException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise SettingsError(f"--schema {text!r} is not a schema such as 'id BIGINT NOT NULL': {reason}") from error

@@ -1,0 +1,76 @@
+"""Topics as the jobs read and write them: settings become options of the data source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.client.admin_results import NewTopic
+from ottla.client.errors import KafkaConfigurationError, TopicAlreadyExistsError
+from ottla.client.settings import ClientSettings
+from ottla.client.sync import Admin
+from ottla.pipeline.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ottla.pipeline.settings import JobSettings, StreamSettings
+
+# What a row of the sink may have besides.
+SINK_COLUMNS: Final = ("key", "value", "topic", "partition", "headers")
+
+
+def client_options(settings: JobSettings) -> dict[str, str]:
+    """Return the options of the data source that say which cluster, and how it is reached."""
+    named = {f"kafka.{name}": value for name, value in settings.client.items()}
+    return {"kafka.bootstrap.servers": settings.bootstrap_servers} | named
+
+
+def stream_of(spark: SparkSession, settings: StreamSettings, starting_offsets: str | None = None) -> DataFrame:
+    """Return the stream of what a job reads, with headers."""
+    options: dict[str, Any] = {
+        "startingOffsets": starting_offsets or settings.starting_offsets,
+        "failOnDataLoss": str(settings.fail_on_data_loss).lower(),
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": settings.max_offsets_per_trigger,
+        "minPartitions": settings.min_partitions,
+        "subscribe": ",".join(settings.topics) or None,
+        "subscribePattern": settings.topic_pattern,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    return spark.readStream.format(settings.connector).options(**client_options(settings)).options(**given).load()
+
+
+def table_of(spark: SparkSession, settings: JobSettings, topics: Iterable[str]) -> DataFrame:
+    """Return all that topics have now, with headers."""
+    options: Mapping[str, str] = {
+        "subscribe": ",".join(topics),
+        "startingOffsets": "earliest",
+        "endingOffsets": "latest",
+        "includeHeaders": "true",
+    }
+    return spark.read.format(settings.connector).options(**client_options(settings)).options(**options).load()
+
+
+def send(rows: DataFrame, settings: JobSettings, topic: str | None = None) -> None:
+    """Write rows to a topic, or each to that in its column `topic`; at least once."""
+    columns = [name for name in SINK_COLUMNS if name in rows.columns and not (topic and name == "topic")]
+    writer = rows.select(*columns).write.format(settings.connector).options(**client_options(settings))
+    if "headers" in columns:
+        writer = writer.option("includeHeaders", "true")
+    if topic is not None:
+        writer = writer.option("topic", topic)
+    writer.mode("append").save()
+
+
+def ensure_topic(settings: JobSettings, topic: str, configs: Mapping[str, str]) -> None:
+    """Create a topic unless it is there; partitions and replicas are left to the brokers."""
+    try:
+        options = ClientSettings.kwargs_from_config(dict(settings.client))
+    except KafkaConfigurationError as error:
+        raise SettingsError(f"an option of the client: {error.detail}") from error
+    with Admin(**{"bootstrap_servers": settings.bootstrap_servers, "client_id": "ottla-pipeline"} | options) as admin:
+        try:
+            admin.create_topics([NewTopic(topic, configs=dict(configs))])
+        except TopicAlreadyExistsError:
+            return
