@@ -12,7 +12,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.handlers.config_resources import ResourceType, alter_each, check_alterable, check_thread_counts
+from ottla.broker.handlers.config_resources import (
+    ResourceType,
+    alter_each,
+    check_access,
+    check_alterable,
+    check_thread_counts,
+)
 from ottla.broker.handlers.request import Request
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -40,6 +46,7 @@ def alter_configs(request: Request) -> AlterConfigsResponse:
 
 
 def _replace(request: Request, resource: AlterConfigsResource) -> None:
+    check_access(request, resource)
     check_alterable(resource, resource.configs, [config for config in resource.configs if config.value is None])
     options = {config.name: config.value for config in resource.configs if config.value is not None}
     services, name = request.services, resource.resource_name

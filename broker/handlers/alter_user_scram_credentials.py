@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
+from ottla.broker.handlers.access import CLUSTER, check
 from ottla.broker.handlers.outcome import DONE, Outcome
 from ottla.broker.handlers.request import Request
 from ottla.protocol.entity_names import sanitized
@@ -50,6 +51,7 @@ def _alter(request: Request, user: str, alterations: Sequence[_Alteration]) -> O
     try:
         if not cluster.is_controller:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        check(request, CLUSTER)
         for alteration in alterations:
             _check(alteration)
         if len({alteration.mechanism for alteration in alterations}) < len(alterations):

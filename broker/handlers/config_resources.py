@@ -10,7 +10,9 @@ from typing import Protocol, TypeVar
 from ottla.broker.cluster.cluster import ALL_BROKERS
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.config.rows.broker import BrokerOptions
+from ottla.broker.handlers.access import CLUSTER, TOPIC, check
 from ottla.broker.handlers.outcome import DONE, Outcome
+from ottla.broker.handlers.request import Request
 from ottla.broker.services import Services
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -71,6 +73,14 @@ def alter_each(resources: Sequence[R], alter: Callable[[R], None]) -> Iterator[t
             yield resource, Outcome.refused(error)
         else:
             yield resource, DONE
+
+
+def check_access(request: Request, resource: Resource) -> None:
+    """Raise KafkaError unless who asks may: of a topic it is the topic's right, of anything else the cluster's."""
+    if resource.resource_type == ResourceType.TOPIC:
+        check(request, TOPIC, resource.resource_name)
+    else:
+        check(request, CLUSTER)
 
 
 def check_alterable(resource: Resource, changes: Sequence[NamedValue], without_value: Iterable[NamedValue]) -> None:

@@ -1,9 +1,10 @@
 """ConsumerGroupDescribe (69), versions 0-1.
 
 Behavior: state, epochs and members of groups of the new protocol, with what each member has and is to have. A group
-that does not exist, or is a classic one, is GROUP_ID_NOT_FOUND; clients ask DescribeGroups then.
+that does not exist, or is a classic one, is GROUP_ID_NOT_FOUND; clients ask DescribeGroups then. One that reads topics
+which the client may not describe is TOPIC_AUTHORIZATION_FAILED.
 
-Version notes: 1 adds the type of a member: 1, of the new protocol. Who may do what with a group is not known here.
+Version notes: 1 adds the type of a member: 1, of the new protocol.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 from ottla.broker.groups.assignors import Partitions
 from ottla.broker.groups.consumer_groups import ConsumerGroups
 from ottla.broker.groups.consumer_messages import MemberDescription
+from ottla.broker.handlers.access import GROUP, NOT_ASKED, TOPIC, check, denied, operations
 from ottla.broker.handlers.outcome import Outcome
 from ottla.broker.handlers.request import Request
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -31,15 +33,19 @@ _NEW_PROTOCOL: Final = 1
 def consumer_group_describe(request: Request) -> ConsumerGroupDescribeResponse:
     """Describe groups."""
     body: ConsumerGroupDescribeRequest = request.body
-    groups = request.services.consumer_groups
     return ConsumerGroupDescribeResponse(
-        throttle_time_ms=0, groups=[_described(groups, group_id) for group_id in body.group_ids]
+        throttle_time_ms=0, groups=[_described(request, group_id) for group_id in body.group_ids]
     )
 
 
-def _described(groups: ConsumerGroups, group_id: str) -> DescribedGroup:
+def _described(request: Request, group_id: str) -> DescribedGroup:
+    groups = request.services.consumer_groups
     try:
+        check(request, GROUP, group_id)
         found = groups.describe(group_id)
+        members = [_member(groups, member) for member in found.members]
+        if denied(request, TOPIC, _topics(members)):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The group reads topics that you may not describe.")
     except KafkaError as error:
         outcome = Outcome.refused(error)
         return DescribedGroup(
@@ -59,8 +65,20 @@ def _described(groups: ConsumerGroups, group_id: str) -> DescribedGroup:
         group_epoch=found.epoch,
         assignment_epoch=found.assignment_epoch,
         assignor_name=found.assignor,
-        members=[_member(groups, member) for member in found.members],
+        members=members,
+        authorized_operations=operations(request, GROUP, group_id)
+        if request.body.include_authorized_operations
+        else NOT_ASKED,
     )
+
+
+def _topics(members: list[Member]) -> set[str]:
+    return {
+        topic.topic_name
+        for member in members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }
 
 
 def _member(groups: ConsumerGroups, member: MemberDescription) -> Member:

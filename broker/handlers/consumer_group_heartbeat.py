@@ -26,6 +26,7 @@ from ottla.broker.groups.consumer_messages import (
     ConsumerHeartbeatReply,
 )
 from ottla.broker.groups.consumer_records import by_topic
+from ottla.broker.handlers.access import TOPIC, check
 from ottla.broker.handlers.coordinator_wait import when_ready
 from ottla.broker.handlers.outcome import Outcome
 from ottla.broker.handlers.request import Delayed, Request
@@ -64,6 +65,8 @@ class _Heartbeat:
             problem = next(_problems(request.version, body), None)
             if problem is not None:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+            for topic in body.subscribed_topic_names or ():
+                check(request, TOPIC, topic)
             known = assignor_names(request.services.config)
             if body.server_assignor is not None and body.server_assignor not in known:
                 raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"there are {', '.join(known)}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Set
 
+from ottla.broker.handlers.access import TOPIC, check
 from ottla.broker.handlers.metadata_wait import Condition, answer_when_met, has_leaders
 from ottla.broker.handlers.outcome import DONE, Outcome
 from ottla.broker.handlers.request import Delayed, Request
@@ -58,6 +59,7 @@ def _enlarge(
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is to be enlarged twice")
+        check(request, TOPIC, topic.name)
         added = cluster.create_partitions(topic.name, topic.count, given, validate_only=validate_only)
     except KafkaError as error:
         return Outcome.refused(error)

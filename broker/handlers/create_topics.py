@@ -7,7 +7,7 @@ option without a value INVALID_CONFIG. The answer waits until all partitions hav
 `timeout_ms` is over are REQUEST_TIMED_OUT, and all of them at once if it is 0 or less, though they are created.
 
 Version notes: `validate_only` from version 1. Clients send -1 for counts from version 4; it means the same before. 5
-returns counts and all options of the new topic, 7 its id.
+returns counts and all options of the new topic to those who may describe them, 7 its id.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from collections.abc import Set
 
 from ottla.broker.cluster.topics import CreatedTopic, NewTopic
 from ottla.broker.config import TOPIC_OPTIONS, TopicConfig
+from ottla.broker.handlers.access import TOPIC, allows, check
 from ottla.broker.handlers.metadata_wait import answer_when_met, has_leaders
 from ottla.broker.handlers.outcome import Outcome
 from ottla.broker.handlers.request import Delayed, Request
 from ottla.broker.handlers.topic_creation import create_topic
+from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
 from ottla.protocol.messages.create_topics import (
@@ -60,6 +62,7 @@ def _create(request: Request, topic: CreatableTopic, *, is_repeated: bool) -> Cr
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is to be created twice")
+        check(request, TOPIC, topic.name)
         return create_topic(request.services, _wanted(topic), validate_only=request.body.validate_only)
     except KafkaError as error:
         return Outcome.refused(error)
@@ -80,6 +83,15 @@ def _result(request: Request, name: str, result: CreatedTopic | Outcome) -> Crea
         return CreatableTopicResult(name=name, error_code=result.code, error_message=result.message)
     if request.version < _DETAILS_VERSION:
         return CreatableTopicResult(name=name, error_code=0, error_message=None)
+    if not allows(request, TOPIC, name, as_api=Api.DESCRIBE_CONFIGS, log_if_denied=False):
+        return CreatableTopicResult(
+            name=name,
+            topic_id=result.id,
+            error_code=0,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=None,
+        )
     return CreatableTopicResult(
         name=name,
         topic_id=result.id,

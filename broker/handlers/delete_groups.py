@@ -6,6 +6,7 @@ exist GROUP_ID_NOT_FOUND.
 
 from __future__ import annotations
 
+from ottla.broker.handlers.access import GROUP, check
 from ottla.broker.handlers.request import Request
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -25,6 +26,7 @@ def delete_groups(request: Request) -> DeleteGroupsResponse:
 
 def _deleted(request: Request, group_id: str) -> ErrorCode:
     try:
+        check(request, GROUP, group_id)
         return request.services.group_offsets.delete_group(group_id)
     except KafkaError as error:
         return error.code

@@ -8,6 +8,7 @@ internal ones with INVALID_TOPIC_EXCEPTION, an offset above the high watermark i
 from __future__ import annotations
 
 from ottla.broker.cluster.topics import INTERNAL_TOPICS
+from ottla.broker.handlers.access import TOPIC, check
 from ottla.broker.handlers.lookup import hosted_partition
 from ottla.broker.handlers.request import Request
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -40,6 +41,7 @@ def delete_records(request: Request) -> DeleteRecordsResponse:
 def _delete(request: Request, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     key = TopicPartition(topic, wanted.partition_index)
     try:
+        check(request, TOPIC, topic)
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is kept by the brokers alone")
         partition = hosted_partition(request, key)

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from ottla.broker.handlers.access import TOPIC, check
 from ottla.broker.handlers.metadata_wait import Condition, answer_when_met, is_gone
 from ottla.broker.handlers.outcome import DONE, Outcome
 from ottla.broker.handlers.request import Delayed, Request
+from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
 from ottla.protocol.messages.delete_topics import (
@@ -53,7 +55,12 @@ def _delete(
     try:
         if not request.services.cluster.is_controller:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        name = _name(request, wanted)
+        found = _name(request, wanted)
+        if wanted.name is None:
+            # Who may not describe the topic is not told its name.
+            check(request, TOPIC, found, as_api=Api.METADATA)
+        name = found
+        check(request, TOPIC, name)
         if name not in conditions:
             known = request.services.metadata.snapshot.topic(name)
             request.services.cluster.delete_topic(name)

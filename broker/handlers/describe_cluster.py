@@ -1,15 +1,15 @@
 """DescribeCluster (60), versions 0-1.
 
-Behavior: the cluster's id, its controller, and the live brokers that have the listener of the request.
+Behavior: the cluster's id, its controller, and the live brokers that have the listener of the request;
+if asked, what the client may do with the cluster, which is nothing if it may not describe it.
 
 Version notes: version 1 can ask for controllers instead, which a cluster on ZooKeeper does not have apart from its
 brokers: MISMATCHED_ENDPOINT_TYPE. A type that nobody has is UNSUPPORTED_ENDPOINT_TYPE.
-
-Not given: authorized operations, which are "unknown" without an authorizer.
 """
 
 from __future__ import annotations
 
+from ottla.broker.handlers.access import NOT_ASKED, cluster_operations
 from ottla.broker.handlers.outcome import Outcome
 from ottla.broker.handlers.request import Request
 from ottla.protocol.errors import ErrorCode
@@ -41,4 +41,7 @@ def describe_cluster(request: Request) -> DescribeClusterResponse:
             DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             for broker, endpoint in request.services.metadata.snapshot.brokers_with(request.session.listener)
         ],
+        cluster_authorized_operations=cluster_operations(request)
+        if body.include_cluster_authorized_operations
+        else NOT_ASKED,
     )

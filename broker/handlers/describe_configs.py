@@ -29,7 +29,7 @@ from ottla.broker.config import (
     Source,
 )
 from ottla.broker.config.names import broker_option
-from ottla.broker.handlers.config_resources import ResourceType, current_broker_config
+from ottla.broker.handlers.config_resources import ResourceType, check_access, current_broker_config
 from ottla.broker.handlers.outcome import DONE, Outcome
 from ottla.broker.handlers.request import Request
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -76,6 +76,7 @@ def _describe(request: Request, resource: DescribeConfigsResource) -> DescribeCo
 
 def _options(request: Request, resource: DescribeConfigsResource) -> Iterable[tuple[str, Resolved, bool]]:
     """Give the options of a resource: name, value, and whether only a restart changes it."""
+    check_access(request, resource)
     name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         return _of_topic(request, name)

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from ottla.broker.cluster.metadata import MetadataSnapshot
 from ottla.broker.controller.leader_elections import ElectionResult, ElectionType
 from ottla.broker.controller.term import Term
+from ottla.broker.handlers.access import CLUSTER, check
 from ottla.broker.handlers.metadata_wait import Condition, answer_when_met
 from ottla.broker.handlers.on_controller import OnController
 from ottla.broker.handlers.outcome import DONE, Outcome
@@ -41,7 +42,10 @@ def elect_leaders(request: Request) -> Message | Delayed:
     body: ElectLeadersRequest = request.body
     asked = _asked(body)
     try:
+        check(request, CLUSTER)
         election_type = ElectionType(body.election_type)
+    except KafkaError as error:
+        return _refusal(error, asked)
     except ValueError:
         detail = f"there is no election of type {body.election_type}"
         return _refusal(KafkaError(ErrorCode.INVALID_REQUEST, detail), asked)

@@ -10,6 +10,7 @@ work as possible, and nothing is built for them: the response leaves them out.
 
 from __future__ import annotations
 
+from ottla.broker.handlers.access import CLUSTER, TOPIC, allows, check, denied, is_open
 from ottla.broker.handlers.fetch_sessions import CachedPartition, FetchContext, replica_of
 from ottla.broker.handlers.leader_hints import leader_hints
 from ottla.broker.handlers.lookup import hosted_partition, topic_name
@@ -38,6 +39,7 @@ _READ_COMMITTED = 1
 _NO_RECORDS = b""
 _NO_EPOCH = EpochEndOffset()
 _NO_LEADER_HINT = LeaderIdAndEpoch()
+_DENIED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 Answers = list[tuple[CachedPartition, PartitionData]]
 
@@ -53,6 +55,7 @@ class FetchReader:
     __slots__ = (
         "_broker_epoch",
         "_committed_only",
+        "_denied",
         "_is_follower",
         "_is_rack_aware",
         "_max_bytes",
@@ -81,14 +84,25 @@ class FetchReader:
         self._throttle = throttles.leader if throttles is not None and self._is_follower else None
         self._may_read_follower = request.version >= _READ_FOLLOWER_VERSION and not self._is_follower
         self._is_rack_aware = not self._is_follower and is_rack_aware(request)
+        # Topics that nothing is read of for who asks.
+        self._denied: frozenset[str] = frozenset()
 
     def read(self, context: FetchContext) -> Answers:
         """Read all partitions in turn until the request's limit is used up; who waits for what that moved is told."""
         moved: list[TopicPartition] = []
+        if not is_open(self._request):
+            self._denied = self._denied_topics(context)
         answers = self._read_in_turn(context.partitions, moved, may_skip=context.is_incremental)
         for key in moved:
             self._partitions.moved(key)
         return answers
+
+    def _denied_topics(self, context: FetchContext) -> frozenset[str]:
+        topics = {cached.key.topic for cached in context.partitions}
+        if self._is_follower:
+            return frozenset() if allows(self._request, CLUSTER) else frozenset(topics)
+        # What has no name yet is looked at when it has one.
+        return denied(self._request, TOPIC, topics - {""})
 
     def read_again(self, partitions: list[CachedPartition]) -> Answers:
         """Read for a request that has waited. What a follower has is not noted again: it may have fetched since."""
@@ -139,7 +153,11 @@ class FetchReader:
         is_first = True
         answers: Answers = []
         is_idle = self._is_idle_for_follower if self._is_follower else self._is_idle_for_consumer
+        denied_topics = self._denied
         for cached in partitions:
+            if denied_topics and cached.key.topic in denied_topics:
+                answers.append((cached, self._refused(cached, _DENIED)))
+                continue
             if may_skip and is_idle(cached):
                 continue
             is_held = self._is_held(cached)
@@ -199,6 +217,8 @@ class FetchReader:
             name = topic_name(request, cached.topic_id)
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+            if not self._is_follower:
+                check(request, TOPIC, name)
             cached.key = TopicPartition(name, cached.wanted.partition)
         partition = hosted_partition(request, cached.key)
         if cached.topic_id not in (UUID_ZERO, partition.topic_id):

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from ottla.broker.cluster.metadata import MetadataSnapshot
 from ottla.broker.groups.placement import CONSUMER_OFFSETS, partition_for
+from ottla.broker.handlers.access import GROUP, TRANSACTIONAL_ID, denied
 from ottla.broker.handlers.metadata_wait import answer_when_met
 from ottla.broker.handlers.outcome import DONE, Outcome
 from ottla.broker.handlers.request import Delayed, Request
@@ -28,6 +29,7 @@ from ottla.protocol.message import Message
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_KINDS: Final = {_GROUP: GROUP, _TRANSACTION: TRANSACTIONAL_ID}
 _SEVERAL_KEYS_VERSION: Final = 4
 _SHARES_VERSION: Final = 6
 _NOBODY: Final = -1
@@ -45,20 +47,26 @@ class _Found(NamedTuple):
     port: int = _NOBODY
 
 
+_REFUSED: Final = _Found(Outcome.of(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+
+
 def find_coordinator(request: Request) -> Message | Delayed:
     """Say who coordinates."""
     body: FindCoordinatorRequest = request.body
     keys = [body.key] if request.version < _SEVERAL_KEYS_VERSION else body.coordinator_keys
+    kind = _KINDS.get(body.key_type)
+    refused = frozenset() if kind is None else denied(request, kind, keys)
     if body.key_type != _GROUP:
         outcome = _no_coordinator(request.version, body.key_type)
         return _response(request, keys, [_Found(outcome)] * len(keys))
 
     def is_known(snapshot: MetadataSnapshot) -> bool:
-        return all(_is_ready(request, snapshot, key) for key in keys)
+        return all(_is_ready(request, snapshot, key) for key in keys if key not in refused)
 
     def answer(late: Set[str]) -> FindCoordinatorResponse:
         snapshot = request.services.metadata.snapshot
-        return _response(request, keys, [_found(request, snapshot, key) for key in keys])
+        found = [_REFUSED if key in refused else _found(request, snapshot, key) for key in keys]
+        return _response(request, keys, found)
 
     if is_known(request.services.metadata.snapshot):
         return answer(set())

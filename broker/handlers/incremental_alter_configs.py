@@ -11,7 +11,13 @@ from functools import partial
 
 from ottla.broker.cluster.configs import ConfigChange, ConfigOperation, changed_config
 from ottla.broker.config.names import broker_option
-from ottla.broker.handlers.config_resources import ResourceType, alter_each, check_alterable, check_thread_counts
+from ottla.broker.handlers.config_resources import (
+    ResourceType,
+    alter_each,
+    check_access,
+    check_alterable,
+    check_thread_counts,
+)
 from ottla.broker.handlers.request import Request
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.incremental_alter_configs import (
@@ -41,6 +47,7 @@ def incremental_alter_configs(request: Request) -> IncrementalAlterConfigsRespon
 
 
 def _change(request: Request, resource: AlterConfigsResource) -> None:
+    check_access(request, resource)
     changes = [_wanted(config) for config in resource.configs]
     check_alterable(
         resource,

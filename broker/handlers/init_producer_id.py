@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import structlog
 
+from ottla.broker.handlers.access import CLUSTER, TRANSACTIONAL_ID, check
 from ottla.broker.handlers.request import Request
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -37,7 +38,10 @@ def _check(request: Request) -> None:
     body: InitProducerIdRequest = request.body
     if (body.producer_id == _NONE) != (body.producer_epoch == _NONE) or body.transactional_id == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    if body.transactional_id is not None:
+    if body.transactional_id is None:
+        check(request, CLUSTER)
+    else:
+        check(request, TRANSACTIONAL_ID, body.transactional_id)
         log.warning(
             "transactional_producer_refused",
             transactional_id=body.transactional_id,

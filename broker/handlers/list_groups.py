@@ -1,13 +1,14 @@
 """ListGroups (16), versions 0-5.
 
 Behavior: the groups that this broker coordinates; clients ask all brokers. While some are being loaded the error is
-COORDINATOR_LOAD_IN_PROGRESS, with those that are known.
+COORDINATOR_LOAD_IN_PROGRESS, with those that are known. Groups that the client may not describe are left out.
 
 Version notes: 4 filters by state, 5 by type, both in any case of letters; no filter means all.
 """
 
 from __future__ import annotations
 
+from ottla.broker.handlers.access import GROUP, allows
 from ottla.broker.handlers.request import Request
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -24,6 +25,8 @@ def list_groups(request: Request) -> ListGroupsResponse:
     for entry in groups:
         state: str = entry.group.state.value
         if (states and state.lower() not in states) or (types and entry.type_name.lower() not in types):
+            continue
+        if not allows(request, GROUP, entry.group_id, log_if_denied=False):
             continue
         listed.append(
             ListedGroup(

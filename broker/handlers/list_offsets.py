@@ -13,6 +13,7 @@ LEADER_NOT_AVAILABLE stands for OFFSET_NOT_AVAILABLE.
 
 from __future__ import annotations
 
+from ottla.broker.handlers.access import TOPIC, check
 from ottla.broker.handlers.lookup import hosted_partition
 from ottla.broker.handlers.request import Request
 from ottla.broker.replication.partition import Partition
@@ -59,6 +60,7 @@ def _answer(
     request: Request, topic: str, wanted: ListOffsetsPartition, *, is_repeated: bool
 ) -> ListOffsetsPartitionResponse:
     try:
+        check(request, TOPIC, topic)
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for twice")
         partition = hosted_partition(request, TopicPartition(topic, wanted.partition_index))

@@ -7,13 +7,13 @@ UNKNOWN_TOPIC_ID, bad names with INVALID_TOPIC_EXCEPTION.
 A missing topic that is asked for by name is created if `auto.create.topics.enable` and the request allow it, by
 whichever broker is asked; internal topics get their own options. It is answered with LEADER_NOT_AVAILABLE, so that the
 client asks again, or with what kept it from being created.
+A topic that the client may not describe is TOPIC_AUTHORIZATION_FAILED, whether it exists or not, and left out where all
+are asked for; so is one that it may not create.
 
 Version notes: an empty list is all topics in version 0 and none later, null is all from version 1. Version 0 leaves
 out replicas that are not alive and says REPLICA_NOT_AVAILABLE; later ones list them. Before version 4 clients cannot
 forbid creation. LISTENER_NOT_FOUND from version 6, LEADER_NOT_AVAILABLE before. Topics are found by id from version 12;
 in 10 and 11 an id, or no name, makes the request invalid: INVALID_REQUEST for each topic.
-
-Not given: authorized operations, which are "unknown" without an authorizer.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from typing import Any
 
 from ottla.broker.cluster.metadata import MetadataSnapshot, PartitionMetadata, TopicMetadata
 from ottla.broker.cluster.topics import INTERNAL_TOPICS, check_topic_name
+from ottla.broker.handlers.access import NOT_ASKED, TOPIC, allows, cluster_operations, denied, operations
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.topic_creation import create_missing_topic
+from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -44,9 +46,10 @@ def metadata(request: Request) -> MetadataResponse:
     """Describe brokers and topics."""
     body: MetadataRequest = request.body
     snapshot = request.services.metadata.snapshot
-    view = _View(snapshot, request.session.listener, request.version)
+    view = _View(request, snapshot)
     if body.topics is None or (not body.topics and request.version < _NULL_LIST_VERSION):
-        topics = [view.topic(topic) for topic in snapshot.topics.values()]
+        hidden = denied(request, TOPIC, snapshot.topics, log_if_denied=False)
+        topics = [view.topic(topic) for name, topic in snapshot.topics.items() if name not in hidden]
     elif request.version < _TOPIC_ID_VERSION and any(_names_by_id(topic) for topic in body.topics):
         topics = [_failed(topic.name or "", ErrorCode.INVALID_REQUEST, topic.topic_id) for topic in body.topics]
     else:
@@ -60,18 +63,23 @@ def metadata(request: Request) -> MetadataResponse:
         cluster_id=request.services.cluster.id,
         controller_id=request.services.cluster.controller_id,
         topics=topics,
+        cluster_authorized_operations=cluster_operations(request)
+        if body.include_cluster_authorized_operations
+        else NOT_ASKED,
     )
 
 
 class _View:
     """A snapshot as it looks on one listener, in one version."""
 
-    __slots__ = ("_live", "_reachable", "_shows_dead", "_snapshot", "_without_listener")
+    __slots__ = ("_live", "_reachable", "_request", "_shows_dead", "_snapshot", "_without_listener")
 
-    def __init__(self, snapshot: MetadataSnapshot, listener: str, version: int) -> None:
+    def __init__(self, request: Request, snapshot: MetadataSnapshot) -> None:
+        version = request.version
+        self._request = request
         self._snapshot = snapshot
         self._live = snapshot.brokers.keys()
-        self._reachable = {broker.id for broker, _ in snapshot.brokers_with(listener)}
+        self._reachable = {broker.id for broker, _ in snapshot.brokers_with(request.session.listener)}
         self._shows_dead = version >= 1
         has_code = version >= _LISTENER_NOT_FOUND_VERSION
         self._without_listener = ErrorCode.LISTENER_NOT_FOUND if has_code else ErrorCode.LEADER_NOT_AVAILABLE
@@ -91,6 +99,9 @@ class _View:
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
             partitions=[describe(partition) for partition in topic.partitions.values()],
+            topic_authorized_operations=operations(self._request, TOPIC, topic.name)
+            if self._request.body.include_topic_authorized_operations
+            else NOT_ASKED,
         )
 
     def _partition(self, partition: PartitionMetadata) -> MetadataResponsePartition:
@@ -137,6 +148,10 @@ def _names_by_id(topic: MetadataRequestTopic) -> bool:
 
 def _answer(request: Request, view: _View, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
     topic = view.find(wanted)
+    name = wanted.name if topic is None else topic.name
+    if name is not None and not allows(request, TOPIC, name):
+        # The name as the client gave it: it is not told which topic has an id.
+        return _failed(wanted.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted.topic_id)
     if topic is not None:
         return view.topic(topic)
     if wanted.topic_id != UUID_ZERO:
@@ -153,6 +168,8 @@ def _missing(request: Request, name: str) -> ErrorCode:
     except KafkaError as error:
         return error.code
     if request.services.config.auto_create_topics_enable and request.body.allow_auto_topic_creation:
+        if not allows(request, TOPIC, name, as_api=Api.CREATE_TOPICS):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return create_missing_topic(request.services, name)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -18,6 +18,7 @@ from typing import Final
 
 from ottla.broker.groups.commits import Committer
 from ottla.broker.groups.offsets import NO_TIMESTAMP, CommittedOffset
+from ottla.broker.handlers.access import GROUP, TOPIC, allows, denied
 from ottla.broker.handlers.coordinator_wait import when_ready
 from ottla.broker.handlers.request import Delayed, Request
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -37,6 +38,8 @@ _LATEST_MS: Final = 2**63 - 1
 
 def offset_commit(request: Request) -> Message | Delayed:
     """Store the positions of a group."""
+    if not allows(request, GROUP, request.body.group_id):
+        return _response(request.body, {}, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return when_ready(request, [request.body.group_id], _Committing)
 
 
@@ -52,10 +55,11 @@ class _Committing:
         body: OffsetCommitRequest = request.body
         refused: dict[TopicPartition, ErrorCode] = {}
         offsets: dict[TopicPartition, CommittedOffset] = {}
+        hidden = denied(request, TOPIC, (topic.name for topic in body.topics))
         for topic in body.topics:
             for row in topic.partitions:
                 key = TopicPartition(topic.name, row.partition_index)
-                error = _error(request, key, row)
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if topic.name in hidden else _error(request, key, row)
                 if error is ErrorCode.NONE:
                     offsets[key] = _committed(request, row)
                 else:

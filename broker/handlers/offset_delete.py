@@ -7,6 +7,7 @@ UNKNOWN_TOPIC_OR_PARTITION, a group that does not GROUP_ID_NOT_FOUND.
 
 from __future__ import annotations
 
+from ottla.broker.handlers.access import TOPIC, denied
 from ottla.broker.handlers.request import Request
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -23,7 +24,10 @@ def offset_delete(request: Request) -> OffsetDeleteResponse:
     body: OffsetDeleteRequest = request.body
     snapshot = request.services.metadata.snapshot
     asked = [TopicPartition(topic.name, row.partition_index) for topic in body.topics for row in topic.partitions]
-    known = [partition for partition in asked if snapshot.partition(*partition) is not None]
+    hidden = denied(request, TOPIC, (topic.name for topic in body.topics))
+    known = [
+        partition for partition in asked if partition.topic not in hidden and snapshot.partition(*partition) is not None
+    ]
     try:
         errors = request.services.group_offsets.delete(body.group_id, known)
     except KafkaError as error:
@@ -31,6 +35,8 @@ def offset_delete(request: Request) -> OffsetDeleteResponse:
     by_topic: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for partition in asked:
         code = errors.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if partition.topic in hidden:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         by_topic.setdefault(partition.topic, []).append(
             OffsetDeleteResponsePartition(partition_index=partition.partition, error_code=code)
         )

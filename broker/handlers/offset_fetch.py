@@ -10,11 +10,12 @@ each group: 8 asks for several. 5 adds leader epochs, 7 require-stable, 9 the me
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla.broker.groups.commits import FetchedOffset
 from ottla.broker.groups.offsets import CommittedOffset
+from ottla.broker.handlers.access import GROUP, TOPIC, check, denied
 from ottla.broker.handlers.coordinator_wait import when_ready
 from ottla.broker.handlers.request import Delayed, Request
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -34,6 +35,7 @@ from ottla.protocol.messages.offset_fetch import (
 
 _ERROR_VERSION: Final = 2
 _SEVERAL_GROUPS_VERSION: Final = 8
+_HIDDEN: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _NOTHING: Final = CommittedOffset(-1, -1, "", -1)
 
 
@@ -81,8 +83,14 @@ def _answer(request: Request) -> OffsetFetchResponse:
 
 
 def _group(request: Request, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-    partitions = None if group.topics is None else _partitions(group.topics)
+    """Answer for one group. Topics that the client may not describe are left out where all are asked for."""
+    partitions, refused = None, {}
+    if group.topics is not None:
+        hidden = denied(request, TOPIC, (topic.name for topic in group.topics))
+        partitions = _partitions(topic for topic in group.topics if topic.name not in hidden)
+        refused = _failed((topic for topic in group.topics if topic.name in hidden), _HIDDEN)
     try:
+        check(request, GROUP, group.group_id)
         found = request.services.group_offsets.fetch(
             group.group_id,
             partitions,
@@ -92,14 +100,17 @@ def _group(request: Request, group: OffsetFetchRequestGroup) -> OffsetFetchRespo
         )
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
-    return OffsetFetchResponseGroup(group_id=group.group_id, topics=_topics(found))
+    if partitions is None:
+        hidden = denied(request, TOPIC, {partition.topic for partition in found}, log_if_denied=False)
+        found = {partition: offset for partition, offset in found.items() if partition.topic not in hidden}
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=_topics({**found, **refused}))
 
 
-def _partitions(topics: Sequence[OffsetFetchRequestTopics]) -> list[TopicPartition]:
+def _partitions(topics: Iterable[OffsetFetchRequestTopics]) -> list[TopicPartition]:
     return [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
 
 
-def _failed(topics: Sequence[OffsetFetchRequestTopics], error: ErrorCode) -> dict[TopicPartition, FetchedOffset]:
+def _failed(topics: Iterable[OffsetFetchRequestTopics], error: ErrorCode) -> dict[TopicPartition, FetchedOffset]:
     return dict.fromkeys(_partitions(topics), FetchedOffset(None, error))
 
 

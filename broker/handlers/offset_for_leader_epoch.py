@@ -7,6 +7,7 @@ answers, in the epoch that the asker knows, to both alike: `replica_id` changes 
 
 from __future__ import annotations
 
+from ottla.broker.handlers.access import TOPIC, check
 from ottla.broker.handlers.lookup import hosted_partition
 from ottla.broker.handlers.request import Request
 from ottla.protocol.errors import KafkaError
@@ -35,6 +36,7 @@ def offset_for_leader_epoch(request: Request) -> OffsetForLeaderEpochResponse:
 
 def _answer(request: Request, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
+        check(request, TOPIC, topic)
         partition = hosted_partition(request, TopicPartition(topic, wanted.partition))
         partition.check_leader(wanted.current_leader_epoch)
     except KafkaError as error:

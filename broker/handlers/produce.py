@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.cluster.topics import INTERNAL_TOPICS
+from ottla.broker.handlers.access import TOPIC, TRANSACTIONAL_ID, allows, denied, is_open
 from ottla.broker.handlers.leader_hints import LeaderHints, leader_hints
 from ottla.broker.handlers.lookup import hosted_partition
 from ottla.broker.handlers.request import Delayed, Request, RequestFailedError
@@ -34,12 +35,13 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ottla.protocol.records import ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, CODEC_MASK
+from ottla.protocol.records import ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, CODEC_MASK, TRANSACTIONAL_BIT
 
 _ADMIN_CLIENT = "__admin_client"
 _FORMAT_2_VERSION = 3
 _ZSTD_VERSION = 7
 _HINTS_VERSION = 10
+_TRANSACTION_REFUSED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 class _Outcome:
@@ -47,13 +49,13 @@ class _Outcome:
 
     __slots__ = ("appended", "code", "detail", "index", "is_flushed", "partition", "record_errors")
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, code: ErrorCode = ErrorCode.NONE) -> None:
         self.index = index
         self.partition: Partition | None = None
         self.appended: Appended | None = None
         # False while the topic wants the records on disk before they are acknowledged, and they are not yet.
         self.is_flushed = True
-        self.code = ErrorCode.NONE
+        self.code = code
         self.detail = ""
         self.record_errors: list[tuple[int, str]] = []
 
@@ -149,8 +151,14 @@ def produce(request: Request) -> ProduceResponse | Delayed | None:
     """Append what was sent."""
     body: ProduceRequest = request.body
     outcomes: _Outcomes = {}
+    refused = denied(request, TOPIC, (topic.name for topic in body.topic_data))
+    is_refused_whole = not _may_use_transactions(request)
     for topic in body.topic_data:
-        appended = [_append(request, topic.name, data) for data in topic.partition_data]
+        if is_refused_whole or topic.name in refused:
+            code = _TRANSACTION_REFUSED if is_refused_whole else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            appended = [_Outcome(data.index, code) for data in topic.partition_data]
+        else:
+            appended = [_append(request, topic.name, data) for data in topic.partition_data]
         outcomes.setdefault(topic.name, []).extend(appended)
     if body.acks == 0:
         if any(outcome.code is not ErrorCode.NONE for appended in outcomes.values() for outcome in appended):
@@ -160,6 +168,23 @@ def produce(request: Request) -> ProduceResponse | Delayed | None:
     if _must_wait(request, outcomes):
         return _Waiting(request, outcomes)
     return _response(request, outcomes)
+
+
+def _may_use_transactions(request: Request) -> bool:
+    """Whether the request has no transactional batch, or comes from one who may use its transactional id."""
+    if is_open(request):
+        return True
+    body: ProduceRequest = request.body
+    has_transaction = any(
+        data.records is not None
+        and len(data.records) >= BATCH_HEADER_BYTES
+        and data.records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT
+        for topic in body.topic_data
+        for data in topic.partition_data
+    )
+    if not has_transaction:
+        return True
+    return body.transactional_id is not None and allows(request, TRANSACTIONAL_ID, body.transactional_id)
 
 
 def _must_wait(request: Request, outcomes: _Outcomes) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.broker.handlers.access import guarded
 from ottla.broker.handlers.allocate_producer_ids import allocate_producer_ids
 from ottla.broker.handlers.alter_configs import alter_configs
 from ottla.broker.handlers.alter_partition import alter_partition
@@ -46,12 +47,17 @@ from ottla.broker.handlers.offset_fetch import offset_fetch
 from ottla.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from ottla.broker.handlers.produce import produce
 from ottla.broker.handlers.request import Handler
+from ottla.broker.handlers.sasl_authenticate import sasl_authenticate
+from ottla.broker.handlers.sasl_handshake import sasl_handshake
 from ottla.broker.handlers.stop_replica import stop_replica
 from ottla.broker.handlers.sync_group import sync_group
 from ottla.broker.handlers.update_metadata import update_metadata
 from ottla.protocol.api import Api
 
 _FUNCTIONS: Final[dict[Api, Handler]] = {
+    # Who asks
+    Api.SASL_HANDSHAKE: sasl_handshake,
+    Api.SASL_AUTHENTICATE: sasl_authenticate,
     # Records
     Api.PRODUCE: produce,
     Api.FETCH: fetch,
@@ -100,5 +106,7 @@ _FUNCTIONS: Final[dict[Api, Handler]] = {
     Api.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
 }
 
-HANDLERS: Final[dict[Api, Entry]] = {api: Entry(handle, api.versions) for api, handle in _FUNCTIONS.items()}
+HANDLERS: Final[dict[Api, Entry]] = {
+    api: Entry(guarded(api, handle), api.versions) for api, handle in _FUNCTIONS.items()
+}
 HANDLERS[Api.API_VERSIONS] = Entry(api_versions(HANDLERS), Api.API_VERSIONS.versions)

@@ -22,6 +22,7 @@ from ottla.broker.controller.term import Term
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.security.security import Security
 from ottla.broker.security.session import Session
 from ottla.broker.services import Services
 from ottla.protocol.api import Api
@@ -74,6 +75,7 @@ class Broker:
             "cluster": self.cluster,
             "controller": self.controller,
             "delayed_topics": self.delayed_topics,
+            "security": Security(self.zookeeper, lambda: config),
         }
         self.services = Services(**rooms)
 

@@ -20,6 +20,7 @@ from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.replication.partition import PartitionContext
 from ottla.broker.replication.partitions import Partitions
+from ottla.broker.security.security import Security
 from ottla.broker.security.session import Session
 from ottla.broker.services import Services
 from ottla.broker.storage.directory_files import MetaProperties
@@ -167,7 +168,7 @@ def running_broker(
         groups=groups,
         group_offsets=GroupOffsets(groups),
         consumer_groups=ConsumerGroups(groups, metadata),
-        security=None,  # type: ignore[arg-type]  # nobody is asked who they are
+        security=Security(None, lambda: config),  # type: ignore[arg-type]  # not started, it asks no ZooKeeper
         quotas=None,  # type: ignore[arg-type]  # nor kept from taking what they want
         clock=lambda: NOW_MS + broker.now_ms,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from ottla.broker.cluster.cluster import ALL_BROKERS
 from ottla.broker.cluster.configs import ConfigChange, changed_config
@@ -24,6 +24,7 @@ from ottla.broker.handlers.controller_gate import ControllerGate
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.security.security import Security
 from ottla.broker.security.session import Session
 from ottla.broker.services import Services
 from ottla.protocol.api import Api
@@ -207,6 +208,8 @@ class SmallCluster:
             "cluster": self.zookeeper,
             "controller_gate": ControllerGate(lambda: -1),
             "delayed_topics": self.delayed_topics,
+            # Not started, it asks no ZooKeeper.
+            "security": Security(cast(Any, None), lambda: config),
         }
         self.services = Services(**rooms)
         self.brokers = [live_broker(BROKER_ID)]
