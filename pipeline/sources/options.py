@@ -46,6 +46,7 @@ _NAMES: Final = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "kafkaConsumer.pollTimeoutMs",
+    "maxPartitionBytes",
     "topic",
     "path",
 )

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.sources.kafka_options import kafka_config, reader_settings
-from ottla.pipeline.sources.options import parse_boolean, parse_read_options
+from ottla.pipeline.sources.errors import OptionError
+from ottla.pipeline.sources.kafka_options import kafka_config, reader_settings, writer_settings
+from ottla.pipeline.sources.options import check_names, parse_boolean, parse_read_options
 from ottla.pipeline.sources.rows import check_schema, row_schema
 from ottla.pipeline.sources.topic_reader import TopicReader
 from ottla.pipeline.sources.topic_stream import TopicStreamReader
+from ottla.pipeline.sources.topic_writer import TopicStreamWriter, TopicWriter, check_columns
 
 
 class TopicSource(DataSource):
@@ -39,3 +47,22 @@ class TopicSource(DataSource):
         config = kafka_config(self.options)
         reader_settings(config)
         return TopicStreamReader(config, options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return what writes a batch."""
+        if overwrite:
+            raise OptionError('A topic cannot be overwritten: write with mode("append").')
+        return TopicWriter(self._writer_config(schema), self.options.get("topic"))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Return what writes a stream."""
+        if overwrite:
+            raise OptionError('A topic cannot be overwritten: use outputMode("append") or outputMode("update").')
+        return TopicStreamWriter(self._writer_config(schema), self.options.get("topic"))
+
+    def _writer_config(self, schema: StructType) -> dict[str, str]:
+        check_names({name.lower(): value for name, value in self.options.items()})
+        config = kafka_config(self.options)
+        writer_settings(config)
+        check_columns(schema, self.options.get("topic"))
+        return config
