@@ -121,8 +121,10 @@ class BrokerCollector(Collector):
             for partition in partitions:
                 by_topic[partition.partition.topic] += getattr(partition, attribute)
             yield _by_topic(name, help_text, by_topic)
-        yield _by_topic("failedproducerequests", "Appends refused", self._partitions.failed_appends)
-        yield _by_topic("failedfetchrequests", "Reads refused", self._partitions.failed_reads)
+        # From the beginning: the growth from no row to the first one cannot be seen.
+        none = {partition.partition.topic: 0 for partition in partitions}
+        yield _by_topic("failedproducerequests", "Appends refused", none | self._partitions.failed_appends)
+        yield _by_topic("failedfetchrequests", "Reads refused", none | self._partitions.failed_reads)
 
     def _log_metrics(self) -> Iterable[Metric]:
         families = {

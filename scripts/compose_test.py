@@ -176,7 +176,13 @@ class Load:
         from confluent_kafka import Producer
 
         self._producer: Any = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "message.timeout.ms": 120_000}
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": 120_000,
+                "log_level": 2,
+            }
         )
         self.acknowledged: set[int] = set()
         self.errors: list[str] = []

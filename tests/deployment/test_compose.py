@@ -1,0 +1,98 @@
+"""docker-compose.yml and the Dockerfile, as far as that goes without Docker; `make compose-test` tries them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, Any] = COMPOSE["services"]
+BROKERS = [name for name in SERVICES if name.startswith("broker-")]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
+def default_of(text: str) -> str:
+    """Return a value with what its variables are when nobody sets them."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_a_broker_is_reached_from_inside_and_from_the_host(name: str) -> None:
+    """Two listeners; the one for the host is advertised at the port that is published."""
+    broker = SERVICES[name]
+    advertised = default_of(broker["environment"]["KAFKA_ADVERTISED_LISTENERS"])
+    inside, outside = advertised.split(",")
+    assert inside == f"INTERNAL://{name}:19092"
+    port = outside.removeprefix("EXTERNAL://localhost:")
+    assert f"127.0.0.1:{port}:9092" in [default_of(each) for each in broker["ports"]]
+    assert broker["environment"]["OTTLA_BOOTSTRAP_SERVERS"] == f"{name}:19092"
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_a_broker_keeps_its_data_and_stops_in_good_order(name: str) -> None:
+    """A volume of its own, time to hand over, and a ZooKeeper that is healthy first."""
+    broker = SERVICES[name]
+    assert broker["volumes"] == [f"{name}:/var/lib/ottla"]
+    assert int(broker["stop_grace_period"].removesuffix("s")) >= 30
+    assert broker["depends_on"] == {"zookeeper": {"condition": "service_healthy"}}
+
+
+def test_brokers_differ_in_what_must_differ() -> None:
+    """Ids and ports."""
+    assert len(BROKERS) == 3
+    assert len({SERVICES[name]["environment"]["KAFKA_BROKER_ID"] for name in BROKERS}) == 3
+    ports = [default_of(port) for service in SERVICES.values() for port in service.get("ports", ())]
+    assert len({port.split(":")[1] for port in ports}) == len(ports)
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_what_is_mounted_exists() -> None:
+    """Folders of this repository, and volumes that are declared."""
+    for service in SERVICES.values():
+        for mount in service.get("volumes", ()):
+            source = mount.split(":")[0]
+            assert (ROOT / source).is_dir() if source.startswith(".") else source in COMPOSE["volumes"]
+
+
+def test_the_cluster_runs_without_the_profiles() -> None:
+    """Spark, Prometheus and Grafana come when they are asked for."""
+    plain = {name for name, service in SERVICES.items() if "profiles" not in service}
+    assert plain == {"zookeeper", *BROKERS}
+    assert {profile for service in SERVICES.values() for profile in service.get("profiles", ())} >= {"monitoring"}
+
+
+def test_prometheus_asks_services_that_exist() -> None:
+    """All brokers, at the port that the image serves metrics at."""
+    config = yaml.safe_load((ROOT / "config/prometheus/prometheus.yml").read_text())
+    targets = {
+        target for job in config["scrape_configs"] for static in job["static_configs"] for target in static["targets"]
+    }
+    assert {f"{name}:9644" for name in BROKERS} <= targets
+    assert {target.split(":")[0] for target in targets} <= set(SERVICES)
+    assert "ottla.http.listener=0.0.0.0:9644" in (ROOT / "config/container.properties").read_text()
+
+
+def test_the_image_has_the_version_of_the_project() -> None:
+    """And does not run as root."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert set(re.findall(r'image\.version="([^"]*)"', DOCKERFILE)) == {version}
+    stages = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)
+    for name in ("broker", "pipeline"):
+        (stage,) = (stage for stage in stages if re.match(rf"\S+ AS {name}\n", stage))
+        assert "\nUSER ottla\n" in stage
+
+
+def test_compose_test_says_what_it_needs() -> None:
+    """Where there is no Docker."""
+    script = [sys.executable, str(ROOT / "scripts" / "compose_test.py")]
+    done = subprocess.run(script, env={"PATH": ""}, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("This needs Docker")
