@@ -17,11 +17,14 @@ from ottla.broker.handlers.api_versions import api_versions
 from ottla.broker.handlers.consumer_group_describe import consumer_group_describe
 from ottla.broker.handlers.consumer_group_heartbeat import consumer_group_heartbeat
 from ottla.broker.handlers.controlled_shutdown import controlled_shutdown
+from ottla.broker.handlers.create_acls import create_acls
 from ottla.broker.handlers.create_partitions import create_partitions
 from ottla.broker.handlers.create_topics import create_topics
+from ottla.broker.handlers.delete_acls import delete_acls
 from ottla.broker.handlers.delete_groups import delete_groups
 from ottla.broker.handlers.delete_records import delete_records
 from ottla.broker.handlers.delete_topics import delete_topics
+from ottla.broker.handlers.describe_acls import describe_acls
 from ottla.broker.handlers.describe_cluster import describe_cluster
 from ottla.broker.handlers.describe_configs import describe_configs
 from ottla.broker.handlers.describe_groups import describe_groups
@@ -90,6 +93,10 @@ _FUNCTIONS: Final[dict[Api, Handler]] = {
     Api.DELETE_GROUPS: delete_groups,
     Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
     Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
+    # Rights
+    Api.DESCRIBE_ACLS: describe_acls,
+    Api.CREATE_ACLS: create_acls,
+    Api.DELETE_ACLS: delete_acls,
     # Users
     Api.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
     Api.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
