@@ -72,7 +72,7 @@ def _serve(config: object) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         uvloop.run(run())
-    except (OSError, RegistrationError, StorageError, ZooKeeperError) as error:
+    except (ConfigError, OSError, RegistrationError, StorageError, ZooKeeperError) as error:
         log.error("cannot_start", error=str(error))
         return 1
     return 0

@@ -93,7 +93,8 @@ class Server:
         await self._loop.run_in_executor(None, self._enter_cluster)
         self._make_replicas()
         self._make_services()
-        self.network = Network(self.config, Dispatcher(HANDLERS, self.services, self.metrics))
+        dispatcher = Dispatcher(HANDLERS, self.services, self.metrics)
+        self.network = Network(self.config, dispatcher, self.security.listeners)
         try:
             ports = self.network.bind(self.config.bound_listeners)
             # Ports first, so that whoever learns of this broker can connect; requests are handled from here on.

@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
+from ottla.client.login import Login, log_in
 from ottla.protocol.api import Api
 from ottla.protocol.codec import encode
 from ottla.protocol.errors import DecodeError, ErrorCode, KafkaError, ProtocolError
@@ -38,6 +41,8 @@ _HEADER_START: Final = struct.Struct(">ihhi")
 # What SO_RCVTIMEO and SO_SNDTIMEO take: struct timeval.
 _TIMEVAL: Final = struct.Struct("@ll")
 _CORRELATION_ID_LIMIT: Final = 2**31
+# We log in anew when this part of a login's life is over.
+_LOGIN_SHARE: Final = 0.85
 
 
 class ConnectionFailedError(KafkaError):
@@ -68,13 +73,22 @@ class Connection:
         connect_timeout_ms: int,
         request_timeout_ms: int,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        login: Login | None = None,
     ) -> None:
+        """`tls` gives the context of a new connection, None is one in the clear; `login` says who we are."""
         self.host = host
         self.port = port
         self._client_id = client_id
         self._connect_timeout = connect_timeout_ms / 1000
         self._request_timeout = request_timeout_ms / 1000
         self._response_bytes_max = response_bytes_max
+        self._tls = tls
+        self._login = login
+        # When to log in anew, where the broker believes us for some time only.
+        self._login_due = float("inf")
+        # TLS has no way to wait for all.
+        self._wait_for_all = 0 if tls is not None else socket.MSG_WAITALL
         self._correlation_id = -1
         self._header_ends: dict[tuple[Api, int], bytes] = {}
         self._first = memoryview(bytearray(_FIRST_BYTES))
@@ -96,21 +110,45 @@ class Connection:
         if self._socket is not None:
             return
         try:
-            made = socket.create_connection((self.host, self.port), timeout=self._connect_timeout)
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            made.settimeout(None)
-            seconds, rest = divmod(self._request_timeout, 1)
-            timeout = _TIMEVAL.pack(int(seconds), int(rest * 1_000_000))
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+            made = self._made()
         except OSError as error:
             raise ConnectionFailedError(f"cannot connect to {self.host}:{self.port}: {error}") from error
         with self._lock:
             if not self._closed:
                 self._socket = made
-                return
-        made.close()
-        raise ConnectionFailedError(f"the connection to {self.host}:{self.port} was closed")
+        if self._socket is not made:
+            made.close()
+            raise ConnectionFailedError(f"the connection to {self.host}:{self.port} was closed")
+        if self._login is not None:
+            self._log_in(self._login)
+
+    def _made(self) -> socket.socket:
+        made = socket.create_connection((self.host, self.port), timeout=self._connect_timeout)
+        try:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                made = self._tls().wrap_socket(made, server_hostname=self.host)
+                # OpenSSL takes the kernel's timeout for a reason to try again, for ever.
+                made.settimeout(self._request_timeout)
+                return made
+            made.settimeout(None)
+            seconds, rest = divmod(self._request_timeout, 1)
+            timeout = _TIMEVAL.pack(int(seconds), int(rest * 1_000_000))
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+        except OSError:
+            made.close()
+            raise
+        return made
+
+    def _log_in(self, login: Login) -> None:
+        try:
+            lifetime_ms = log_in(login, self._call)
+        except KafkaError:
+            self._drop()
+            raise
+        due = time.monotonic() + lifetime_ms / 1000 * _LOGIN_SHARE
+        self._login_due = due if lifetime_ms else float("inf")
 
     def request(self, api: Api, version: int, message: Message) -> Any:
         """Send a request and return the response.
@@ -121,12 +159,17 @@ class Connection:
 
     def request_encoded(self, api: Api, version: int, body: bytes) -> Any:
         """Send a request that is encoded already, without its header, and return the response; raises as `request`."""
+        self.connect()
+        if self._login is not None and time.monotonic() > self._login_due:
+            self._log_in(self._login)
+        return self._call(api, version, body)
+
+    def _call(self, api: Api, version: int, body: bytes) -> Any:
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_ID_LIMIT
         client = self._header_ends.get((api, version)) or self._header_end(api, version)
         header = _HEADER_START.pack(
             _HEADER_START.size - SIZE_BYTES + len(client) + len(body), api, version, self._correlation_id
         )
-        self.connect()
         deadline = time.monotonic() + self._request_timeout
         try:
             answer = self._exchange(b"".join((header, client, body)), deadline)
@@ -173,7 +216,7 @@ class Connection:
             if self._socket is not None:
                 # Closing is left to the thread that uses the socket, which may be about to name its descriptor.
                 with contextlib.suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_RDWR)
+                    _shut_down(self._socket)
 
     def _drop(self) -> None:
         with self._lock:
@@ -181,7 +224,7 @@ class Connection:
         if dropped is not None:
             # The shutdown wakes a thread that waits in a read; closing alone would not.
             with contextlib.suppress(OSError):
-                dropped.shutdown(socket.SHUT_RDWR)
+                _shut_down(dropped)
             dropped.close()
 
     def _exchange(self, request: bytes, deadline: float) -> Buffer:
@@ -211,7 +254,7 @@ class Connection:
             if filled == len(buffer):
                 buffer += bytes(min(size - filled, len(buffer)))
             with memoryview(buffer) as view:
-                filled += self._received(connected.recv_into(view[filled:], 0, socket.MSG_WAITALL))
+                filled += self._received(connected.recv_into(view[filled:], 0, self._wait_for_all))
         return buffer
 
     def _received(self, count: int) -> int:
@@ -224,3 +267,8 @@ class Connection:
         """Give up on one that sends a little now and then; the kernel's timeout is for each call."""
         if time.monotonic() >= deadline:
             raise TimeoutError
+
+
+def _shut_down(connected: socket.socket) -> None:
+    """End both directions. A socket with TLS would turn itself into one in the clear for that, a moment too early."""
+    socket.socket.shutdown(connected, socket.SHUT_RDWR)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Callable
 from typing import Final
 
 from ottla.client.connection import RESPONSE_BYTES_MAX, Connection
+from ottla.client.login import Login
 
 
 class Connector:
     """How a broker reaches others on one of their listeners. Thread-safe."""
+
+    def __init__(self, tls: Callable[[], ssl.SSLContext] | None = None, login: Login | None = None) -> None:
+        """`tls` gives the present context, None is in the clear; `login` says who we are, None is nobody."""
+        self._tls = tls
+        self._login = login
 
     def connection(
         self,
@@ -28,6 +36,8 @@ class Connector:
             connect_timeout_ms=connect_timeout_ms,
             request_timeout_ms=request_timeout_ms,
             response_bytes_max=response_bytes_max,
+            tls=self._tls,
+            login=self._login,
         )
 
 

@@ -176,12 +176,22 @@ def _secrets(config: BrokerConfig) -> Iterator[Problem]:
             if not mechanisms:
                 message = f"listener {name} has SASL and no mechanism: set sasl.enabled.mechanisms"
                 yield _problem(config, message, *rows, BrokerOptions.sasl_enabled_mechanisms)
+            elif "PLAIN" in mechanisms and not protocol.has_tls and not _allows_plain(config, name):
+                message = (
+                    f"listener {name} would take passwords in the clear: use SASL_SSL or SCRAM, or say that this is "
+                    "what you want with ottla.sasl.plain.allow.without.tls=true"
+                )
+                yield _problem(config, message, *rows, BrokerOptions.sasl_enabled_mechanisms)
             elif name == inter_broker and among_brokers not in mechanisms:
                 message = (
                     f"listener {name} is for requests among brokers: set sasl.mechanism.inter.broker.protocol to one "
                     f"of its mechanisms, {', '.join(mechanisms)}"
                 )
                 yield _problem(config, message, *rows, BrokerOptions.sasl_mechanism_inter_broker_protocol)
+
+
+def _allows_plain(config: BrokerConfig, listener: str) -> bool:
+    return config.for_listener(listener, BrokerOptions.ottla_sasl_plain_allow_without_tls)
 
 
 def _value(config: BrokerConfig, option: Option[Any]) -> Any:

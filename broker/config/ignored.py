@@ -33,6 +33,9 @@ IGNORED_BROKER_OPTIONS = {
         auto.include.jmx.reporter kafka.metrics. metric.reporters metrics. telemetry.max.bytes confluent.""",
     "tokens are checked, not fetched": """
         sasl.oauthbearer.token.endpoint.url""",
+    "the keys of tokens are read again when their file changes": """
+        sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms""",
     "secrets are not stored in ZooKeeper": """
         password.encoder.""",
     "the connection to ZooKeeper is plain": """

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from ottla.broker.handlers.request import Delayed, Handler, Request, RequestFailedError
+from ottla.broker.handlers.request import Delayed, Handler, Refusal, Request, RequestFailedError
 from ottla.broker.observability import RequestMetrics
+from ottla.broker.security.authentication import Authentication, NotAuthenticatedError
 from ottla.broker.services import Services
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode_from
@@ -71,9 +72,13 @@ class Dispatcher:
     def __call__(self, connection: Any, frame: Any, slot: Any, arrived: float) -> None:
         """Handle one frame of a connection and have its slot filled, now or later."""
         exchange = Exchange(connection, slot, arrived, self._metrics)
+        authentication = connection.session.authentication
         try:
+            if authentication is not None and authentication.expects_raw_token:
+                self._take_raw_token(exchange, frame.body, authentication)
+                return
             answer = self._handle(exchange, frame.body)
-        except (DecodeError, RequestFailedError) as error:
+        except (DecodeError, RequestFailedError, NotAuthenticatedError) as error:
             log.warning("request_refused", peer=connection.peer, listener=connection.listener, error=str(error))
             connection.fail(str(error))
             return
@@ -82,6 +87,9 @@ class Dispatcher:
         exchange.handled = time.monotonic()
         if answer is None or isinstance(answer, Message):
             exchange.answer(answer)
+        elif isinstance(answer, Refusal):
+            parts = encode_response(exchange.api, exchange.version, exchange.correlation_id, answer.response)
+            connection.refuse(slot, parts, self._refusal_seconds, answer.reason)
         else:
             answer.then(exchange.answer)
 
@@ -89,6 +97,9 @@ class Dispatcher:
         api, header, position = decode_request_header(frame)
         version = header.request_api_version
         exchange.api, exchange.version, exchange.correlation_id = api, version, header.correlation_id
+        authentication = exchange.connection.session.authentication
+        if authentication is not None:
+            authentication.check(api)
         entry = self._handlers.get(api)
         if entry is None or version not in entry.versions:
             return self._refuse_version(exchange, entry)
@@ -96,6 +107,18 @@ class Dispatcher:
         return entry.handle(
             Request(api, version, body, header.client_id or "", exchange.connection.session, self._services)
         )
+
+    @property
+    def _refusal_seconds(self) -> float:
+        return self._services.config.connection_failed_authentication_delay_ms / 1000
+
+    def _take_raw_token(self, exchange: Exchange, token: memoryview | bytes, authentication: Authentication) -> None:
+        """Answer a token that came as it is, without a header, with one of the same kind; none where it is refused."""
+        step = authentication.step(bytes(token))
+        if step.error is ErrorCode.NONE:
+            exchange.connection.respond(exchange.slot, [step.token])
+        else:
+            exchange.connection.refuse(exchange.slot, None, self._refusal_seconds, step.message or step.error.name)
 
     def _refuse_version(self, exchange: Exchange, entry: Entry | None) -> Message:
         """ApiVersions is answered in version 0, so that the client learns what we have; others close the connection."""

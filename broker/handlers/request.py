@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ottla.broker.security.session import Session
 from ottla.broker.services import Services
@@ -38,6 +38,17 @@ class Request:
     # Who asks, and from where.
     session: Session
     services: Services
+
+
+class Refusal(NamedTuple):
+    """The answer to a client that failed to say who it is: sent after a pause, and then the connection is closed."""
+
+    response: Message
+    reason: str
+
+    def then(self, respond: Callable[[Message], None]) -> None:
+        """Give the response; `dispatch` sees to the pause."""
+        respond(self.response)
 
 
 class RequestFailedError(Exception):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ottla.broker.network.frame_buffers import FrameBuffers
-from ottla.broker.network.frame_reader import Frame, FrameReader
+from ottla.broker.network.frame_reader import Frame, FrameReader, Source
 from ottla.broker.network.outbox import Outbox, Slot
 from ottla.broker.network.request_queue import RequestQueue
 from ottla.broker.security.session import Session
@@ -38,8 +38,12 @@ class Processor(Protocol):
         """Run a function on the loop soon; from any thread."""
         ...
 
-    def call_later(self, delay_seconds: float, function: Callable[[], None]) -> None:
-        """Run a function on the loop after a while; from any thread."""
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        """Run a function on the loop after some time; from any thread."""
+        ...
+
+    def read(self, connection: Connection) -> None:
+        """Take what has come on a connection."""
         ...
 
     def set_reading(self, connection: Connection, wanted: bool) -> None:
@@ -82,7 +86,10 @@ class Connection:
         self.peer = str(client.getpeername()[0])
         self.session = Session(listener, self.peer)
         self.opened = time.monotonic()
-        # The loop's.
+        self._source: Source = client
+        # The loop's. When the connection could begin to say who it is, and whether it cannot yet.
+        self.established = self.opened
+        self.is_handshaking = False
         self.reader = reader
         self.is_reading = True
         self.is_writing = False
@@ -138,8 +145,11 @@ class Connection:
         if self._is_held or self._queue.is_full:
             self.processor.set_reading(self, False)
             return True
+        return self._take_frames()
+
+    def _take_frames(self) -> bool:
         was_within = self.reader.is_within_frame
-        received = self.reader.read(self.socket)
+        received = self.reader.read(self._source)
         if received is None:
             return False
         frames, _ = received
@@ -290,6 +300,17 @@ class Connection:
             self.fail(f"cannot send: {error}")
             return
         self.processor.call(lambda: self.processor.set_writing(self, True))
+
+    def refuse(self, slot: Slot, parts: Sequence[Any] | None, delay_seconds: float, reason: str) -> None:
+        """Answer after a while, and close; what was sent behind this request does not take effect. None: no answer."""
+        self.is_failed = True
+        self.processor.call(lambda: self.processor.set_reading(self, False))
+
+        def answer() -> None:
+            self.respond(slot, parts)
+            self.processor.discard(self, reason)
+
+        self.processor.call_later(delay_seconds, answer)
 
     def fail(self, reason: str) -> None:
         """Have the connection closed."""

@@ -7,8 +7,7 @@ megabyte the buffer grows with what arrives, so that a peer's word alone costs n
 
 from __future__ import annotations
 
-import socket
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.broker.network.frame_buffers import POOLED_BYTES_MIN, FrameBuffers
 from ottla.protocol.errors import FrameError
@@ -25,15 +24,24 @@ class Frame(NamedTuple):
     buffer: bytearray | None
 
 
+class Source(Protocol):
+    """A socket, or what stands in its place."""
+
+    def recv_into(self, buffer: memoryview, /) -> int:
+        """Receive into a buffer; 0 at the end. Raises BlockingIOError where nothing is there yet."""
+        ...
+
+
 class FrameReader:
     """The frames of one connection. Used on the loop only, which also owns the scratch buffer."""
 
-    __slots__ = ("_buffer", "_buffers", "_filled", "_held", "_max_size", "_scratch", "_size", "_target")
+    __slots__ = ("_buffer", "_buffers", "_filled", "_held", "_scratch", "_size", "_target", "max_size")
 
     def __init__(self, scratch: memoryview, buffers: FrameBuffers, max_size: int) -> None:
         self._scratch = scratch
         self._buffers = buffers
-        self._max_size = max_size
+        # Raised by the thread that authenticates the client, before the client knows.
+        self.max_size = max_size
         # The begin of a frame whose size is not complete, or that is small and not complete.
         self._held = b""
         # The frame that is being received into memory of its own: as much of it as the buffer holds by now.
@@ -52,7 +60,7 @@ class FrameReader:
         """The begin of what is being received, to tell what a stranger speaks."""
         return self._held[:16]
 
-    def read(self, source: socket.socket) -> tuple[list[Frame], int] | None:
+    def read(self, source: Source) -> tuple[list[Frame], int] | None:
         """Receive once; return the frames that are complete now and how many bytes came, or None at the end.
 
         Raises FrameError for a size that no honest peer would send, and OSError as the socket does.
@@ -74,7 +82,7 @@ class FrameReader:
         position, end = 0, len(data)
         while end - position >= SIZE_BYTES:
             try:
-                size = frame_size(data[position : position + SIZE_BYTES], self._max_size)
+                size = frame_size(data[position : position + SIZE_BYTES], self.max_size)
             except FrameError:
                 self._held = bytes(data[position : position + 16])
                 raise
@@ -96,7 +104,7 @@ class FrameReader:
         self._filled = len(first)
         self._target[: self._filled] = first
 
-    def _read_target(self, target: memoryview, source: socket.socket) -> tuple[list[Frame], int] | None:
+    def _read_target(self, target: memoryview, source: Source) -> tuple[list[Frame], int] | None:
         received = source.recv_into(target[self._filled :])
         if received == 0:
             return None

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
     from ottla.broker.network.connection import Connection
 
+# For the TLS handshake, and again for the authentication.
+SETUP_SECONDS = 10.0
 _FOREVER_SECONDS = 10 * 365 * 24 * 3600.0
 
 
@@ -35,6 +37,12 @@ class NetworkLimits:
 
     def overdue(self, connection: Connection, now: float) -> str | None:
         """Return which deadline a connection has passed, in words; None where it has not."""
+        if connection.is_handshaking:
+            return "the TLS handshake takes too long" if now - connection.opened > SETUP_SECONDS else None
+        authentication = connection.session.authentication
+        if authentication is not None and not authentication.is_done:
+            is_late = now - connection.established > SETUP_SECONDS
+            return "the client does not authenticate itself" if is_late else None
         blocked_since = connection.blocked_since
         if blocked_since is not None:
             return "the client does not read its answers" if now - blocked_since > self.write_seconds else None

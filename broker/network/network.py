@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ottla.broker.config import BrokerConfig, Listener
@@ -13,10 +13,14 @@ from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.connection import Connection, Dispatch
 from ottla.broker.network.frame_buffers import FrameBuffers
 from ottla.broker.network.frame_reader import SCRATCH_BYTES, FrameReader
+from ottla.broker.network.handshakes import Handshakes
 from ottla.broker.network.limits import ConnectionCounts, NetworkLimits
 from ottla.broker.network.processor import NetworkProcessor
 from ottla.broker.network.request_queue import RequestQueue
+from ottla.broker.network.tls_connection import TlsConnection
 from ottla.broker.network.workers import Workers
+from ottla.broker.security.listener_security import ListenerSecurity
+from ottla.broker.security.sasl_listener import SaslListener
 
 _FREE_BUFFERS_BYTES_MAX = 64 * 1024 * 1024
 _DEADLINES_CHECKED_SECONDS = 1.0
@@ -25,8 +29,13 @@ _DEADLINES_CHECKED_SECONDS = 1.0
 class Network:
     """Everything between the sockets and the handlers. Made, started and stopped on the loop."""
 
-    def __init__(self, config: BrokerConfig, dispatch: Dispatch) -> None:
+    def __init__(
+        self, config: BrokerConfig, dispatch: Dispatch, security: Mapping[str, ListenerSecurity] | None = None
+    ) -> None:
+        """`security` says how clients are let in, for each listener that is not in the clear."""
         self._config = config
+        self._security = security or {}
+        self._handshakes = Handshakes()
         self._limits = NetworkLimits.of(config)
         self._loop = asyncio.get_running_loop()
         self._buffers = FrameBuffers(_FREE_BUFFERS_BYTES_MAX)
@@ -86,6 +95,7 @@ class Network:
                 await task
         for processor in self.processors:
             processor.close_all()
+        self._handshakes.close()
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Take the options that may change while the broker runs: limits of connections, number of workers."""
@@ -107,8 +117,29 @@ class Network:
         return self.counts.bytes_copied + sum(connection.bytes_copied for connection in self.connections())
 
     def _adopt(self, listener: str, client: socket.socket, processor: NetworkProcessor) -> None:
+        security = self._security.get(listener)
         reader = FrameReader(self._scratch, self._buffers, self._config.socket_request_max_bytes)
-        processor.adopt(Connection(client, listener, processor, reader, self.queue, self._buffers))
+        if security is None or security.tls is None:
+            connection = Connection(client, listener, processor, reader, self.queue, self._buffers)
+        elif self._handshakes.is_full:
+            raise ConnectionRefusedError("too many TLS handshakes are under way")
+        else:
+            connection = TlsConnection(
+                client, listener, processor, reader, self.queue, self._buffers, security.tls, self._handshakes
+            )
+        if security is not None and security.sasl is not None:
+            self._authenticate(connection, security.sasl)
+        processor.adopt(connection)
+
+    def _authenticate(self, connection: Connection, sasl: SaslListener) -> None:
+        """Take small requests only, until the client has said who it is."""
+        connection.reader.max_size = sasl.frame_bytes_max
+        connection.session.authentication = authentication = sasl.authentication(connection.session)
+
+        def admit() -> None:
+            connection.reader.max_size = self._config.socket_request_max_bytes
+
+        authentication.on_done = admit
 
     def _on_room(self) -> None:
         self._loop.call_soon_threadsafe(self._resume)

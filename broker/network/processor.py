@@ -12,7 +12,6 @@ import asyncio
 import selectors
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import structlog
 
@@ -58,7 +57,7 @@ class NetworkProcessor:
                 if events & selectors.EVENT_WRITE and key.data.is_writing:
                     self._write(key.data)
                 if events & selectors.EVENT_READ:
-                    self._read(key.data)
+                    self.read(key.data)
 
     def close_overdue(self) -> None:
         """Close the connections that pass one of the deadlines."""
@@ -82,9 +81,9 @@ class NetworkProcessor:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function)
 
-    def call_later(self, delay_seconds: float, function: Callable[[], None]) -> None:
-        """Run a function on the loop after a while; from any thread."""
-        self.call(partial(self._loop.call_later, delay_seconds, function))
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        """Run a function on the loop after some time; from any thread."""
+        self.call(lambda: self._loop.call_later(seconds, function))
 
     def set_reading(self, connection: Connection, wanted: bool) -> None:
         """Watch the socket for something to read, or stop that; one that is muted is not watched."""
@@ -133,7 +132,8 @@ class NetworkProcessor:
             self._waiter.set_result(None)
             self._waiter = None
 
-    def _read(self, connection: Connection) -> None:
+    def read(self, connection: Connection) -> None:
+        """Take what has come on a connection."""
         try:
             if connection.is_closed or connection.receive():
                 return

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.security.acl_store import AclStore
 from ottla.broker.security.authorizer import AclAuthorizer, Authorizer, OpenAuthorizer
+from ottla.broker.security.listener_security import Listeners
 from ottla.broker.security.scram_credentials import ScramCredentials
-from ottla.client.connector import Connector
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.zookeeper import ZooKeeper
@@ -21,10 +21,14 @@ class Security:
     def __init__(self, zookeeper: ZooKeeper, config: Callable[[], BrokerConfig]) -> None:
         self._zookeeper = zookeeper
         self._config = config
-        # How other brokers are reached, and how their controller's requests reach them.
-        self.connector = Connector()
-        self.control_plane_connector = self.connector
         self.scram_credentials = ScramCredentials(zookeeper)
+        # How clients are let in, and how we are at other brokers: as one of them, and as their controller.
+        self.listeners = Listeners(config, self.scram_credentials)
+        self.connector = self.listeners.connector(config().inter_broker_listener.name)
+        self.control_plane_connector = self.connector
+        control_plane = config().control_plane_listener_name
+        if control_plane:
+            self.control_plane_connector = self.listeners.connector(control_plane.upper())
         # Who may do what; without an authorizer everybody everything, and there are no ACLs.
         self.authorizer: Authorizer = OpenAuthorizer()
         self.acls: AclStore | None = None
@@ -36,6 +40,7 @@ class Security:
     def start(self) -> None:
         """Read what is known before any request is handled, and hear of changes from then on."""
         self.scram_credentials.start()
+        self.listeners.start()
         if self.acls is not None:
             self.acls.start()
 
@@ -45,6 +50,7 @@ class Security:
 
     def configure(self) -> None:
         """Take the options that changed while the broker runs."""
+        self.listeners.configure()
 
     def session_expired(self) -> None:
         """Go on with what was read last."""
@@ -57,5 +63,6 @@ class Security:
 
     def close(self) -> None:
         """Hear of no more changes."""
+        self.listeners.close()
         if self.acls is not None:
             self.acls.close()

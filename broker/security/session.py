@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ottla.broker.security.authentication import Authentication
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 
@@ -16,3 +19,5 @@ class Session:
     listener: str
     client_host: str
     principal: str = ANONYMOUS
+    # Where the listener has SASL: how far that has come.
+    authentication: Authentication | None = None

@@ -62,8 +62,17 @@ class FileSlice:
         """
         return os.sendfile(socket_fd, self.file.fd, self.position + sent, self.length - sent)
 
+    def read_into(self, buffer: memoryview, position: int) -> None:
+        """Fill a buffer with the bytes from a position of the slice on; for listeners that must encrypt them."""
+        filled = 0
+        while filled < len(buffer):
+            count = os.preadv(self.file.fd, [buffer[filled:]], self.position + position + filled)
+            if count == 0:
+                raise OSError(f"{self} ends {len(buffer) - filled} bytes early")
+            filled += count
+
     def read(self) -> bytes:
-        """Return the bytes; for listeners that must encrypt them, and for tests."""
+        """Return the bytes; for small slices, and for tests."""
         data = os.pread(self.file.fd, self.length, self.position)
         while len(data) < self.length:
             more = os.pread(self.file.fd, self.length - len(data), self.position + len(data))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.config.addresses import PrincipalsKind
 from ottla.broker.config.kinds import Boolean, Int, List, Long, Secret, String
-from ottla.broker.config.option import HOURS, PER_BROKER, SECONDS, KiB, Option, Options
+from ottla.broker.config.option import PER_BROKER, KiB, Option, Options
 
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _STORE_TYPES = ("PEM", "PKCS12")
@@ -74,19 +74,17 @@ class SaslOptions(Options):
         "Users of PLAIN, and the broker's own login, for one mechanism of one listener.",
         PER_BROKER,
     )
+    ottla_sasl_plain_allow_without_tls = Option(
+        Boolean(), False, "Let clients send their passwords over SASL_PLAINTEXT, where everybody on the way reads them."
+    )
     sasl_server_max_receive_size = Option(
         Int(at_least=1), 512 * KiB, "Largest request of a client that is not yet authenticated."
     )
     connections_max_reauth_ms = Option(
         Long(at_least=0), 0, "Life of an authentication, after which the client must repeat it; 0 is for ever."
     )
-    sasl_oauthbearer_jwks_endpoint_url = Option(String(), None, "Where the keys that sign tokens are; a file or a URL.")
-    sasl_oauthbearer_jwks_endpoint_refresh_ms = Option(Long(at_least=1), 1 * HOURS, "How often those keys are read.")
-    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = Option(
-        Long(at_least=0), 100, "First pause before those keys are read again after a failure."
-    )
-    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = Option(
-        Long(at_least=0), 10 * SECONDS, "Longest pause before those keys are read again after a failure."
+    sasl_oauthbearer_jwks_endpoint_url = Option(
+        String(), None, "Local file with the public keys of who signs tokens, as a path or a file: URL."
     )
     sasl_oauthbearer_expected_audience = Option(List(), None, "Audiences of which a token must name one.")
     sasl_oauthbearer_expected_issuer = Option(String(), None, "Issuer that a token must name.")

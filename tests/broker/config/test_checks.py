@@ -140,11 +140,21 @@ def test_a_wrong_value_is_named_with_what_is_allowed_and_its_place() -> None:
             {
                 "listeners": "SASL_PLAINTEXT://h:2",
                 "security.inter.broker.protocol": "SASL_PLAINTEXT",
-                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+                "sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-256",
                 "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
             },
             "listener SASL_PLAINTEXT is for requests among brokers: set sasl.mechanism.inter.broker.protocol to one "
-            "of its mechanisms, PLAIN, SCRAM-SHA-256",
+            "of its mechanisms, OAUTHBEARER, SCRAM-SHA-256",
+        ),
+        (
+            {
+                "listeners": "SASL_PLAINTEXT://h:2",
+                "security.inter.broker.protocol": "SASL_PLAINTEXT",
+                "sasl.enabled.mechanisms": "PLAIN",
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            },
+            "listener SASL_PLAINTEXT would take passwords in the clear: use SASL_SSL or SCRAM, or say that this is what "
+            "you want with ottla.sasl.plain.allow.without.tls=true",
         ),
         (
             {"log.cleaner.max.compaction.lag.ms": "5", "log.cleaner.min.compaction.lag.ms": "6"},

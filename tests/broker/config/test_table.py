@@ -215,4 +215,5 @@ def test_our_own_options_have_these_defaults() -> None:
         "ottla.log.min.free.bytes": "268435456",
         "ottla.log.open.files.max": "1000",
         "ottla.metrics.partitions": "true",
+        "ottla.sasl.plain.allow.without.tls": "false",
     }

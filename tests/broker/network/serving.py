@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import uvloop
 
-from ottla.broker.config import BrokerConfig, Listener, SecurityProtocol
+from ottla.broker.config import BrokerConfig
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.network import Network
+from ottla.broker.security.listener_security import ListenerSecurity
 
 DEADLINE_SECONDS = 60
 
@@ -43,14 +45,22 @@ class Served:
 
 @contextmanager
 def serving(dispatch: Any, **options: str) -> Iterator[Served]:
-    """Serve until the block ends."""
+    """Serve until the block ends, in the clear."""
     config = BrokerConfig.of({key.replace("_", "."): value for key, value in options.items()})
+    with serving_securely(dispatch, config, {}) as served:
+        yield served
+
+
+@contextmanager
+def serving_securely(dispatch: Any, config: BrokerConfig, security: Mapping[str, ListenerSecurity]) -> Iterator[Served]:
+    """Serve the first listener of a config until the block ends, on a free port."""
+    listener = replace(config.bound_listeners[0], host="127.0.0.1", port=0)
     started = threading.Event()
     made: list[Any] = []
 
     async def main() -> None:
-        network = Network(config, dispatch)
-        (port,) = network.bind([Listener("PLAINTEXT", SecurityProtocol.PLAINTEXT, "127.0.0.1", 0)])
+        network = Network(config, dispatch, security)
+        (port,) = network.bind([listener])
         network.start()
         stop = asyncio.Event()
         made.extend((asyncio.get_running_loop(), network, port, stop))

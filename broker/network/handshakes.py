@@ -1,0 +1,44 @@
+"""The TLS handshakes under way: how many there are, and the threads that do their arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+_THREADS: Final = 2
+# Each holds a connection and some memory, for as long as its deadline lets it.
+HANDSHAKES_MAX: Final = 1000
+
+
+class Handshakes:
+    """Those of all listeners. Everything but the work itself happens on the loop."""
+
+    def __init__(self, count_max: int = HANDSHAKES_MAX) -> None:
+        self._count_max = count_max
+        self._threads: ThreadPoolExecutor | None = None
+        self.count = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a new connection must be refused."""
+        return self.count >= self._count_max
+
+    def begun(self) -> None:
+        """Count one."""
+        self.count += 1
+
+    def ended(self) -> None:
+        """Count one out, however it ended."""
+        self.count -= 1
+
+    def submit(self, step: Callable[[], None]) -> None:
+        """Have a step worked out on another thread. Each handshake has one at a time under way."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tls-handshake")
+        self._threads.submit(step)
+
+    def close(self) -> None:
+        """Begin no further step."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)

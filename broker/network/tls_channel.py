@@ -1,0 +1,154 @@
+"""TLS on a non-blocking socket: what a connection reads from and sends to in the socket's place.
+
+TLS itself works in memory, between two buffers, and never waits:
+
+    socket --recv--> _incoming --decrypt--> the reader's memory
+    socket <--send-- _unsent <-- _outgoing <--encrypt-- parts of responses
+
+So a piece of a response costs one call into the kernel and not one for each record of 16 KiB, and the handshake can
+happen on any thread. The loop decrypts while a worker encrypts: the state of TLS is one, and has a lock.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from contextlib import suppress
+from typing import Final, cast
+
+# What is received or encrypted in one go; also the most that is held in memory each way.
+PIECE_BYTES: Final = 128 * 1024
+# Records do not end where requests end: the last bytes of one may come in a record with much that follows.
+_READ_BYTES_MIN: Final = 64 * 1024
+# Hellos and a chain of certificates; more comes from nobody who wants to be let in.
+_HANDSHAKE_BYTES_MAX: Final = 128 * 1024
+_HANDSHAKE_READ_BYTES: Final = 16 * 1024
+
+
+class TlsChannel:
+    """The server's side of TLS on one socket."""
+
+    def __init__(self, client: socket.socket, context: ssl.SSLContext) -> None:
+        self._socket = client
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._lock = threading.Lock()
+        self._unsent = b""
+        self._is_ended = False
+        # Whether something waits here that no selector knows of, apart from an unfinished record.
+        self.has_received = False
+        self._handshake_bytes = 0
+        # The begin of what the client said, to tell what a stranger speaks.
+        self.first_bytes = b""
+
+    # The handshake: received on the loop, worked out on another thread
+
+    def receive_handshake(self) -> bool:
+        """Take what the socket has of the client's part; False at its end. Raises OSError."""
+        data = self._socket.recv(_HANDSHAKE_READ_BYTES)
+        if not data:
+            return False
+        self._handshake_bytes += len(data)
+        if self._handshake_bytes > _HANDSHAKE_BYTES_MAX:
+            raise ConnectionError(f"a handshake of more than {_HANDSHAKE_BYTES_MAX} bytes")
+        if not self.first_bytes:
+            self.first_bytes = data[:16]
+        self._incoming.write(data)
+        return True
+
+    def step_handshake(self) -> bool:
+        """Work out our part as far as it goes, and send it; return whether we are done. Raises SSLError, OSError."""
+        with self._lock:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._send_pending()
+                return False
+            except ssl.SSLError:
+                with suppress(OSError):
+                    self._send_pending()  # the alert that tells the client why
+                raise
+            self._send_pending()
+            return True
+
+    def peer_certificate(self) -> bytes | None:
+        """Return the client's certificate in DER, where it has shown one that we trust."""
+        return self._tls.getpeercert(binary_form=True)
+
+    @property
+    def version(self) -> str | None:
+        """The version of TLS, such as `TLSv1.3`."""
+        return self._tls.version()
+
+    # Reading, on the loop
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Decrypt into a buffer, as `socket.recv_into`; 0 at the end, BlockingIOError where nothing is there yet."""
+        with self._lock:
+            count = self._decrypt(buffer)
+            if count or self._is_ended:
+                return count
+            data = self._socket.recv(min(max(len(buffer), _READ_BYTES_MIN), PIECE_BYTES))
+            if not data:
+                return 0
+            self._incoming.write(data)
+            count = self._decrypt(buffer)
+            # An answer to a change of keys; it must not wait for our next response.
+            if self._outgoing.pending:
+                self._send_pending()
+        if not count and not self._is_ended:
+            raise BlockingIOError
+        return count
+
+    def _decrypt(self, buffer: memoryview) -> int:
+        """Fill a buffer as far as there are whole records."""
+        filled = 0
+        while filled < len(buffer):
+            try:
+                # With a buffer it returns how much it has put there, whatever its type says.
+                count = cast(int, self._tls.read(len(buffer) - filled, buffer[filled:]))
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLZeroReturnError:
+                count = 0
+            if count == 0:
+                self._is_ended = True
+                break
+            filled += count
+        self.has_received = filled == len(buffer) > 0
+        return filled
+
+    # Sending, by whoever holds the connection's lock
+
+    def encrypt(self, data: memoryview) -> None:
+        """Take data to be sent; `flush` sends it. Callers flush what was taken before."""
+        with self._lock:
+            taken = 0
+            while taken < len(data):
+                taken += self._tls.write(data[taken:])
+
+    def flush(self) -> bool:
+        """Send what the socket takes; return whether nothing is left. Raises OSError."""
+        with self._lock:
+            return self._send_pending()
+
+    def _send_pending(self) -> bool:
+        while self._unsent or self._outgoing.pending:
+            if not self._unsent:
+                self._unsent = self._outgoing.read()
+            try:
+                sent = self._socket.send(self._unsent)
+            except BlockingIOError:
+                return False
+            self._unsent = self._unsent[sent:] if sent < len(self._unsent) else b""
+        return True
+
+    def close(self) -> None:
+        """Tell the client that this is the end, if the socket takes it."""
+        with self._lock, suppress(OSError, ValueError):
+            if not self._unsent:
+                with suppress(ssl.SSLWantReadError):
+                    self._tls.unwrap()
+                self._send_pending()

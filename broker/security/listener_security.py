@@ -1,0 +1,76 @@
+"""How clients are let in at each listener that is not in the clear, and how we are let in at those of other brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from ottla.broker.config.layers import ConfigError
+from ottla.broker.security.broker_login import connector_to
+from ottla.broker.security.sasl_listener import SaslListener
+from ottla.broker.security.tls_listener import TlsListener
+from ottla.client.connector import Connector
+
+if TYPE_CHECKING:
+    from ottla.broker.config import BrokerConfig
+    from ottla.broker.security.scram_credentials import ScramCredentials
+
+log = structlog.get_logger(__name__)
+
+_FILES_CHECKED_SECONDS: Final = 3.0
+
+
+class ListenerSecurity(NamedTuple):
+    """What stands between a new connection at a listener and its first request."""
+
+    tls: TlsListener | None
+    sasl: SaslListener | None
+
+
+class Listeners(dict[str, ListenerSecurity]):
+    """By the name of the listener. What it holds is renewed in place when options or files change."""
+
+    def __init__(self, config: Callable[[], BrokerConfig], credentials: ScramCredentials) -> None:
+        """Load what all listeners need; ConfigError where something is missing or not good."""
+        self._config = config
+        for listener in config().bound_listeners:
+            protocol = listener.security_protocol
+            self[listener.name] = ListenerSecurity(
+                TlsListener(listener.name, config) if protocol.has_tls else None,
+                SaslListener(listener.name, config, credentials) if protocol.has_sasl else None,
+            )
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch_files, name="certificates", daemon=True)
+
+    def start(self) -> None:
+        """Look after files that change."""
+        if any(security.tls is not None for security in self.values()):
+            self._thread.start()
+
+    def configure(self) -> None:
+        """Take the options that changed while the broker runs; keep what was, where they are not good."""
+        for name, (tls, sasl) in self.items():
+            if tls is not None:
+                tls.refresh()
+            if sasl is not None:
+                try:
+                    sasl.configure()
+                except ConfigError as error:
+                    log.error("logins_not_reloaded", listener=name, error=str(error), hint="the old ones stay in use")
+
+    def connector(self, listener: str) -> Connector:
+        """Say how other brokers are reached at their listener of a name; ConfigError where we have no login there."""
+        return connector_to(listener, self._config, self[listener].tls, self[listener].sasl is not None)
+
+    def close(self) -> None:
+        """Look after nothing more."""
+        self._is_closed.set()
+
+    def _watch_files(self) -> None:
+        while not self._is_closed.wait(_FILES_CHECKED_SECONDS):
+            for tls, _ in self.values():
+                if tls is not None:
+                    tls.refresh()

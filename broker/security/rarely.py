@@ -1,0 +1,35 @@
+"""Lets the first of many equal events through, so that nobody fills our log by knocking."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+_SECONDS: Final = 60.0
+# Beyond that many peers, one peer's events count as everybody's.
+_PEERS_MAX: Final = 1024
+
+
+class Rarely:
+    """One event of each peer in a while. Thread-safe."""
+
+    def __init__(self, seconds: float = _SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last: dict[str, float] = {}
+
+    def allows(self, peer: str) -> bool:
+        """Say whether an event of a peer is the first in a while."""
+        now = self._clock()
+        with self._lock:
+            if now - self._last.get(peer, float("-inf")) < self._seconds:
+                return False
+            if len(self._last) >= _PEERS_MAX:
+                self._last = {known: last for known, last in self._last.items() if now - last < self._seconds}
+            if len(self._last) < _PEERS_MAX:
+                self._last[peer] = now
+                return True
+            return False
