@@ -52,17 +52,12 @@ from ottla.broker.handlers.produce import produce
 from ottla.broker.handlers.request import Handler
 from ottla.broker.handlers.sasl_authenticate import sasl_authenticate
 from ottla.broker.handlers.sasl_handshake import sasl_handshake
-from ottla.broker.handlers.sasl_authenticate import sasl_authenticate
-from ottla.broker.handlers.sasl_handshake import sasl_handshake
 from ottla.broker.handlers.stop_replica import stop_replica
 from ottla.broker.handlers.sync_group import sync_group
 from ottla.broker.handlers.update_metadata import update_metadata
 from ottla.protocol.api import Api
 
 _FUNCTIONS: Final[dict[Api, Handler]] = {
-    # Who asks
-    Api.SASL_HANDSHAKE: sasl_handshake,
-    Api.SASL_AUTHENTICATE: sasl_authenticate,
     # Who asks
     Api.SASL_HANDSHAKE: sasl_handshake,
     Api.SASL_AUTHENTICATE: sasl_authenticate,
