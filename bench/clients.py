@@ -53,6 +53,7 @@ READERS: Mapping[str, Load] = {
 }
 SINGLE_READERS: Mapping[str, Load] = {
     OURS: on_uvloop(loads.consume_ottla_single),
+    "ottla.sync": loads.consume_ottla_sync,
     "aiokafka": on_uvloop(loads.consume_aiokafka_single),
     "confluent-kafka": loads.consume_confluent_single,
 }

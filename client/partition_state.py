@@ -8,8 +8,9 @@ dropped when it comes. Nothing here waits, and only the event loop's thread come
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from ottla.client.columns import Columns
@@ -147,6 +148,18 @@ class PartitionState:
         self.position = record.offset + 1
         return record
 
+    def opened_ahead(self) -> list[ConsumerRecord[Any, Any]]:
+        """Return the records of the opened batch that `take_opened` would hand out next."""
+        return [] if self._opened is None or not self.has_records else self._opened[self._taken : -1]
+
+    def take_ahead(self, count: int) -> None:
+        """Take note that so many of those were handed out, the last of which the caller may not be done with."""
+        if count and self._opened is not None:
+            done, last = self._taken + count - 2, self._taken + count - 1
+            self.processed = self._opened[done].offset + 1 if count > 1 else self.position
+            self.position = self._opened[last].offset + 1
+            self._taken += count
+
     def take_batches(self) -> list[FetchedBatch]:
         """Hand out all batches, the first without the records that were handed out before."""
         taken = []
@@ -190,10 +203,15 @@ class PartitionState:
 
 
 class Partitions:
-    """The partitions that a consumer has now, and the two calls that go between the caller and the fetcher."""
+    """The partitions that a consumer has now, and the two calls that go between the caller and the fetcher.
+
+    Records may be lent to another thread. Whoever comes for a state gets it settled: what that thread took until then
+    counts as handed out, and it takes no more.
+    """
 
     def __init__(self) -> None:
         self._states: dict[TopicPartition, PartitionState] = {}
+        self._lent: LentRecords | None = None
         # Set when there may be something to hand out, and when there may be something to fetch.
         self.arrived = asyncio.Event()
         self.wanted = asyncio.Event()
@@ -203,6 +221,7 @@ class Partitions:
         return partition in self._states
 
     def __iter__(self) -> Iterator[PartitionState]:
+        self.settle()
         return iter(self._states.values())
 
     def __len__(self) -> int:
@@ -210,7 +229,23 @@ class Partitions:
 
     def get(self, partition: TopicPartition) -> PartitionState | None:
         """Return the state of a partition, if it is assigned."""
+        self.settle()
         return self._states.get(partition)
+
+    def lend(self, state: PartitionState, poll_passed: Callable[[], None]) -> LentRecords | None:
+        """Lend what is opened of a partition to another thread, if there is any."""
+        self.settle()
+        records = state.opened_ahead()
+        if not records or self._states.get(state.partition) is not state:
+            return None
+        self._lent = LentRecords(state, records, poll_passed)
+        return self._lent
+
+    def settle(self) -> None:
+        """Have back what was lent."""
+        if self._lent is not None:
+            lent, self._lent = self._lent, None
+            lent.give_back()
 
     def names(self) -> set[TopicPartition]:
         """Return what is assigned."""
@@ -225,6 +260,7 @@ class Partitions:
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """End with some of them; what was fetched of them is dropped."""
+        self.settle()
         for partition in partitions:
             state = self._states.pop(partition, None)
             if state is not None:
@@ -242,17 +278,20 @@ class Partitions:
         self.arrived.set()
 
     def _set_held(self, partitions: Iterable[TopicPartition], *, held: bool) -> None:
+        self.settle()
         for partition in partitions:
             if (state := self._states.get(partition)) is not None:
                 state.held = held
 
     def mark_processed(self) -> None:
         """The caller asks for more: it is done with all that it has."""
+        self.settle()
         for state in self._states.values():
             state.processed = state.position
 
     def in_turn(self, wanted: Iterable[TopicPartition]) -> list[PartitionState]:
         """Return the partitions, those of `wanted` if there are any, beginning with another each time."""
+        self.settle()
         names = set(wanted)
         states = [state for name, state in self._states.items() if not names or name in names]
         if not states:
@@ -267,6 +306,39 @@ class Partitions:
                 failure, state.failure = state.failure, None
                 self.wanted.set()
                 raise failure
+
+
+class LentRecords:
+    """Records that another thread may take one by one, without asking the event loop for each."""
+
+    def __init__(
+        self, state: PartitionState, records: list[ConsumerRecord[Any, Any]], poll_passed: Callable[[], None]
+    ) -> None:
+        self._state = state
+        self._session = state.session
+        self._records = records
+        self._poll_passed = poll_passed
+        # Under the lock, so that nothing is taken that the loop does not know of.
+        self._lock = threading.Lock()
+        self._taken = 0
+        self._is_over = False
+
+    def take(self) -> ConsumerRecord[Any, Any] | None:
+        """Return the next record; None if the event loop is to be asked. For any thread."""
+        with self._lock:
+            if self._is_over or self._taken == len(self._records) or self._state.session != self._session:
+                return None
+            record = self._records[self._taken]
+            self._taken += 1
+        self._poll_passed()
+        return record
+
+    def give_back(self) -> None:
+        """Have the state say what was taken. For the event loop's thread."""
+        with self._lock:
+            self._is_over = True
+        if self._state.session == self._session:
+            self._state.take_ahead(self._taken)
 
 
 def joined_columns(batches: Sequence[FetchedBatch]) -> Columns:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.fetched_batches import FetchedBatch
 from ottla.client.group_host import GroupHost
-from ottla.client.partition_state import Partitions, PartitionState
+from ottla.client.partition_state import LentRecords, Partitions, PartitionState
 from ottla.client.types import ConsumerRecord
 from ottla.protocol.identifiers import TopicPartition
 
@@ -44,6 +44,13 @@ class Reader:
             state.processed = before
             self._host.poll_passed()
         return record
+
+    async def lent(self, timeout_ms: int | None) -> tuple[ConsumerRecord[Any, Any] | None, LentRecords | None]:
+        """Wait for a record, and lend those behind it to the thread that asks; None when the time is up."""
+        record = await self.one((), timeout_ms)
+        if record is None or self._last is None:
+            return record, None
+        return record, self._partitions.lend(self._last, self._host.poll_passed)
 
     async def many(
         self, wanted: Sequence[TopicPartition], timeout_ms: int, limit: int

@@ -25,6 +25,7 @@ from ottla.client import admin, consumer, producer
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.errors import IllegalStateError, KafkaTimeoutError
 from ottla.client.loop_thread import LoopThread
+from ottla.client.partition_state import LentRecords
 from ottla.client.producer_batch import BatchBuilder
 from ottla.client.producer_settings import ProducerSettings
 from ottla.client.rebalance_listener import ConsumerRebalanceListener
@@ -234,7 +235,8 @@ class Consumer(_Twin[consumer.Consumer]):
     """Reads records; options are those of `ottla.Consumer`.
 
     Iteration waits for the next record, and ends when there was none for `consumer_timeout_ms`, if that is given, or
-    when another thread stops the consumer. `getmany` is the quicker way to read much: a call for many records.
+    when another thread stops the consumer. Records that are there are taken without a call to the loop's thread for
+    each; positions and commits cover those alone that were handed out.
     """
 
     _settings_class = ConsumerSettings
@@ -248,6 +250,8 @@ class Consumer(_Twin[consumer.Consumer]):
     ) -> None:
         super().__init__(consumer.Consumer(*topics, **settings), call_timeout_ms)
         self._consumer_timeout_ms = consumer_timeout_ms
+        # Records that an iteration takes on this side, instead of going to the loop's thread for each.
+        self._lent: LentRecords | None = None
 
     @property
     def settings(self) -> ConsumerSettings:
@@ -267,17 +271,22 @@ class Consumer(_Twin[consumer.Consumer]):
         return self
 
     def __next__(self) -> ConsumerRecord[Any, Any]:
+        lent = self._lent
+        if lent is not None and (record := lent.take()) is not None:
+            return record
         try:
-            if self._consumer_timeout_ms is None:
-                return self.getone()
-            found = self.getmany(timeout_ms=self._consumer_timeout_ms, max_records=1)
+            record, self._lent = self._wait(self._borrow())
         except IllegalStateError:
             if self._ended:
                 raise StopIteration from None
             raise
-        for records in found.values():
-            return records[0]
-        raise StopIteration
+        if record is None:
+            raise StopIteration
+        return record
+
+    async def _borrow(self) -> tuple[ConsumerRecord[Any, Any] | None, LentRecords | None]:
+        self._client._check_running()
+        return await self._client._reader.lent(self._consumer_timeout_ms)
 
     _subscribe = _on_loop(consumer.Consumer.subscribe)
     unsubscribe = _blocking(consumer.Consumer.unsubscribe)

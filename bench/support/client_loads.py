@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import confluent_kafka
@@ -18,6 +19,7 @@ import uvloop
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
 
+import ottla.sync
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
 from ottla.client.types import TopicPartition
@@ -199,6 +201,18 @@ async def consume_ottla_single(work: Work) -> Rates:
         size = 0
         for _ in range(work.records):
             size += len((await consumer.getone()).value or b"")
+        return _checked(watch, work, size)
+
+
+def consume_ottla_sync(work: Work) -> Rates:
+    """Read record by record with the synchronous twin of our client."""
+    with ottla.sync.Consumer(bootstrap_servers=work.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(work.topic, 0)])
+        next(consumer)
+        watch = Stopwatch()
+        size = 0
+        for record in islice(consumer, work.records):
+            size += len(record.value or b"")
         return _checked(watch, work, size)
 
 

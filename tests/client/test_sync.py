@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from concurrent.futures import Future
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,77 @@ def test_iteration_ends_when_nothing_comes(broker: BrokerProcess, topic: str) ->
         stopper.start()
         assert [*consumer] == []
         stopper.join()
+
+
+def test_positions_and_commits_cover_what_an_iteration_handed_out(broker: BrokerProcess, topic: str) -> None:
+    """No more, although records are taken ahead; a seek and a pause in the middle hold at once."""
+    partition = TopicPartition(topic, 0)
+    options: dict[str, Any] = {
+        "bootstrap_servers": broker.bootstrap,
+        "group_id": group_name(),
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+    }
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic)])
+    with Producer(bootstrap_servers=broker.bootstrap, linger_ms=100) as producer:
+        for number in range(100):
+            producer.send(topic, b"%d" % number)
+        producer.flush()
+
+    def read(count: int) -> list[int]:
+        return [record.offset for record in islice(consumer, count)]
+
+    with Consumer(topic, consumer_timeout_ms=60_000, **options) as consumer:
+        assert read(10) == [*range(10)]
+        assert consumer.position(partition) == 10
+        consumer.commit()
+        assert read(10) == [*range(10, 20)]
+        assert consumer.committed(partition) == 10
+        assert consumer.getone().offset == 20
+        assert read(2) == [21, 22]
+        consumer.seek(partition, 50)
+        assert read(2) == [50, 51]
+        assert [record.offset for record in consumer.getmany(max_records=3, timeout_ms=60_000)[partition]] == [
+            52,
+            53,
+            54,
+        ]
+        assert read(45) == [*range(55, 100)]
+    with Consumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([partition])
+        assert read(2) == [0, 1]
+        consumer.pause(partition)
+        assert consumer.getmany(timeout_ms=100) == {}
+        consumer.resume(partition)
+        assert read(1) == [2]
+
+
+def test_auto_commit_covers_what_an_iteration_is_done_with(broker: BrokerProcess, topic: str) -> None:
+    """All but the record at which it failed."""
+    partition = TopicPartition(topic, 0)
+    options: dict[str, Any] = {
+        "bootstrap_servers": broker.bootstrap,
+        "group_id": group_name(),
+        "auto_offset_reset": "earliest",
+    }
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic)])
+    with Producer(bootstrap_servers=broker.bootstrap, linger_ms=100) as producer:
+        for number in range(100):
+            producer.send(topic, b"%d" % number)
+        producer.flush()
+
+    def fail_at_42() -> None:
+        with Consumer(topic, consumer_timeout_ms=60_000, auto_commit_interval_ms=60_000, **options) as consumer:
+            for record in consumer:
+                1 // (record.offset - 42)
+
+    with pytest.raises(ZeroDivisionError):
+        fail_at_42()
+    with Consumer(topic, consumer_timeout_ms=60_000, **options) as consumer:
+        assert consumer.committed(partition) == 42
+        assert next(consumer).offset == 42
 
 
 def test_a_call_ends_with_its_time(broker: BrokerProcess, topic: str) -> None:
