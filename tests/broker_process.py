@@ -56,12 +56,19 @@ class BrokerProcess:
     """A broker that keeps its ports and its data over restarts."""
 
     def __init__(
-        self, folder: Path, zookeeper: str, *overrides: str, broker_id: int = 1, where: Host = LOOPBACK
+        self,
+        folder: Path,
+        zookeeper: str,
+        *overrides: str,
+        broker_id: int = 1,
+        where: Host = LOOPBACK,
+        protocol: str = "PLAINTEXT",
     ) -> None:
         self.folder = folder
         self.zookeeper = zookeeper
         self.broker_id = broker_id
         self.where = where
+        self.protocol = protocol
         self.host = where.address
         self.log_dir = folder / "data"
         self.log = folder / "broker.log"
@@ -158,7 +165,8 @@ class BrokerProcess:
         options = (
             *_OPTIONS,
             f"broker.id={self.broker_id}",
-            f"listeners=PLAINTEXT://{self.bootstrap}",
+            f"listeners={self.protocol}://{self.bootstrap}",
+            *([] if self.protocol == "PLAINTEXT" else [f"security.inter.broker.protocol={self.protocol}"]),
             f"ottla.http.listener={self.host}:{self.http_port}",
             f"log.dirs={self.log_dir}",
             f"zookeeper.connect={self.zookeeper}",
