@@ -34,6 +34,7 @@ from ottla.protocol.messages.elect_leaders import (
 
 Results = Mapping[TopicPartition, ElectionResult]
 
+_ERROR_VERSION = 1
 _LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The leader is elected, and not all brokers know it yet.")
 
 
@@ -45,13 +46,13 @@ def elect_leaders(request: Request) -> Message | Delayed:
         check(request, CLUSTER)
         election_type = ElectionType(body.election_type)
     except KafkaError as error:
-        return _refusal(error, asked)
+        return _refusal(request, error, asked)
     except ValueError:
         detail = f"there is no election of type {body.election_type}"
-        return _refusal(KafkaError(ErrorCode.INVALID_REQUEST, detail), asked)
+        return _refusal(request, KafkaError(ErrorCode.INVALID_REQUEST, detail), asked)
 
     def answer(outcome: Results | KafkaError) -> Message | Delayed:
-        return _refusal(outcome, asked) if isinstance(outcome, KafkaError) else _wait(request, outcome)
+        return _refusal(request, outcome, asked) if isinstance(outcome, KafkaError) else _wait(request, outcome)
 
     return OnController(request.services.controller, lambda term: _elect(term, election_type, asked), answer)
 
@@ -109,9 +110,9 @@ def _outcome(snapshot: MetadataSnapshot, partition: TopicPartition, result: Elec
     return DONE if _is_led_by(snapshot, partition, result.leader) else _LATE
 
 
-def _refusal(error: KafkaError, asked: list[TopicPartition] | None) -> ElectLeadersResponse:
-    outcome = Outcome.refused(error)
-    return _response(error.code, dict.fromkeys(asked or (), outcome))
+def _refusal(request: Request, error: KafkaError, asked: list[TopicPartition] | None) -> ElectLeadersResponse:
+    code = error.code if request.version >= _ERROR_VERSION else ErrorCode.NONE
+    return _response(code, dict.fromkeys(asked or (), Outcome.refused(error)))
 
 
 def _response(code: ErrorCode, outcomes: Mapping[TopicPartition, Outcome]) -> ElectLeadersResponse:

@@ -1,0 +1,273 @@
+"""Every API, every resource that it touches: refused without the right and under a DENY, served with the right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.broker.groups.coordinating import answered, coordinating_broker, stable_member
+from tests.broker.handlers.access_samples import NAMES, SAMPLES, built, error_codes
+from tests.broker.handlers.data_path import Broker, topic_id
+from tests.broker.handlers.small_cluster import FakeCluster, every_version
+
+from ottla.broker.handlers.access import ACCESS, CLUSTER, GROUP, OPEN, TOPIC, TRANSACTIONAL_ID, Access
+from ottla.broker.handlers.table import HANDLERS
+from ottla.broker.security.acl import (
+    WILDCARD,
+    AclEntry,
+    AclOperation,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
+from ottla.broker.security.acl_snapshot import AclSnapshot
+from ottla.broker.security.authorizer import AclAuthorizer
+from ottla.broker.security.session import ANONYMOUS
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
+KINDS = (TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID)
+CODES = {
+    TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+# What is left out, or told as nothing, instead of an error: each has a test of its own below.
+SILENT = {(Api.METADATA, CLUSTER), (Api.DESCRIBE_CLUSTER, CLUSTER), (Api.LIST_GROUPS, GROUP)}
+# There are no transactions yet, and the code for that is the one for having no right.
+NOT_SERVED = {(Api.INIT_PRODUCER_ID, TRANSACTIONAL_ID), (Api.FIND_COORDINATOR, TRANSACTIONAL_ID)}
+# Followers are told about their partitions.
+OTHER_CODES = {(Api.FETCH, CLUSTER): ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+Right = tuple[PermissionType, AclOperation, ResourceType]
+
+
+def needed(row: Access) -> dict[ResourceType, AclOperation]:
+    """What a row names, by kind of resource."""
+    operations = zip(KINDS, (row.topic, row.group, row.cluster, row.transactional_id), strict=True)
+    return {kind: operation for kind, operation in operations if operation is not None}
+
+
+PAIRS = [(api, kind) for api in HANDLERS for kind in needed(ACCESS[api])]
+LOUD = [pair for pair in PAIRS if pair not in SILENT]
+SERVED = [pair for pair in LOUD if pair not in NOT_SERVED]
+
+
+class NoController:
+    """Refuses all work."""
+
+    def submit(self, _work: object, finish: Any) -> None:
+        """Answer that somebody else is controller."""
+        finish(KafkaError(ErrorCode.NOT_CONTROLLER))
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker with a topic, a group of each protocol, and rights as tests set them."""
+    with coordinating_broker(tmp_path_factory.mktemp("broker")) as broker:
+        stable_member(broker)
+        services: Any = broker.services
+        services.cluster = FakeCluster(lambda: broker.services.config)
+        services.controller = NoController()
+        acls = SimpleNamespace(snapshot=AclSnapshot(), change=lambda *_args, **_fields: None)
+        services.security.acls = acls
+        joined = built(
+            Api.CONSUMER_GROUP_HEARTBEAT.request,
+            {
+                "group_id": "new-readers",
+                "member_id": "m",
+                "rebalance_timeout_ms": 1000,
+                "subscribed_topic_names": ["t"],
+                "topic_partitions": [],
+            },
+            1,
+        )
+        assert answered(broker.ask(Api.CONSUMER_GROUP_HEARTBEAT, 1, joined)).error_code == 0
+        yield broker
+
+
+def grant(broker: Broker, rights: Iterable[Right]) -> None:
+    """Let these rights be all that there are, each at the name that the samples have."""
+    acls: dict[ResourcePattern, set[AclEntry]] = {}
+    for permission, operation, kind in rights:
+        entry = AclEntry(ANONYMOUS, WILDCARD, operation, permission)
+        name = NAMES[kind] if kind is not GROUP else WILDCARD
+        acls.setdefault(ResourcePattern(kind, name), set()).add(entry)
+    snapshot = AclSnapshot({pattern: frozenset(entries) for pattern, entries in acls.items()})
+    services: Any = broker.services
+    services.security.authorizer = AclAuthorizer([], allow_if_no_acl=False, snapshot=snapshot)
+
+
+def rights(api: Api, *, but: ResourceType | None = None) -> list[Right]:
+    """All rights that a row names, except those for one kind."""
+    return [(ALLOW, operation, kind) for kind, operation in needed(ACCESS[api]).items() if kind is not but]
+
+
+def codes(broker: Broker, api: Api, kind: ResourceType, version: int) -> set[int]:
+    """Ask, and return the error codes in the answer; none where the answer waits for something."""
+    answer = broker.ask(api, version, built(api.request, SAMPLES[api, kind], version))
+    if isinstance(answer, list):
+        answer = answer[0] if answer else None
+    return set() if answer is None else error_codes(answer)
+
+
+def has_code(api: Api, kind: ResourceType, version: int) -> bool:
+    """Whether a version can say why, and knows the resource at all."""
+    if api is Api.DESCRIBE_LOG_DIRS:
+        return version >= 3
+    if kind is TRANSACTIONAL_ID and api is Api.PRODUCE:
+        return version >= 3
+    return not (kind is TRANSACTIONAL_ID and api is Api.FIND_COORDINATOR and version < 1)
+
+
+def test_every_api_has_a_row_and_every_resource_in_it_a_sample() -> None:
+    """What is new comes into the table of rights first; only what comes before authentication is open."""
+    assert HANDLERS.keys() <= ACCESS.keys()
+    assert [pair for pair in PAIRS if pair not in SAMPLES] == []
+    assert {api for api in HANDLERS if ACCESS[api] == OPEN} <= {
+        Api.API_VERSIONS,
+        Api.SASL_HANDSHAKE,
+        Api.SASL_AUTHENTICATE,
+    }
+
+
+@pytest.mark.parametrize(("api", "kind"), LOUD, ids=lambda each: each.name)
+def test_who_has_no_right_is_refused(broker: Broker, api: Api, kind: ResourceType) -> None:
+    """In every version, though all other rights are there."""
+    grant(broker, rights(api, but=kind))
+    code = OTHER_CODES.get((api, kind), CODES[kind])
+    for version in every_version(api):
+        assert code in codes(broker, api, kind, version) or not has_code(api, kind, version)
+
+
+@pytest.mark.parametrize(("api", "kind"), LOUD, ids=lambda each: each.name)
+def test_who_is_denied_is_refused_whatever_else_is_allowed(broker: Broker, api: Api, kind: ResourceType) -> None:
+    """A DENY of the one operation, or of all, beside an ALLOW of everything."""
+    code = OTHER_CODES.get((api, kind), CODES[kind])
+    version = HANDLERS[api].versions.last
+    for denied in (needed(ACCESS[api])[kind], AclOperation.ALL):
+        grant(broker, [*((ALLOW, AclOperation.ALL, each) for each in needed(ACCESS[api])), (DENY, denied, kind)])
+        assert code in codes(broker, api, kind, version)
+
+
+@pytest.mark.parametrize(("api", "kind"), SERVED, ids=lambda each: each.name)
+def test_who_has_the_rights_of_the_row_is_served(broker: Broker, api: Api, kind: ResourceType) -> None:
+    """Those alone, in every version: no handler needs more than the table says."""
+    grant(broker, rights(api))
+    for version in every_version(api):
+        assert codes(broker, api, kind, version).isdisjoint(CODES.values())
+
+
+@pytest.mark.parametrize(
+    "api", [api for api in HANDLERS if ACCESS[api].or_cluster is not None], ids=lambda api: api.name
+)
+def test_a_right_on_the_cluster_may_stand_for_all_topics(broker: Broker, api: Api) -> None:
+    """Where the row says so."""
+    instead = ACCESS[api].or_cluster
+    assert instead is not None
+    grant(broker, [(ALLOW, instead, CLUSTER)])
+    (kind,) = needed(ACCESS[api])
+    assert codes(broker, api, kind, HANDLERS[api].versions.last).isdisjoint(CODES.values())
+
+
+def test_who_may_write_somewhere_may_have_a_producer_id(broker: Broker) -> None:
+    """Without a right on the cluster."""
+    grant(broker, [(ALLOW, AclOperation.WRITE, TOPIC)])
+    assert codes(broker, Api.INIT_PRODUCER_ID, CLUSTER, 5) == {0}
+
+
+def ask(broker: Broker, api: Api, version: int, **values: Any) -> Any:
+    """Ask with plain values."""
+    return answered(broker.ask(api, version, built(api.request, values, version)))
+
+
+def test_operations_are_told_to_those_who_may_describe(broker: Broker) -> None:
+    """Of the cluster nothing to others; of topics and groups what holds for each."""
+    grant(broker, [(ALLOW, AclOperation.READ, TOPIC), (ALLOW, AclOperation.READ, GROUP)])
+    topics = {"topics": [{"name": "t"}], "include_topic_authorized_operations": True}
+    found = ask(broker, Api.METADATA, 10, **topics, include_cluster_authorized_operations=True)
+    assert found.cluster_authorized_operations == 0
+    assert found.topics[0].topic_authorized_operations == 1 << 3 | 1 << 8
+    assert (
+        ask(broker, Api.DESCRIBE_CLUSTER, 1, **SAMPLES[Api.DESCRIBE_CLUSTER, CLUSTER]).cluster_authorized_operations
+        == 0
+    )
+    described = ask(broker, Api.DESCRIBE_GROUPS, 5, groups=["readers"], include_authorized_operations=True)
+    assert described.groups[0].authorized_operations == 1 << 3 | 1 << 8
+    grant(broker, [(ALLOW, AclOperation.ALTER, CLUSTER)])
+    for api, version in ((Api.METADATA, 10), (Api.DESCRIBE_CLUSTER, 1)):
+        found = ask(broker, api, version, **SAMPLES[api, CLUSTER])
+        assert found.cluster_authorized_operations == 1 << 7 | 1 << 8
+    described = ask(broker, Api.DESCRIBE_GROUPS, 5, groups=["readers"])
+    assert described.groups[0].authorized_operations == -(2**31)
+
+
+def test_what_one_may_not_describe_is_not_listed(broker: Broker) -> None:
+    """Neither topics nor groups, and offsets only of topics that one may describe."""
+    grant(broker, [])
+    assert ask(broker, Api.METADATA, 12, topics=None).topics == []
+    assert ask(broker, Api.LIST_GROUPS, 5).groups == []
+    everything = {"groups": [{"group_id": "readers", "topics": None}]}
+    grant(broker, rights(Api.OFFSET_COMMIT))
+    assert codes(broker, Api.OFFSET_COMMIT, TOPIC, 9)
+    grant(broker, [(ALLOW, AclOperation.DESCRIBE, GROUP)])
+    assert len(ask(broker, Api.LIST_GROUPS, 5).groups) == 2
+    assert ask(broker, Api.OFFSET_FETCH, 9, **everything).groups[0].topics == []
+    grant(broker, [(ALLOW, AclOperation.DESCRIBE, TOPIC)])
+    assert [topic.name for topic in ask(broker, Api.METADATA, 12, topics=None).topics] == ["t"]
+
+
+def test_a_topic_that_one_may_not_describe_looks_like_any_other_that_is_not_there(broker: Broker) -> None:
+    """The answer is the same for a name that exists and for one that does not, and no id gives its name away."""
+    grant(broker, [])
+    named = ask(broker, Api.METADATA, 12, topics=[{"name": "t"}, {"name": "nowhere"}])
+    assert [(topic.error_code, topic.partitions) for topic in named.topics] == [(29, []), (29, [])]
+    by_id = ask(broker, Api.METADATA, 12, topics=[{"name": None, "topic_id": topic_id("t")}])
+    assert [(topic.name, topic.error_code) for topic in by_id.topics] == [(None, 29)]
+    deleted = ask(broker, Api.DELETE_TOPICS, 6, topics=[{"name": None, "topic_id": topic_id("t")}])
+    assert [(topic.name, topic.error_code) for topic in deleted.responses] == [(None, 29)]
+    grant(broker, [(ALLOW, AclOperation.DESCRIBE, TOPIC)])
+    deleted = ask(broker, Api.DELETE_TOPICS, 6, topics=[{"name": None, "topic_id": topic_id("t")}])
+    assert [(topic.name, topic.error_code) for topic in deleted.responses] == [("t", 29)]
+
+
+def test_a_missing_topic_is_created_for_those_who_may_create_it(broker: Broker) -> None:
+    """Describing it is not enough."""
+    entry = AclEntry(ANONYMOUS, WILDCARD, AclOperation.DESCRIBE, ALLOW)
+    wanted = {"topics": [{"name": "fresh"}], "allow_auto_topic_creation": True}
+    services: Any = broker.services
+    for operations, code in (((), 29), ((AclOperation.CREATE,), 5)):
+        more = frozenset(entry._replace(operation=operation) for operation in operations)
+        snapshot = AclSnapshot({ResourcePattern(TOPIC, "fresh"): more | {entry}})
+        services.security.authorizer = AclAuthorizer([], allow_if_no_acl=False, snapshot=snapshot)
+        assert ask(broker, Api.METADATA, 12, **wanted).topics[0].error_code == code
+
+
+def test_options_of_a_new_topic_are_told_to_those_who_may_describe_them(broker: Broker) -> None:
+    """Others learn that it was created."""
+    sample = SAMPLES[Api.CREATE_TOPICS, TOPIC]
+    grant(broker, [(ALLOW, AclOperation.CREATE, TOPIC)])
+    (made,) = ask(broker, Api.CREATE_TOPICS, 7, **sample).topics
+    assert (made.error_code, made.topic_config_error_code, made.num_partitions, made.configs) == (0, 29, -1, None)
+    grant(broker, [(ALLOW, AclOperation.CREATE, TOPIC), (ALLOW, AclOperation.DESCRIBE_CONFIGS, TOPIC)])
+    (made,) = ask(broker, Api.CREATE_TOPICS, 7, **sample).topics
+    assert (made.topic_config_error_code, made.num_partitions) == (0, 1)
+    assert made.configs
+
+
+def test_rights_are_looked_at_in_every_fetch_of_a_session(broker: Broker) -> None:
+    """A topic that was read before is refused as soon as the right is gone, though nothing is new in it."""
+    grant(broker, rights(Api.FETCH))
+    sample = dict(SAMPLES[Api.FETCH, TOPIC])
+    first = ask(broker, Api.FETCH, 17, **sample | {"session_epoch": 0})
+    assert error_codes(first) == {0}
+    grant(broker, [])
+    again = {"session_id": first.session_id, "max_wait_ms": 0}
+    second = ask(broker, Api.FETCH, 17, **again, session_epoch=1)
+    assert second.responses[0].partitions[0].error_code == 29
+    grant(broker, rights(Api.FETCH))
+    assert 29 not in error_codes(ask(broker, Api.FETCH, 17, **again, session_epoch=2))
