@@ -18,6 +18,7 @@ from ottla.broker.handlers.access import TOPIC, check
 from ottla.broker.handlers.metadata_wait import Condition, answer_when_met, has_leaders
 from ottla.broker.handlers.outcome import DONE, Outcome
 from ottla.broker.handlers.request import Delayed, Request
+from ottla.broker.handlers.throttling import has_mutation_quota, take_mutations
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
 from ottla.protocol.messages.create_partitions import (
@@ -27,6 +28,7 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+_STRICT_QUOTA_VERSION = 3
 _LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The partitions are created, and not all of them have leaders yet.")
 
 
@@ -60,6 +62,9 @@ def _enlarge(
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is to be enlarged twice")
         check(request, TOPIC, topic.name)
+        if has_mutation_quota(request) and not validate_only:
+            added = cluster.create_partitions(topic.name, topic.count, given, validate_only=True)
+            take_mutations(request, len(added), strict_since=_STRICT_QUOTA_VERSION)
         added = cluster.create_partitions(topic.name, topic.count, given, validate_only=validate_only)
     except KafkaError as error:
         return Outcome.refused(error)

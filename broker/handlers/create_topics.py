@@ -21,6 +21,7 @@ from ottla.broker.handlers.access import TOPIC, allows, check
 from ottla.broker.handlers.metadata_wait import answer_when_met, has_leaders
 from ottla.broker.handlers.outcome import Outcome
 from ottla.broker.handlers.request import Delayed, Request
+from ottla.broker.handlers.throttling import has_mutation_quota, take_mutations
 from ottla.broker.handlers.topic_creation import create_topic
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -34,6 +35,7 @@ from ottla.protocol.messages.create_topics import (
 )
 
 _DETAILS_VERSION = 5
+_STRICT_QUOTA_VERSION = 6
 _LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The topic is created, and not all of its partitions have leaders yet.")
 
 
@@ -63,7 +65,11 @@ def _create(request: Request, topic: CreatableTopic, *, is_repeated: bool) -> Cr
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is to be created twice")
         check(request, TOPIC, topic.name)
-        return create_topic(request.services, _wanted(topic), validate_only=request.body.validate_only)
+        wanted, validate_only = _wanted(topic), request.body.validate_only
+        if has_mutation_quota(request) and not validate_only:
+            partitions = len(create_topic(request.services, wanted, validate_only=True).assignment)
+            take_mutations(request, partitions, strict_since=_STRICT_QUOTA_VERSION)
+        return create_topic(request.services, wanted, validate_only=validate_only)
     except KafkaError as error:
         return Outcome.refused(error)
 

@@ -17,6 +17,7 @@ from ottla.broker.handlers.access import TOPIC, check
 from ottla.broker.handlers.metadata_wait import Condition, answer_when_met, is_gone
 from ottla.broker.handlers.outcome import DONE, Outcome
 from ottla.broker.handlers.request import Delayed, Request
+from ottla.broker.handlers.throttling import has_mutation_quota, take_mutations
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
@@ -29,6 +30,7 @@ from ottla.protocol.messages.delete_topics import (
 from ottla.protocol.primitives import UUID_ZERO
 
 _DELETION_DISABLED_VERSION = 3
+_STRICT_QUOTA_VERSION = 5
 _LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The topic is being deleted, and not all brokers have done so yet.")
 
 
@@ -63,6 +65,8 @@ def _delete(
         check(request, TOPIC, name)
         if name not in conditions:
             known = request.services.metadata.snapshot.topic(name)
+            if known is not None and has_mutation_quota(request):
+                take_mutations(request, len(known.partitions), strict_since=_STRICT_QUOTA_VERSION)
             request.services.cluster.delete_topic(name)
             conditions[name] = is_gone(name, None if known is None else known.id)
     except KafkaError as error:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from ottla.broker.handlers.request import Delayed, Handler, Refusal, Request, RequestFailedError
+from ottla.broker.handlers.throttling import count_sending, throttled
 from ottla.broker.observability import RequestMetrics
 from ottla.broker.security.authentication import Authentication, NotAuthenticatedError
 from ottla.broker.services import Services
@@ -35,7 +36,18 @@ HandlerTable = Mapping[Api, Entry]
 class Exchange:
     """One request on its way to its response, with the times that the metrics want."""
 
-    __slots__ = ("_metrics", "api", "arrived", "begun", "connection", "correlation_id", "handled", "slot", "version")
+    __slots__ = (
+        "_metrics",
+        "api",
+        "arrived",
+        "begun",
+        "connection",
+        "correlation_id",
+        "handled",
+        "request",
+        "slot",
+        "version",
+    )
 
     def __init__(self, connection: Any, slot: Any, arrived: float, metrics: RequestMetrics) -> None:
         self.connection = connection
@@ -45,20 +57,26 @@ class Exchange:
         self.api = Api.API_VERSIONS
         self.version = 0
         self.correlation_id = 0
+        # None where it did not come to a handler.
+        self.request: Request | None = None
         self._metrics = metrics
 
     def answer(self, response: Message | None) -> None:
         """Send the response, or note that there is none."""
         ready = time.monotonic()
+        limited = self.request if self.request is not None and self.request.services.quotas.is_set else None
+        if limited is not None:
+            response, throttle_ms = throttled(limited, response, self.handled - self.begun)
+            if throttle_ms:
+                self.connection.mute(throttle_ms / 1000)
         parts = None if response is None else encode_response(self.api, self.version, self.correlation_id, response)
         self.connection.respond(self.slot, parts)
+        sending = time.monotonic() - ready
         self._metrics.observe(
-            self.api,
-            self.begun - self.arrived,
-            self.handled - self.begun,
-            ready - self.handled,
-            time.monotonic() - ready,
+            self.api, self.begun - self.arrived, self.handled - self.begun, ready - self.handled, sending
         )
+        if limited is not None:
+            count_sending(limited, sending)
 
 
 class Dispatcher:
@@ -104,9 +122,9 @@ class Dispatcher:
         if entry is None or version not in entry.versions:
             return self._refuse_version(exchange, entry)
         body, _ = decode_from(api.request, version, frame, position)
-        return entry.handle(
-            Request(api, version, body, header.client_id or "", exchange.connection.session, self._services)
-        )
+        session, client_id = exchange.connection.session, header.client_id or ""
+        request = exchange.request = Request(api, version, body, client_id, session, self._services, len(frame))
+        return entry.handle(request)
 
     @property
     def _refusal_seconds(self) -> float:

@@ -5,7 +5,7 @@ here. Fewer than `min_bytes`: the answer waits in purgatory until there are enou
 is over. Consumers see nothing above the high watermark; with read_committed nothing above the last stable offset.
 Followers (`replica_id`, from version 15 on `replica_state`) read up to the end of the log, and where they read from
 moves the high watermark. How partitions are read is in `fetch_reader.py`, sessions are in `fetch_sessions.py`, reading
-from followers is in `replica_selector.py`.
+from followers is in `replica_selector.py`. A client beyond its quota gets an empty answer: `throttling.py`.
 
 Version notes: versions below 4 carry older message formats, which we do not write: UNSUPPORTED_VERSION for each
 partition. From 3 on the first partition with data gives a whole batch even past the limits. From 11 on a follower
@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from ottla.broker.handlers.fetch_reader import Answers, FetchReader, size_of
-from ottla.broker.handlers.fetch_sessions import CachedPartition, FetchContext, SessionKey
+from ottla.broker.handlers.fetch_sessions import NO_SESSION, CachedPartition, FetchContext, SessionKey
 from ottla.broker.handlers.leader_hints import leader_hints
 from ottla.broker.handlers.request import Delayed, Request
+from ottla.broker.handlers.throttling import admits_fetch
 from ottla.broker.purgatory import DelayedOperation, Mark
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -96,8 +97,7 @@ class _Waiting(DelayedOperation):
             moved = dict(self._moved)
             answers = [answer for answer in self._answers if answer[0].key not in moved]
             answers += self._reader.read_again([self._partitions[key] for key in moved])
-        self._reader.count_sent(answers)
-        self._respond(_response(self._request, self._context, answers))
+        self._respond(_sent(self._request, self._context, self._reader, answers))
 
     def then(self, respond: Callable[[FetchResponse], None]) -> None:
         """Wait in purgatory, and answer from there."""
@@ -118,8 +118,7 @@ def fetch(request: Request) -> FetchResponse | Delayed:
     began = request.services.partitions.delayed_fetches.mark()
     answers = reader.read(context)
     if body.max_wait_ms <= 0 or not context.partitions or _is_enough(answers, reader.min_bytes):
-        reader.count_sent(answers)
-        return _response(request, context, answers)
+        return _sent(request, context, reader, answers)
     return _Waiting(request, context, reader, answers, began)
 
 
@@ -150,6 +149,18 @@ def _forgotten(request: Request) -> list[SessionKey]:
         for topic in request.body.forgotten_topics_data
         for partition in topic.partitions
     ]
+
+
+def _sent(request: Request, context: FetchContext, reader: FetchReader, answers: Answers) -> FetchResponse:
+    """Make the response; beyond the client's quota it is empty, and the client may ask again when it has waited."""
+    if admits_fetch(request, sum(size_of(answer) for _, answer in answers)):
+        reader.count_sent(answers)
+        return _response(request, context, answers)
+    if context.is_incremental:
+        return FetchResponse(error_code=0, session_id=context.session_id, responses=[])
+    # Clients begin anew after an empty answer to a list of all partitions.
+    request.services.fetch_sessions.close(context.session_id)
+    return FetchResponse(error_code=0, session_id=NO_SESSION, responses=[])
 
 
 def _response(request: Request, context: FetchContext, answers: Answers) -> FetchResponse:

@@ -16,6 +16,7 @@ from ottla.broker.handlers.leader_hints import leader_hints
 from ottla.broker.handlers.lookup import hosted_partition, topic_name
 from ottla.broker.handlers.replica_selector import NO_REPLICA, is_rack_aware, preferred_replica
 from ottla.broker.handlers.request import Request
+from ottla.broker.handlers.throttling import fetch_bytes_max
 from ottla.broker.replication.idle_followers import note_idle
 from ottla.broker.replication.partition import NO_LEADER, FollowerFetch, Partition, Read
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -78,7 +79,7 @@ class FetchReader:
         self._committed_only = body.isolation_level == _READ_COMMITTED
         self._max_bytes = body.max_bytes
         if not self._is_follower:
-            self._max_bytes = min(body.max_bytes, request.services.config.fetch_max_bytes)
+            self._max_bytes = min(body.max_bytes, fetch_bytes_max(request))
         self.min_bytes = min(body.min_bytes, self._max_bytes)
         throttles = self._partitions.throttles
         self._throttle = throttles.leader if throttles is not None and self._is_follower else None

@@ -206,6 +206,11 @@ class FetchSessions:
                 return FetchContext([], None, is_incremental=False)
             return FetchContext(session.partitions, session, is_incremental=True)
 
+    def close(self, session_id: int) -> None:
+        """Forget a session that its client was not told of."""
+        with self._lock:
+            self._sessions.pop(session_id, None)
+
     def _checked(self, body: FetchRequest, version: int) -> FetchSession:
         session = self._sessions.get(body.session_id)
         if session is None:

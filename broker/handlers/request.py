@@ -38,6 +38,10 @@ class Request:
     # Who asks, and from where.
     session: Session
     services: Services
+    # Bytes that came over the wire for it.
+    size: int = 0
+    # For how long the client is to wait afterwards, where the handler found it beyond a quota.
+    throttle_ms: int = 0
 
 
 class Refusal(NamedTuple):

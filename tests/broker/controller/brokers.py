@@ -6,7 +6,7 @@ import queue
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tests.broker.controller.fake_brokers import FakeBroker
 from tests.broker.sessions import TIMEOUT_S, clock, session
@@ -22,6 +22,7 @@ from ottla.broker.controller.term import Term
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.security.security import Security
 from ottla.broker.security.session import Session
 from ottla.broker.services import Services
@@ -76,6 +77,7 @@ class Broker:
             "controller": self.controller,
             "delayed_topics": self.delayed_topics,
             "security": Security(self.zookeeper, lambda: config),
+            "quotas": ClientQuotas(cast(Any, None), lambda: config),
         }
         self.services = Services(**rooms)
 

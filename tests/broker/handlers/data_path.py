@@ -18,6 +18,7 @@ from ottla.broker.handlers.fetch_sessions import FetchSessions
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.partition import PartitionContext
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.security.security import Security
@@ -169,7 +170,7 @@ def running_broker(
         group_offsets=GroupOffsets(groups),
         consumer_groups=ConsumerGroups(groups, metadata),
         security=Security(None, lambda: config),  # type: ignore[arg-type]  # not started, it asks no ZooKeeper
-        quotas=None,  # type: ignore[arg-type]  # nor kept from taking what they want
+        quotas=ClientQuotas(None, lambda: config),  # type: ignore[arg-type]  # not started, it asks no ZooKeeper
         clock=lambda: NOW_MS + broker.now_ms,
     )
     broker = Broker(services)

@@ -24,6 +24,7 @@ from ottla.broker.handlers.controller_gate import ControllerGate
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.security.security import Security
 from ottla.broker.security.session import Session
 from ottla.broker.services import Services
@@ -210,6 +211,7 @@ class SmallCluster:
             "delayed_topics": self.delayed_topics,
             # Not started, it asks no ZooKeeper.
             "security": Security(cast(Any, None), lambda: config),
+            "quotas": ClientQuotas(cast(Any, None), lambda: config, lambda: self.now * 1000),
         }
         self.services = Services(**rooms)
         self.brokers = [live_broker(BROKER_ID)]
