@@ -159,7 +159,8 @@ def test_who_has_the_rights_of_the_row_is_served(broker: Broker, api: Api, kind:
     """Those alone, in every version: no handler needs more than the table says."""
     grant(broker, rights(api))
     for version in every_version(api):
-        assert codes(broker, api, kind, version).isdisjoint(CODES.values())
+        if has_code(api, kind, version):
+            assert codes(broker, api, kind, version).isdisjoint(CODES.values())
 
 
 @pytest.mark.parametrize(
