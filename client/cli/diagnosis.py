@@ -5,47 +5,39 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 from ottla.client.admin import Admin
-from ottla.client.admin_results import BrokerDescription, ConfigResource, ConfigResourceType, LogDir, Result
+from ottla.client.admin_results import BrokerDescription, ConfigResource, ConfigResourceType, LogDir
+from ottla.client.cli.clocks import compare_clocks
 from ottla.client.cli.dialing import Dialed, Verdict, dial
+from ottla.client.cli.findings import Finding, Status
 from ottla.client.cli.health import Health, WeakPartition, examine
 from ottla.client.cli.listeners import ADVERTISED, Behind, who_is_behind
+from ottla.client.cli.surroundings import local_zookeeper, surroundings
+from ottla.client.cli.zookeeper_check import check_zookeeper, unknown_zookeeper
+from ottla.client.errors import KafkaTimeoutError
 from ottla.client.settings import Address, ClientSettings
 
 _DISK_FREE_MIN: Final = 0.10
 _NAMED_MAX: Final = 3
 
 
-class Status(StrEnum):
-    """How something is."""
+async def diagnose(settings: ClientSettings, directory: Path, zookeeper: str | None = None) -> AsyncIterator[Finding]:
+    """Look from the outside in: the addresses that were given, those that brokers advertise, then the cluster.
 
-    OK = "ok"
-    WARNING = "WARNING"
-    BROKEN = "BROKEN"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding(Result):
-    """Something that was looked at; `advice` says what to do, and `change` is the line to write."""
-
-    status: Status
-    check: str
-    found: str
-    advice: str = ""
-    change: str = ""
-
-
-async def diagnose(settings: ClientSettings) -> AsyncIterator[Finding]:
-    """Look from the outside in: the addresses that were given, those that brokers advertise, then the cluster."""
+    ZooKeeper is where brokers say, unless the caller knows better; if no broker answers, where the cluster in the
+    directory has it.
+    """
     given = await asyncio.gather(*(dial(address, settings) for address in settings.addresses))
     for dialed in given:
         yield _bootstrap_finding(dialed, settings)
     doors = [each.address for each in given if each.is_broker]
+    of_directory = local_zookeeper(directory, settings.addresses)
     if not doors:
+        if connect := zookeeper or of_directory:
+            yield await check_zookeeper(connect, is_local=connect == of_directory)
         return
     async with Admin(**_kwargs(settings, doors)) as admin:
         described = await admin.describe_cluster()
@@ -62,11 +54,29 @@ async def diagnose(settings: ClientSettings) -> AsyncIterator[Finding]:
                 yield _advertised_finding(broker, found, known.get(broker.broker_id), settings)
         health = await examine(admin)
         are_reached = all(each.is_broker for each in reached)
-        for finding in (_controller(health, are_reached), _leaders(health), await _replicas(admin, health)):
-            yield finding
+        yield _controller(health, are_reached)
+        pages, connects = await _surroundings(_kwargs(settings, doors), described.brokers, of_directory)
+        for connect in [zookeeper] if zookeeper else connects:
+            yield await check_zookeeper(connect, is_local=connect == of_directory) if connect else unknown_zookeeper()
+        yield _leaders(health)
+        yield await _replicas(admin, health)
+        yield await compare_clocks(described.brokers, pages)
         if are_reached:
             for log_dir in await admin.describe_log_dirs((), raise_errors=False):
                 yield disk_finding(log_dir)
+
+
+async def _surroundings(
+    kwargs: dict[str, object], brokers: Sequence[BrokerDescription], of_directory: str | None
+) -> tuple[dict[int, str], list[str]]:
+    """Return where brokers serve pages, and what they say of ZooKeeper: "" if they do not say, as without it."""
+    try:
+        # Brokers answer in order: what is asked next must not wait behind this.
+        async with Admin(**kwargs) as own:
+            pages, zookeepers = await surroundings(own, brokers)
+    except KafkaTimeoutError:
+        return {}, [of_directory or ""]
+    return pages, sorted(set(zookeepers.values()))
 
 
 def _kwargs(settings: ClientSettings, doors: Sequence[Address]) -> dict[str, object]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.nouns import noun_app
+from ottla.client.cli.options import DirectoryOption, default_directory
 from ottla.client.cli.target import Target, command, run
 
 if TYPE_CHECKING:
-    from ottla.client.cli.diagnosis import Finding
+    from ottla.client.cli.findings import Finding
 
 app = noun_app("doctor")
 
@@ -20,8 +21,18 @@ _DIAL_MS_MAX = 3_000
 
 
 @command(app)
-def doctor(target: Target) -> None:
-    """Find out why clients cannot work: dial what was given and what brokers advertise, look at replicas and disks.
+def doctor(
+    target: Target,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT,...", help="Where ZooKeeper is.", show_default="where the brokers say"),
+    ] = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Find out why clients cannot work: dial what was given and what brokers advertise, then look at the cluster.
+
+    That is its controller and replicas, ZooKeeper, the clocks and disks of brokers. Clocks are compared where a broker
+    serves pages over HTTP that this host can reach.
 
     Exits with 0 if all is well, 1 with warnings, 2 if something is broken.
 
@@ -31,8 +42,10 @@ def doctor(target: Target) -> None:
     Examples:
       ottla doctor
       ottla doctor -b broker1.example.com:9092 -X security.protocol=SSL
+      ottla doctor --zookeeper zookeeper1:2181,zookeeper2:2181,zookeeper3:2181
     """
-    from ottla.client.cli.diagnosis import Finding, Status, diagnose
+    from ottla.client.cli.diagnosis import diagnose
+    from ottla.client.cli.findings import Finding, Status
     from ottla.client.errors import KafkaConfigurationError, KafkaError
     from ottla.client.settings import ClientSettings
 
@@ -46,7 +59,7 @@ def doctor(target: Target) -> None:
     async def work() -> list[Finding]:
         findings = []
         try:
-            async for finding in diagnose(settings):
+            async for finding in diagnose(settings, directory or default_directory(), zookeeper):
                 findings.append(finding)
         except KafkaError as error:
             findings.append(Finding(Status.BROKEN, "cluster", str(error)))

@@ -63,7 +63,8 @@ async def who_is_behind(door: Address, listed: Iterable[BrokerDescription], sett
     try:
         connection = await BrokerConnection.open(*door, settings)
         try:
-            answer = await connection.request(Api.DESCRIBE_CONFIGS, request)
+            timeout_ms = settings.connect_timeout_ms
+            answer = await connection.request(Api.DESCRIBE_CONFIGS, request, timeout_ms=timeout_ms)
         finally:
             await connection.close()
     except KafkaError:

@@ -11,11 +11,10 @@ from typing import Any, Final
 from ottla.client.admin import Admin
 from ottla.client.admin_results import ConfigResource, ConfigResourceType
 from ottla.client.cli.errors import CommandError
+from ottla.client.cli.http_pages import LISTENER, page_url
 
-_LISTENER: Final = "ottla.http.listener"
 _TIMEOUT_S: Final = 10.0
 _PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
-_ANY_HOST: Final = ("", "0.0.0.0", "[::]", "::")
 
 
 async def rebalances(admin: Admin, group: str) -> list[dict[str, Any]]:
@@ -23,15 +22,13 @@ async def rebalances(admin: Admin, group: str) -> list[dict[str, Any]]:
     (described,) = await admin.describe_groups([group])
     coordinator = described.coordinator
     (configs,) = await admin.describe_configs(
-        [ConfigResource(ConfigResourceType.BROKER, str(coordinator))], names=[_LISTENER]
+        [ConfigResource(ConfigResourceType.BROKER, str(coordinator))], names=[LISTENER]
     )
-    listener = next((each.value for each in configs.entries if each.name == _LISTENER), None)
+    listener = next((each.value for each in configs.entries if each.name == LISTENER), None)
     if not listener:
-        raise CommandError(f"Broker {coordinator} does not serve HTTP: set {_LISTENER}.")
-    host, _, port = listener.rpartition(":")
-    if host in _ANY_HOST:
-        host = admin.cluster.brokers[coordinator].host
-    url = f"http://{host}:{port}/groups/{urllib.parse.quote(group, safe='')}"
+        raise CommandError(f"Broker {coordinator} does not serve HTTP: set {LISTENER}.")
+    path = f"/groups/{urllib.parse.quote(group, safe='')}"
+    url = page_url(listener, admin.cluster.brokers[coordinator].host, path)
     try:
         page = await asyncio.to_thread(_get, url)
         found: list[dict[str, Any]] = json.loads(page)["rebalances"]

@@ -17,8 +17,9 @@ from tests.hosts import LOOPBACK
 from tests.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.admin_results import LogDir
-from ottla.client.cli.diagnosis import Status, disk_finding
+from ottla.client.cli.diagnosis import disk_finding
 from ottla.client.cli.dialing import Verdict, dial
+from ottla.client.cli.findings import Status
 from ottla.client.errors import KafkaStorageError
 from ottla.client.settings import ClientSettings
 from ottla.protocol.api import Api
@@ -35,8 +36,8 @@ def closed_port() -> Iterator[int]:
 def test_a_healthy_broker_has_nothing_to_change(ottla: Ottla, broker: BrokerProcess) -> None:
     """Exit code 0, and a line for all that was looked at; the disk is that of the machine, which may be full."""
     *items, disk = ottla("doctor", "--format", "json").items
-    checks = [f"bootstrap server {broker.bootstrap}", f"broker 1 at {broker.bootstrap}", "controller", "leaders"]
-    assert [item["check"] for item in items] == [*checks, "replicas"]
+    checks = [f"bootstrap server {broker.bootstrap}", f"broker 1 at {broker.bootstrap}", "controller", "ZooKeeper"]
+    assert [item["check"] for item in items] == [*checks, "leaders", "replicas", "clocks"]
     assert {(item["status"], item["advice"], item["change"]) for item in items} == {("ok", "", "")}
     assert disk["check"] == "disk of broker 1"
     assert disk["found"].startswith(f"{broker.log_dir}: ")

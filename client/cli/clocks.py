@@ -1,0 +1,76 @@
+"""Whether the clocks of brokers agree with ours.
+
+Kafka's protocol does not tell the time, but the pages that a broker serves over HTTP do, to the second. Where there are
+none, or this host cannot reach them, nothing is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from ottla.client.admin_results import BrokerDescription
+from ottla.client.cli.findings import Finding, Status
+from ottla.client.cli.http_pages import page_url
+
+_CHECK: Final = "clocks"
+_PAGE: Final = "/health/live"
+_TIMEOUT_S: Final = 3.0
+# A page tells whole seconds, and is under way for a part of one.
+_APART_S_MAX: Final = 3.0
+
+
+async def compare_clocks(
+    brokers: Sequence[BrokerDescription], listeners: Mapping[int, str], now: Callable[[], float] = time.time
+) -> Finding:
+    """Ask each broker that serves pages for its time."""
+
+    async def ahead(broker: BrokerDescription) -> float | None:
+        listener = listeners.get(broker.broker_id)
+        if not listener:
+            return None
+        return await asyncio.to_thread(seconds_ahead, page_url(listener, broker.host, _PAGE), now)
+
+    answers = await asyncio.gather(*map(ahead, brokers))
+    return clock_finding({broker.broker_id: answer for broker, answer in zip(brokers, answers, strict=True)})
+
+
+def seconds_ahead(url: str, now: Callable[[], float] = time.time) -> float | None:
+    """Return by how much the clock of whoever serves a page is ahead of ours; None if it does not tell."""
+    try:
+        asked_at = now()
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
+            told = parsedate_to_datetime(response.headers["Date"]).timestamp()
+        # Half a second for what the page leaves out, and half of what the question took.
+        return told + 0.5 - (asked_at + now()) / 2
+    except (OSError, TypeError, ValueError):
+        return None
+
+
+def clock_finding(ahead: Mapping[int, float | None]) -> Finding:
+    """Judge the clocks of brokers by how much they are ahead of ours; None where that is not known."""
+    known = {broker_id: seconds for broker_id, seconds in ahead.items() if seconds is not None}
+    silent = [broker_id for broker_id in ahead if broker_id not in known]
+    unknown = f"not compared: {_named(silent)}, as no page over HTTP tells it" if silent else ""
+    wrong = {broker_id: seconds for broker_id, seconds in known.items() if abs(seconds) > _APART_S_MAX}
+    if not wrong:
+        agreed = f"{_named(list(known))} and this host agree" if known else ""
+        return Finding(Status.OK, _CHECK, "; ".join(part for part in (agreed, unknown) if part))
+    apart = [
+        f"broker {broker_id} is {abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} this host"
+        for broker_id, seconds in wrong.items()
+    ]
+    # Where all are wrong by the same, it is ours that is.
+    is_ours = len(known) > 1 and len(wrong) == len(known) and max(known.values()) - min(known.values()) <= _APART_S_MAX
+    where = "this host" if is_ours else f"the host of {_named(list(wrong))}"
+    advice = f"Records get wrong timestamps, and are kept too long or not long enough. Set the clock of {where}:"
+    found = "; ".join((*apart, *([unknown] if unknown else [])))
+    return Finding(Status.WARNING, _CHECK, found, advice, "sudo timedatectl set-ntp true")
+
+
+def _named(broker_ids: Sequence[int]) -> str:
+    return f"broker{'s' if len(broker_ids) > 1 else ''} {', '.join(map(str, broker_ids))}"

@@ -1,0 +1,52 @@
+"""What brokers say of their own surroundings: the options that tell where ZooKeeper and their pages are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from ottla.client.admin import Admin
+from ottla.client.admin_results import BrokerDescription, ConfigResource, ConfigResourceType
+from ottla.client.cli.http_pages import LISTENER
+from ottla.client.cli.zookeeper_check import CONNECT
+from ottla.client.errors import KafkaTimeoutError
+from ottla.client.settings import Address
+
+# Enough for a broker that answers at all.
+_TIMEOUT_S: Final = 5.0
+
+
+async def surroundings(admin: Admin, brokers: Iterable[BrokerDescription]) -> tuple[dict[int, str], dict[int, str]]:
+    """Return, by broker, where its pages are and what its ZooKeeper is; KafkaTimeoutError if that takes long."""
+    pages: dict[int, str] = {}
+    zookeepers: dict[int, str] = {}
+    resources = [ConfigResource(ConfigResourceType.BROKER, str(each.broker_id)) for each in brokers]
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            configs = await admin.describe_configs(resources, names=[LISTENER, CONNECT], raise_errors=False)
+    except TimeoutError as error:
+        raise KafkaTimeoutError(f"no options of brokers within {_TIMEOUT_S:g} s") from error
+    for described in configs:
+        values = {entry.name: entry.value for entry in described.entries}
+        for name, found in ((LISTENER, pages), (CONNECT, zookeepers)):
+            if value := values.get(name):
+                found[int(described.resource_name)] = value
+    return pages, zookeepers
+
+
+def local_zookeeper(directory: Path, bootstrap: Iterable[Address]) -> str | None:
+    """Return the ZooKeeper of the cluster that `ottla up` made in a directory, if one of these addresses is its."""
+    from ottla.client.local_cluster.cluster_dir import ClusterDir
+    from ottla.client.local_cluster.errors import ClusterError
+
+    try:
+        record = ClusterDir(directory).read()
+    except ClusterError:
+        return None
+    if record is None:
+        return None
+    ports = {each.port for each in record.brokers}
+    is_its = any(each.port in ports and each.host in ("localhost", "127.0.0.1") for each in bootstrap)
+    return record.zookeeper_connect if is_its else None

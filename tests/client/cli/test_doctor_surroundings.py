@@ -1,0 +1,170 @@
+"""What `ottla doctor` says of ZooKeeper and of clocks."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.broker_process import BrokerProcess, MakeBroker
+from tests.client.cli.conftest import Ottla
+from tests.zookeeper import ZooKeeperServer
+
+from ottla.client.cli.clocks import clock_finding, seconds_ahead
+from ottla.client.cli.findings import Status
+from ottla.client.cli.http_pages import page_url
+from ottla.client.cli.surroundings import local_zookeeper
+from ottla.client.cli.zookeeper_check import Answer, Asked, ask, servers, zookeeper_finding
+from ottla.client.local_cluster.cluster_dir import ClusterDir
+from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Role
+from ottla.client.settings import Address
+
+HOSTS = [Address(f"zookeeper{number}", 2181) for number in (1, 2, 3)]
+
+
+@contextmanager
+def server_that_says(answer: bytes) -> Iterator[Address]:
+    """A port where the first visitor gets an answer to whatever it asks."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.recv(4096)
+                accepted.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield Address(*listener.getsockname())
+        thread.join(60)
+
+
+def test_a_zookeeper_that_died_is_found_while_brokers_still_answer(
+    ottla: Ottla, make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    """With what to start, and where; before that, it is said to serve."""
+    server = ZooKeeperServer(tmp_path / "zookeeper")
+    server.start()
+    try:
+        broker = make_broker(zookeeper=f"{server.connect}/chroot")
+        well = ottla("doctor", "--format", "json", bootstrap=broker.bootstrap)
+    finally:
+        server.kill()
+    found = {item["check"]: item for item in well.items}
+    assert found["ZooKeeper"]["found"] == f"{server.connect} serves as standalone"
+    assert found["clocks"]["found"] == "broker 1 and this host agree"
+
+    unknown = ottla("doctor", bootstrap=broker.bootstrap)
+    assert (unknown.code, "   ottla doctor --zookeeper HOST:2181\n" in unknown.out) == (1, True)
+    broken = ottla("doctor", "--zookeeper", server.connect, bootstrap=broker.bootstrap)
+    assert broken.code == 2
+    assert ["BROKEN", "ZooKeeper", server.connect, "nothing", "listens", "there"] in broken.rows
+    assert f"On the host of {server.connect}:\n   bin/zkServer.sh start\n" in broken.out
+
+
+def test_zookeeper_is_asked_where_the_user_says(ottla: Ottla, zookeeper_server: ZooKeeperServer) -> None:
+    """Also when no broker answers; what is no address is said to be none."""
+    alone = ottla("doctor", "--zookeeper", zookeeper_server.connect, bootstrap="127.0.0.1:1")
+    assert (alone.code, f"{zookeeper_server.connect} serves" in alone.out) == (2, True)
+    wrong = ottla("doctor", "--zookeeper", "a:b:c")
+    assert (wrong.code, "   zookeeper.connect=HOST:2181\n" in wrong.out) == (2, True)
+
+
+def test_a_broker_is_no_zookeeper(ottla: Ottla, broker: BrokerProcess) -> None:
+    """Nor is another server; the line to change is shown."""
+    shown = ottla("doctor", "--zookeeper", broker.http.removeprefix("http://"))
+    assert (shown.code, "is not ZooKeeper" in shown.out) == (2, True)
+    assert "   zookeeper.connect=HOST:2181\n" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        (b"Zookeeper version: 3.9.3\nMode: follower\nNode count: 5\n", Answer.SERVES),
+        (b"This ZooKeeper instance is not currently serving requests\n", Answer.NO_QUORUM),
+        (b"srvr is not executed because it is not in the whitelist.\n", Answer.SERVES),
+        (b"HTTP/1.0 400 Bad Request\r\n\r\n", Answer.NOT_ZOOKEEPER),
+        (b"", Answer.NOT_ZOOKEEPER),
+    ],
+)
+def test_answers_of_zookeeper_are_understood(said: bytes, answer: Answer) -> None:
+    """Of one that serves, of one without a quorum, of one that is shy, and of something else."""
+    with server_that_says(said) as address:
+        assert asyncio.run(ask(address)).answer is answer
+
+
+def test_an_ensemble_serves_while_most_of_it_does() -> None:
+    """One of three may be missing, which is a warning; two are too many."""
+
+    def judged(*answers: Answer) -> Status:
+        asked = [Asked(host, answer) for host, answer in zip(HOSTS, answers, strict=False)]
+        return zookeeper_finding("zookeeper1", asked).status
+
+    serves, refused, unseen = Answer.SERVES, Answer.REFUSED, Answer.UNSEEN
+    assert judged(serves, serves, serves) is Status.OK
+    assert judged(serves, refused, serves) is Status.WARNING
+    assert judged(refused, refused, serves) is Status.BROKEN
+    assert judged(Answer.NO_QUORUM, refused, refused) is Status.BROKEN
+    assert judged(unseen, unseen, unseen) is Status.WARNING
+    assert judged(refused) is Status.BROKEN
+    assert judged(Answer.SILENT) is Status.BROKEN
+    assert judged(serves, Answer.NOT_ZOOKEEPER) is Status.BROKEN
+    local = zookeeper_finding("127.0.0.1", [Asked(HOSTS[0], refused)], is_local=True)
+    assert local.change == "ottla up --detach"
+
+
+def test_connect_strings_are_read_as_brokers_read_them() -> None:
+    """With a path, and without a port."""
+    assert servers("zookeeper1, zookeeper2:2182/kafka") == [Address("zookeeper1", 2181), Address("zookeeper2", 2182)]
+
+
+def test_the_zookeeper_of_a_cluster_of_this_machine_is_known(tmp_path: Path) -> None:
+    """When none of its brokers answers; not where the address is that of another cluster."""
+    bootstrap = [Address("localhost", 9092)]
+    assert local_zookeeper(tmp_path, bootstrap) is None
+    broker = ProcessRecord(role=Role.BROKER, id=1, host="127.0.0.1", port=9092, log="broker.log")
+    record = ClusterRecord(zookeeper_connect="127.0.0.1:2181", base_port=9092, http_base_port=0, processes=(broker,))
+    ClusterDir(tmp_path).write(record)
+    assert local_zookeeper(tmp_path, bootstrap) == "127.0.0.1:2181"
+    assert local_zookeeper(tmp_path, [Address("localhost", 9192)]) is None
+
+
+def test_a_clock_is_read_from_a_page(broker: BrokerProcess) -> None:
+    """A real broker's is ours; one that is said to be elsewhere in time is so much off."""
+    url = page_url(broker.http.removeprefix("http://"), "unused", "/health/live")
+    now = seconds_ahead(url)
+    assert now is not None
+    assert abs(now) < 3
+    with server_that_says(b"HTTP/1.0 200 OK\r\nDate: Thu, 01 Jan 1970 00:16:40 GMT\r\n\r\n") as address:
+        assert seconds_ahead(f"http://{address}/health/live", lambda: 900.0) == 100.5
+    with server_that_says(b"HTTP/1.0 200 OK\r\n\r\n") as address:
+        assert seconds_ahead(f"http://{address}/health/live") is None
+    assert seconds_ahead("http://127.0.0.1:1/") is None
+
+
+def test_clocks_that_differ_are_a_warning() -> None:
+    """It says whose; and where no clock can be seen, that it could not be compared."""
+    assert clock_finding({1: 0.4, 2: -1.2}).status is Status.OK
+    unseen = clock_finding({1: None, 2: None})
+    assert (unseen.status, unseen.found) == (
+        Status.OK,
+        "not compared: brokers 1, 2, as no page over HTTP tells it",
+    )
+    one = clock_finding({1: 0.1, 2: 73.2, 3: None})
+    assert one.status is Status.WARNING
+    assert one.found.startswith("broker 2 is 73 s ahead of this host; not compared: broker 3")
+    assert "the host of broker 2:" in one.advice
+    assert one.change == "sudo timedatectl set-ntp true"
+    ours = clock_finding({1: -60.0, 2: -61.0})
+    assert "broker 1 is 60 s behind this host" in ours.found
+    assert "the clock of this host:" in ours.advice
+
+
+def test_pages_are_where_clients_find_the_broker() -> None:
+    """If it listens everywhere."""
+    assert page_url("0.0.0.0:9644", "broker1", "/metrics") == "http://broker1:9644/metrics"
+    assert page_url("127.0.0.1:9644", "broker1", "/metrics") == "http://127.0.0.1:9644/metrics"
