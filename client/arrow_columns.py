@@ -122,6 +122,14 @@ def read_arrow(batches: Iterable[RecordBatch], begin_offset: int, end_offset: in
     return [each for each in columns if len(each)]
 
 
+def read_each(batches: Iterable[RecordBatch]) -> list[ArrowColumns]:
+    """Read the first batches, as many as are decoded together, and return the columns of each; no control batches."""
+    group = next(_groups(batches), [])
+    columns = _decode(group, None)
+    ends = list(accumulate(each.count for each in group))
+    return [columns.sliced(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+
+
 def _groups(batches: Iterable[RecordBatch]) -> Iterator[list[_Opened]]:
     """Open batches, and put those together that are decoded together."""
     group: list[_Opened] = []

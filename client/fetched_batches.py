@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from itertools import islice, repeat, takewhile
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.client.columns import Columns, decode_columns, open_records
 from ottla.client.types import ConsumerRecord
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
     from ottla.protocol.primitives import RecordData
 
 Deserializer = Callable[[bytes], Any]
-NumpyReader: TypeAlias = Callable[[Iterable[RecordBatch], int], Columns]
 
 # What numpy does for a batch costs as much as so many records without it.
 _NUMPY_RECORDS_MIN: Final = 300
+# So many batches are looked at to be opened together, of at least so many records each.
+_AHEAD_MAX: Final = 64
+_AHEAD_RECORDS_MIN: Final = 32
 
 
 class FetchedBatch:
     """A batch of one partition, still closed; records before `first_offset` are not for this reader."""
 
-    __slots__ = ("_columns", "first_offset", "partition", "record_batch", "size")
+    __slots__ = ("_columns", "first_offset", "opens_alone", "partition", "record_batch", "size")
 
     def __init__(self, partition: TopicPartition, batch: RecordBatch, first_offset: int) -> None:
         self.partition = partition
@@ -42,6 +44,8 @@ class FetchedBatch:
         self.size = batch.size
         self.record_batch = batch
         self._columns: Columns | None = None
+        # Whether it was seen to be bad, or to be near a bad one.
+        self.opens_alone = False
 
     def __repr__(self) -> str:
         return f"<FetchedBatch {self.partition} {self.first_offset}..{self.record_batch.last_offset}>"
@@ -76,8 +80,11 @@ class FetchedBatch:
     def columns(self) -> Columns:
         """Open it; CorruptBatchError where it is not well formed."""
         if self._columns is None:
-            read = _numpy_reader(self.record_count)
-            self._columns = self._decoded() if read is None else read([self.record_batch], self.first_offset)
+            numpy = _numpy_for(self.record_count)
+            if numpy is None:
+                self._columns = self._decoded()
+            else:
+                self._columns = numpy.read_columns([self.record_batch], self.first_offset)
         return self._columns
 
     def _decoded(self) -> Columns:
@@ -89,8 +96,21 @@ class FetchedBatch:
             batch.base_timestamp,
             batch.max_timestamp if self.timestamp_type else None,
         )
-        begin = bisect_left(columns.offsets, self.first_offset)
-        return columns.sliced(begin) if begin else columns
+        return self._begun(columns)
+
+    def _begun(self, columns: Columns) -> Columns:
+        """Return its columns without the records that are not for this reader."""
+        if self.first_offset == self.record_batch.base_offset:
+            return columns
+        return columns.sliced(bisect_left(columns.offsets, self.first_offset))
+
+    def may_open_ahead(self) -> bool:
+        """Whether it is closed and may be opened together with others, with enough records to gain by it."""
+        return self._columns is None and not self.opens_alone and self.record_count >= _AHEAD_RECORDS_MIN
+
+    def open_with(self, columns: Columns) -> None:
+        """Take the columns of the whole batch."""
+        self._columns = self._begun(columns)
 
     def records(
         self, key_deserializer: Deserializer | None = None, value_deserializer: Deserializer | None = None
@@ -139,24 +159,50 @@ def fetched_batches(
 
 def open_together(following: Sequence[FetchedBatch]) -> Columns:
     """Open batches that follow each other, and put their columns one behind the other."""
-    read = _numpy_reader(sum(batch.record_count for batch in following))
-    if read is None:
+    numpy = _numpy_for(sum(batch.record_count for batch in following))
+    if numpy is None:
         return Columns.joined(batch.columns() for batch in following)
-    return read([batch.record_batch for batch in following], following[0].first_offset)
+    return numpy.read_columns([batch.record_batch for batch in following], following[0].first_offset)
 
 
-def _numpy_reader(record_count: int) -> NumpyReader | None:
-    """Return what reads so many records with numpy and Arrow, unless they are too few, or one is not installed."""
-    return _loaded_numpy_reader() if record_count >= _NUMPY_RECORDS_MIN else None
+def open_ahead(following: Iterable[FetchedBatch]) -> None:
+    """Open the first batch and some behind it at once, where numpy is quicker with many records than with few.
+
+    Where one of them is bad, all stay closed: each is opened alone then, and the bad one raises in its turn.
+    """
+    closed = list(takewhile(FetchedBatch.may_open_ahead, islice(following, _AHEAD_MAX)))
+    numpy = _numpy_for(sum(batch.record_count for batch in closed))
+    if numpy is None or len(closed) < 2:
+        return
+    try:
+        opened = numpy.read_each(batch.record_batch for batch in closed)
+    except CorruptBatchError:
+        for batch in closed:
+            batch.opens_alone = True
+    else:
+        for batch, columns in zip(closed, opened, strict=False):
+            batch.open_with(columns)
+
+
+class _Numpy(NamedTuple):
+    """What reads batches with numpy and Arrow."""
+
+    read_columns: Callable[[Iterable[RecordBatch], int], Columns]
+    read_each: Callable[[Iterable[RecordBatch]], list[Columns]]
+
+
+def _numpy_for(record_count: int) -> _Numpy | None:
+    """Return what reads so many records, unless they are too few for it, or numpy or Arrow is not installed."""
+    return _loaded_numpy() if record_count >= _NUMPY_RECORDS_MIN else None
 
 
 @cache
-def _loaded_numpy_reader() -> NumpyReader | None:
+def _loaded_numpy() -> _Numpy | None:
     try:
-        from ottla.client.lazy_columns import read_columns
+        from ottla.client import lazy_columns
     except ImportError:
         return None
-    return read_columns
+    return _Numpy(lazy_columns.read_columns, lazy_columns.read_each)
 
 
 def make_records(

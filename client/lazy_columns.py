@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from ottla.client import arrow_columns
 from ottla.client.arrow_columns import Array, ArrowColumns, read_arrow
 from ottla.client.columns import Buffers, Columns, Headers
 from ottla.client.record_fields import Integers
@@ -81,6 +82,11 @@ def read_columns(batches: Iterable[RecordBatch], begin_offset: int) -> Columns:
     if not pieces or sum(array.nbytes for array in arrays) > _BINARY_BYTES_MAX:
         return Columns.joined(map(LazyColumns, pieces))
     return LazyColumns(_joined(pieces))
+
+
+def read_each(batches: Iterable[RecordBatch]) -> list[Columns]:
+    """Read the first batches, as many as are decoded together, and return the columns of each."""
+    return [LazyColumns(columns) for columns in arrow_columns.read_each(batches)]
 
 
 def _joined(pieces: Sequence[ArrowColumns]) -> ArrowColumns:

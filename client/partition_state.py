@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from ottla.client.columns import Columns
 from ottla.client.errors import CorruptRecordError
-from ottla.client.fetched_batches import Deserializer, FetchedBatch, open_together
+from ottla.client.fetched_batches import Deserializer, FetchedBatch, open_ahead, open_together
 from ottla.client.types import ConsumerRecord
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.identifiers import TopicPartition
@@ -173,6 +173,7 @@ class PartitionState:
         return taken
 
     def _open(self, batch: FetchedBatch, key: Deserializer | None, value: Deserializer | None) -> list[Any]:
+        open_ahead(following for following, _, _ in self._buffer if following is not None)
         try:
             return batch.records(key, value)
         except CorruptBatchError as error:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.client.record_batches import RECORDS, Written, built_batch, simple_batch
 
 from ottla.client import fetched_batches
 from ottla.client.columns import Columns
+from ottla.client.errors import CorruptRecordError
 from ottla.client.fetched_batches import FetchedBatch, open_together
 from ottla.client.lazy_columns import LazyColumns, read_columns
+from ottla.client.partition_state import PartitionState
 from ottla.client.types import TopicPartition
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.records import RecordBatch
@@ -100,3 +103,43 @@ def test_nothing_to_read_is_no_rows() -> None:
 
     assert len(columns) == 0
     assert columns.value_buffers() == ([0], b"")
+
+
+def partition_state(batches: list[bytes], fetch_offset: int = 0) -> PartitionState:
+    """Return a partition with these batches in store."""
+    state = PartitionState(PARTITION, None)
+    state.seek(fetch_offset)
+    for batch, next_offset, epoch in fetched_batches.fetched_batches(
+        PARTITION, memoryview(b"".join(batches)), fetch_offset
+    ):
+        state.add(batch, next_offset, epoch)
+    return state
+
+
+def test_small_batches_are_opened_ahead() -> None:
+    """With the first of them that is read, and each gives its own records; the first from where the reader is."""
+    state = partition_state([simple_batch(90, base_offset=90 * number) for number in range(5)], fetch_offset=7)
+
+    assert [record.offset for record in state.take_records(1, None, None)] == [7]
+    batches = state.take_batches()
+
+    assert [type(batch.columns()) for batch in batches] == [LazyColumns] * 5
+    assert [offset for batch in batches for offset in batch.columns().offsets] == [*range(8, 450)]
+    assert [value for batch in batches for value in batch.columns().values] == [
+        b"%d" % (offset % 90) for offset in range(8, 450)
+    ]
+
+
+def test_a_bad_batch_fails_in_its_turn_although_it_was_opened_ahead() -> None:
+    """Those before it are handed out first, with numpy or without."""
+    bad = bytearray(simple_batch(90, base_offset=180))
+    bad[-1] = 2
+    bad[17:21] = crc32c(bytes(bad[21:])).to_bytes(4, "big")
+    state = partition_state(
+        [simple_batch(90), simple_batch(90, base_offset=90), bytes(bad), simple_batch(400, base_offset=270)]
+    )
+
+    assert [record.offset for record in state.take_records(1000, None, None)] == [*range(180)]
+    with pytest.raises(CorruptRecordError):
+        state.take_records(1000, None, None)
+    assert state.position == 180
