@@ -9,6 +9,7 @@ from typing import Final
 
 from ottla.broker.handlers.access import guarded
 from ottla.broker.handlers.allocate_producer_ids import allocate_producer_ids
+from ottla.broker.handlers.alter_client_quotas import alter_client_quotas
 from ottla.broker.handlers.alter_configs import alter_configs
 from ottla.broker.handlers.alter_partition import alter_partition
 from ottla.broker.handlers.alter_partition_reassignments import alter_partition_reassignments
@@ -25,6 +26,7 @@ from ottla.broker.handlers.delete_groups import delete_groups
 from ottla.broker.handlers.delete_records import delete_records
 from ottla.broker.handlers.delete_topics import delete_topics
 from ottla.broker.handlers.describe_acls import describe_acls
+from ottla.broker.handlers.describe_client_quotas import describe_client_quotas
 from ottla.broker.handlers.describe_cluster import describe_cluster
 from ottla.broker.handlers.describe_configs import describe_configs
 from ottla.broker.handlers.describe_groups import describe_groups
@@ -100,6 +102,8 @@ _FUNCTIONS: Final[dict[Api, Handler]] = {
     # Users
     Api.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
     Api.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
+    Api.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
+    Api.ALTER_CLIENT_QUOTAS: alter_client_quotas,
     # From the controller
     Api.LEADER_AND_ISR: leader_and_isr,
     Api.STOP_REPLICA: stop_replica,

@@ -146,19 +146,26 @@ class FakeCluster:
 
     def entity_config(self, entity_type: str, name: str) -> Mapping[str, str]:
         """What is set for a user, a client id or an address."""
-        return self.entity_configs(entity_type).get(name, {})
+        above, _, last = f"{entity_type}/{name}".rpartition("/")
+        return self.entity_configs(above).get(last, {})
 
     def entity_configs(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
         """What is set for all of a type."""
         self._refuse(entity_type)
         return self.entities.get(entity_type, {})
 
+    def entity_names(self, entity_type: str) -> list[str]:
+        """Those of a type for which, or below which, something is set."""
+        below = (path.split("/") for path in self.entities if path.startswith(f"{entity_type}/"))
+        return sorted({*self.entities.get(entity_type, {}), *(parts[1] for parts in below)})
+
     def change_entity_config(
         self, entity_type: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
     ) -> None:
         """Change what is set."""
         changed = change(self.entity_config(entity_type, name))
-        self.entities.setdefault(entity_type, {})[name] = changed
+        above, _, last = f"{entity_type}/{name}".rpartition("/")
+        self.entities.setdefault(above, {})[last] = changed
 
     def next_producer_id(self) -> int:
         """Count producers."""
