@@ -41,9 +41,9 @@ def key_pem(path: str, kind: str, password: str | None) -> bytes:
     data = _checked(path, kind)
     if kind == "PEM":
         return data
+    store = _pkcs12(path, data, password)
     from cryptography.hazmat.primitives import serialization
 
-    store = _pkcs12(path, data, password)
     if store.key is None or store.cert is None:
         raise KeyStoreError(f"{path} has no private key with a certificate")
     key: bytes = store.key.private_bytes(

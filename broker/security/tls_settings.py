@@ -25,8 +25,6 @@ _REASONS: Final = {
     "KEY_VALUES_MISMATCH": _NO_MATCH,
     "KEY_TYPE_MISMATCH": _NO_MATCH,
     "BAD_DECRYPT": "the private key has another password than ssl.key.password",
-    "NO_START_LINE": "a private key with its certificates is expected",
-    "NO_CIPHER_MATCH": "ssl.cipher.suites names none that is known",
 }
 
 # Modification time in nanoseconds, size and inode of each file; None for one that is not there.
@@ -97,7 +95,7 @@ class TlsSettings:
             try:
                 context.set_ciphers(":".join(older))
             except ssl.SSLError as error:
-                raise KeyStoreError(_reason(error)) from error
+                raise KeyStoreError("ssl.cipher.suites names none that is known") from error
         return context
 
     def _load_key(self, context: ssl.SSLContext) -> bool:
@@ -145,8 +143,10 @@ def openssl_name(suite: str) -> str:
 
 def _reason(error: OSError) -> str:
     """Say what is wrong in words that hold nothing of a key."""
-    reason = getattr(error, "reason", None) or ""
-    return _REASONS.get(reason, f"not good for TLS ({reason or error.strerror or 'unknown reason'})")
+    reason = getattr(error, "reason", None)
+    if not reason:
+        return "a private key with its certificates is expected, and the password of the key in ssl.key.password"
+    return _REASONS.get(reason, f"not good for TLS ({reason})")
 
 
 def _shown(secret: Password | None) -> str | None:
