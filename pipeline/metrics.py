@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
@@ -47,13 +48,19 @@ class JobMetrics:
     def _gauge(self, name: str, description: str, labels: tuple[str, ...]) -> Gauge:
         return Gauge(f"ottla_pipeline_{name}", description, labels, registry=self.registry)
 
-    def serve(self, host: str, port: int) -> int:
-        """Serve the metrics over HTTP, and return the port; SettingsError where it is taken."""
+    @contextmanager
+    def served(self, host: str, port: int) -> Iterator[str]:
+        """Serve the metrics over HTTP, and give the address; SettingsError where it is taken."""
         try:
-            server, _ = start_http_server(port, host, registry=self.registry)
+            server, thread = start_http_server(port, host, registry=self.registry)
         except OSError as error:
             raise SettingsError(f"cannot serve metrics at {host}:{port}: {error.strerror}") from error
-        return int(server.server_port)
+        try:
+            yield f"http://{host}:{server.server_port}/metrics"
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
 
     def query_runs(self, query: str, active: bool) -> None:
         """Tell that a query has started or ended."""

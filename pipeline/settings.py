@@ -112,7 +112,8 @@ class ReplaySettings(JobSettings):
     keep_partitions: bool = option(True, "Records keep their partitions; else they go by their keys.")
     records_per_second: int | None = option(None, "Not faster than this.", minimum=1)
     chunk_records: int = option(100_000, "Progress is kept after so many records, about.", minimum=1)
-    progress: str | None = option(None, "Where progress is kept, so that another run goes on.")
+    progress: str | None = option(None, "A file where progress is kept, so that another run goes on.")
+    place_headers: bool = option(False, "Headers say where and when a record was before.")
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, with SettingsError."""

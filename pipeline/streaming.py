@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ottla.client.cli.output import say
 from ottla.client.cli.signals import StopSignals
-from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.errors import PipelineError, reason_of
 from ottla.pipeline.metrics import JobMetrics, MetricsListener
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def run_query(
             _finish_batch(spark, query, gate, signals, settings.stop_timeout_seconds)
     failure = query.exception()
     if failure is not None and not gate.waiting.is_set():
-        raise PipelineError(f"the query {name} failed: {_reason(failure)}") from failure
+        raise PipelineError(f"the query {name} failed: {reason_of(failure)}") from failure
 
 
 def _finish_batch(
@@ -96,18 +97,15 @@ def _finish_batch(
     query.stop()
 
 
-def _reason(failure: StreamingQueryException) -> str:
-    """Return what went wrong without the traces of two languages: the last line that names an error of ours."""
-    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
-    named = [line for line in lines if "Error: " in line or "Exception: " in line]
-    return (named or lines or ["no reason is given"])[-1]
-
-
-def start_metrics(spark: SparkSession, settings: JobSettings, job: str, say: Callable[[str], None]) -> JobMetrics:
-    """Have the queries of a session counted, and served where a port is given."""
+@contextmanager
+def query_metrics(spark: SparkSession, settings: JobSettings, job: str) -> Iterator[JobMetrics]:
+    """Have the queries of a session counted, and the figures served where a port is given."""
     metrics = JobMetrics(job)
-    spark.streams.addListener(MetricsListener(metrics))
-    if settings.metrics_port is not None:
-        port = metrics.serve(settings.metrics_host, settings.metrics_port)
-        say(f"metrics are served at http://{settings.metrics_host}:{port}/metrics")
-    return metrics
+    listener = MetricsListener(metrics)
+    with ExitStack() as stack:
+        if settings.metrics_port is not None:
+            address = stack.enter_context(metrics.served(settings.metrics_host, settings.metrics_port))
+            say(f"metrics are served at {address}")
+        spark.streams.addListener(listener)
+        stack.callback(spark.streams.removeListener, listener)
+        yield metrics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, cast
+from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -42,16 +43,19 @@ class Files:
             return []
         return sorted(str(status.getPath().getName()) for status in self._call("listStatus", self._at(folder)))
 
-    def walk(self) -> Iterator[str]:
-        """Return all files that readers of the folder see: no name on the way to them begins with _ or a dot."""
-        if not self.exists(""):
+    def walk(self, folder: str = "") -> Iterator[str]:
+        """Return all files that readers of a folder see: no name from there on begins with an underscore or a dot."""
+        if not self.exists(folder):
             return
-        root = str(self._root.toUri().getPath()).rstrip("/") + "/"
-        listing = self._call("listFiles", self._root, True)
+        listing = self._call("listFiles", self._at(folder), True)
         while listing.hasNext():
-            name = str(listing.next().getPath().toUri().getPath()).removeprefix(root)
-            if not any(part.startswith(("_", ".")) for part in name.split("/")):
+            name = self.relative(str(listing.next().getPath().toUri().toString()))
+            if not any(part.startswith(("_", ".")) for part in name.removeprefix(f"{folder}/").split("/")):
                 yield name
+
+    def relative(self, uri: str) -> str:
+        """Return the name of a file, as Spark says where it is."""
+        return unquote(urlsplit(uri).path).removeprefix(str(self._root.toUri().getPath()).rstrip("/") + "/")
 
     def read(self, name: str) -> bytes:
         """Return the content of a small file."""

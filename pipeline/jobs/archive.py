@@ -13,7 +13,7 @@ from ottla.pipeline.archives.archive import CHECKPOINT, Archive
 from ottla.pipeline.archives.files import Files
 from ottla.pipeline.errors import SettingsError
 from ottla.pipeline.settings import ArchiveSettings
-from ottla.pipeline.streaming import run_query, start_metrics
+from ottla.pipeline.streaming import query_metrics, run_query
 from ottla.pipeline.topics import send, stream_of
 from ottla.pipeline.transforms.quality import REASON, dead_letters, with_reason
 
@@ -25,15 +25,15 @@ def run(spark: SparkSession, settings: ArchiveSettings) -> int:
     files = Files(spark, str(settings.archive))
     schema = _schema(settings.schema)
     archive = Archive(spark, files, starting_offsets=settings.starting_offsets, compression=settings.compression)
-    start_metrics(spark, settings, QUERY, say)
 
     def handle(rows: DataFrame, batch_id: int) -> None:
-        manifest = _add(archive, rows, batch_id, settings, schema)
-        if manifest is not None:
-            say(f"batch {batch_id}: {manifest} records archived")
+        records = _add(archive, rows, batch_id, settings, schema)
+        if records is not None:
+            say(f"batch {batch_id}: {records} records archived")
 
     checkpoint = settings.checkpoint or files.path(CHECKPOINT)
-    run_query(spark, stream_of(spark, settings).writeStream, handle, settings, checkpoint, QUERY)
+    with query_metrics(spark, settings, QUERY):
+        run_query(spark, stream_of(spark, settings).writeStream, handle, settings, checkpoint, QUERY)
     return 0
 
 

@@ -8,6 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
+from ottla.pipeline.transforms.headers import places, with_headers
+
 REASON: Final = "reason"
 HEADER_PREFIX: Final = "ottla.dead-letter."
 _UNPARSED: Final = "__unparsed"
@@ -47,18 +49,5 @@ def _schema_reasons(text: Column, schema: StructType) -> list[Column]:
 
 def dead_letters(bad: DataFrame) -> DataFrame:
     """Return rows for the dead-letter topic: as they came, with the reason and their place in further headers."""
-    places = {
-        "reason": F.col(REASON),
-        "topic": F.col("topic"),
-        "partition": F.col("partition").cast("string"),
-        "offset": F.col("offset").cast("string"),
-    }
-    added = F.array(
-        *(
-            F.struct(F.lit(HEADER_PREFIX + name).alias("key"), value.cast("binary").alias("value"))
-            for name, value in places.items()
-        )
-    )
-    empty = F.array().cast("array<struct<key:string,value:binary>>")
-    headers = F.concat(F.coalesce(F.col("headers"), empty), added)
-    return bad.select("key", "value", headers.alias("headers"))
+    added = {f"{HEADER_PREFIX}reason": F.col(REASON), **places(HEADER_PREFIX)}
+    return bad.select("key", "value", with_headers(added).alias("headers"))
