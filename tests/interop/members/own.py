@@ -53,15 +53,16 @@ class OwnMember(Member):
             self._runner.run(self._client.stop())
 
     def _generation(self) -> int:
-        return -1
+        member = self._client._member
+        return -1 if member is None else member.generation
 
     def _commit(self, offsets: dict[TopicPartition, Commit]) -> None:
-        wanted = {partition: OffsetAndMetadata(*commit) for partition, commit in offsets.items()}
+        wanted = {partition: OffsetAndMetadata(commit.offset, commit.metadata) for partition, commit in offsets.items()}
         self._runner.run(self._client.commit(wanted))
 
     def _committed(self, partition: TopicPartition) -> Commit | None:
-        offset = self._runner.run(self._client.committed(partition))
-        return None if offset is None else Commit(offset)
+        found = self._runner.run(self._client.committed_offsets([partition]))[partition]
+        return None if found is None else Commit(found.offset, found.metadata)
 
 
 class _Listener(ConsumerRebalanceListener):
