@@ -83,7 +83,8 @@ def _pipeline_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fa
         "num.partitions": "3",
         "default.replication.factor": "3",
         "min.insync.replicas": "2",
-        "log.retention.check.interval.ms": "500",
+        # Records of tests have the times that suit them.
+        "log.retention.ms": "-1",
     }
     with FaultCluster(tmp_path_factory.mktemp("pipeline-cluster"), 3, overrides) as cluster:
         yield cluster
