@@ -27,7 +27,7 @@ PROJECT = "ottla-compose-test"
 SERVICES = ("zookeeper", "broker-1", "broker-2", "broker-3")
 TOPIC = "compose-test"
 PARTITIONS = 6
-HEALTHY_SECONDS_MAX = 180
+HEALTHY_SECONDS_MAX = 300
 RECORDS = 20_000
 NEEDS = """This needs Docker: an engine that answers (`docker info`), and `docker compose` or docker-compose 1.29.
 The images python:3.11-slim and zookeeper:3.9 must be there or can be pulled, and the build downloads Python packages.

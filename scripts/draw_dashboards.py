@@ -78,7 +78,9 @@ def plain(expression: str) -> str:
 def _legend(legend: str, labels: Mapping[str, str]) -> str:
     if legend:
         return re.sub(r"{{(\w+)}}", lambda match: labels.get(match[1], ""), legend)
-    return " ".join(value for name, value in sorted(labels.items()) if name not in ("__name__", "instance", "job"))
+    # The partition after its topic.
+    names = sorted(labels.keys() - {"__name__", "instance", "job"}, key=lambda name: (name == "partition", name))
+    return " ".join(labels[name] for name in names)
 
 
 def shown(value: float, unit: str) -> str:
