@@ -13,6 +13,7 @@ from ottla.broker.http import HttpServer
 from ottla.broker.load_metrics import LoadCollector
 from ottla.broker.metrics import BrokerCollector, registry_of
 from ottla.broker.partition_metrics import PartitionCollector
+from ottla.broker.quota_metrics import QuotaCollector
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.membership import Membership
@@ -58,6 +59,7 @@ class Observation:
                 shows_partitions,
             ),
             LoadCollector(network, metrics),
+            QuotaCollector(services.quotas),
         )
         pages = {"groups": GroupPages(services.groups, self._end_offsets)}
         self._http = HttpServer(address.host, address.port, registry, self._health, pages)

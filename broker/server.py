@@ -94,7 +94,7 @@ class Server:
         self._make_replicas()
         self._make_services()
         dispatcher = Dispatcher(HANDLERS, self.services, self.metrics)
-        self.network = Network(self.config, dispatcher, self.security.listeners)
+        self.network = Network(self.config, dispatcher, self.security.listeners, self.quotas.connection_rate)
         try:
             ports = self.network.bind(self.config.bound_listeners)
             # Ports first, so that whoever learns of this broker can connect; requests are handled from here on.
@@ -255,7 +255,7 @@ class Server:
         self.config_changes.start()
         self.session = SessionRenewal(
             self.zookeeper,
-            [self.membership, self.partitions, self.controller, self.config_changes, self.security],
+            [self.membership, self.partitions, self.controller, self.config_changes, self.security, self.quotas],
             self._fail,
         )
         self.session.start()

@@ -12,6 +12,7 @@ from itertools import cycle
 
 import structlog
 
+from ottla.broker.network.connection_rates import ConnectionRates
 from ottla.broker.network.limits import ConnectionCounts
 from ottla.broker.network.processor import NetworkProcessor
 
@@ -21,6 +22,8 @@ log = structlog.get_logger(__name__)
 _ACCEPTED_MAX = 64
 # Without descriptors, accepting fails at once and again: wait until some are free.
 _PAUSE_SECONDS = 0.5
+# Connections that wait for being refused.
+_HELD_MAX = 256
 # Descriptors that clients cannot have: a log that cannot open its files fails, and with it a whole directory.
 _RESERVED_SHARE = 0.2
 _RESERVED_MIN = 32
@@ -38,12 +41,16 @@ class Acceptor:
         listening: socket.socket,
         processors: list[NetworkProcessor],
         counts: ConnectionCounts,
+        rates: ConnectionRates,
         adopt: Adopt,
     ) -> None:
         self.name = name
         self.socket = listening
         self._processors = cycle(processors)
         self._counts = counts
+        self._rates = rates
+        # Of addresses that open too many; each is closed when its client has waited.
+        self._held: set[socket.socket] = set()
         self._adopt = adopt
         self._loop = asyncio.get_running_loop()
         self._is_open = False
@@ -59,6 +66,8 @@ class Acceptor:
         if self._is_open:
             self._is_open = False
             self._loop.remove_reader(self.socket.fileno())
+        for client in self._held:
+            client.close()
         self.socket.close()
 
     def _accept(self) -> None:
@@ -74,15 +83,22 @@ class Acceptor:
                     return
                 raise
             self._is_paused = False
-            self._take(client, str(address[0]))
+            if self._take(client, str(address[0])) and (pause := self._rates.pause_seconds(self.name)):
+                self._stop_for(pause)
+                return
 
-    def _take(self, client: socket.socket, address: str) -> None:
+    def _take(self, client: socket.socket, address: str) -> bool:
         refusal = self._counts.refusal(address)
         if refusal is not None:
             self._counts.rejected += 1
             log.warning("connection_refused", listener=self.name, peer=address, reason=refusal)
             client.close()
-            return
+            return False
+        if refused_after := self._rates.refusal_seconds(address):
+            self._counts.rejected += 1
+            log.debug("connection_throttled", listener=self.name, peer=address, closed_after_s=refused_after)
+            self._hold(client, refused_after)
+            return False
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -90,8 +106,26 @@ class Acceptor:
             self._adopt(client, next(self._processors))
         except OSError:
             client.close()  # it went away while it was being taken
-            return
+            return False
         self._counts.opened(self.name, address)
+        return True
+
+    def _hold(self, client: socket.socket, seconds: float) -> None:
+        """Close a connection after some time; at once where there are many such already."""
+        if len(self._held) >= _HELD_MAX:
+            client.close()
+            return
+        self._held.add(client)
+
+        def close() -> None:
+            self._held.discard(client)
+            client.close()
+
+        self._loop.call_later(seconds, close)
+
+    def _stop_for(self, seconds: float) -> None:
+        self._loop.remove_reader(self.socket.fileno())
+        self._loop.call_later(seconds, self._resume)
 
     def _pause(self, error: OSError) -> None:
         if not self._is_paused:
@@ -102,8 +136,7 @@ class Acceptor:
                 error=str(error),
                 hint="raise the limit of open files (ulimit -n), or lower max.connections",
             )
-        self._loop.remove_reader(self.socket.fileno())
-        self._loop.call_later(_PAUSE_SECONDS, self._resume)
+        self._stop_for(_PAUSE_SECONDS)
 
     def _resume(self) -> None:
         if self._is_open:

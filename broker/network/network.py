@@ -11,6 +11,7 @@ from functools import partial
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.connection import Connection, Dispatch
+from ottla.broker.network.connection_rates import AddressRate, ConnectionRates
 from ottla.broker.network.frame_buffers import FrameBuffers
 from ottla.broker.network.frame_reader import SCRATCH_BYTES, FrameReader
 from ottla.broker.network.handshakes import Handshakes
@@ -30,9 +31,16 @@ class Network:
     """Everything between the sockets and the handlers. Made, started and stopped on the loop."""
 
     def __init__(
-        self, config: BrokerConfig, dispatch: Dispatch, security: Mapping[str, ListenerSecurity] | None = None
+        self,
+        config: BrokerConfig,
+        dispatch: Dispatch,
+        security: Mapping[str, ListenerSecurity] | None = None,
+        address_rate: AddressRate = lambda _address: None,
     ) -> None:
-        """`security` says how clients are let in, for each listener that is not in the clear."""
+        """`security` says how clients are let in, for each listener that is not in the clear.
+
+        `address_rate` says how many connections an address may open in a second.
+        """
         self._config = config
         self._security = security or {}
         self._handshakes = Handshakes()
@@ -43,6 +51,7 @@ class Network:
         self._tasks: list[asyncio.Task[None]] = []
         self._acceptors: list[Acceptor] = []
         self.counts = ConnectionCounts(config)
+        self._rates = ConnectionRates(config, address_rate)
         self.processors: list[NetworkProcessor] = []
         self.queue: RequestQueue[Connection] = RequestQueue(
             config.queued_max_requests, config.queued_max_request_bytes, self._on_room
@@ -70,7 +79,7 @@ class Network:
             ]
             self.processors += processors
             adopt = partial(self._adopt, listener.name)
-            self._acceptors.append(Acceptor(listener.name, listening, processors, self.counts, adopt))
+            self._acceptors.append(Acceptor(listener.name, listening, processors, self.counts, self._rates, adopt))
         return [acceptor.socket.getsockname()[1] for acceptor in self._acceptors]
 
     def start(self) -> None:
@@ -99,7 +108,7 @@ class Network:
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Take the options that may change while the broker runs: limits of connections, number of workers."""
-        self._config = self.counts.config = config
+        self._config = self.counts.config = self._rates.config = config
         self.workers.resize(config.num_io_threads)
 
     def connections(self) -> list[Connection]:
