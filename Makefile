@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run check format test faults bench bench-kafka bench-replicated bench-scale bench-groups bench-clients compose-test docs lock clean
+.PHONY: setup run check format test faults bench bench-kafka bench-replicated bench-scale bench-groups bench-clients bench-spark compose-test docs lock clean
 
 setup: $(STAMP)
 
@@ -63,6 +63,10 @@ bench-groups: setup
 # Our client beside aiokafka, kafka-python and confluent-kafka, on one broker of ours, by turns.
 bench-clients: setup
 	$(BIN)/python -m bench.clients $(BENCH_ARGS)
+
+# Our Spark sources beside Spark's own connector, on one topic, by turns. BENCH_ARGS="--rows 1000000" for a short one.
+bench-spark: setup
+	$(BIN)/python -m bench.spark $(BENCH_ARGS)
 
 # docker-compose.yml tried for real: a cluster in containers, used, harmed and restarted. Says what it needs.
 compose-test: setup
