@@ -135,7 +135,14 @@ def test_grafana_finds_the_dashboards_and_their_source() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, a part of Prometheus, is not on the PATH")
-def test_prometheus_takes_the_configuration() -> None:
-    """Its own tool says so."""
-    config = str(CONFIG / "prometheus" / "prometheus.yml")
-    assert subprocess.run(["promtool", "check", "config", config], check=False, timeout=60).returncode == 0
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "config", str(CONFIG / "prometheus" / "prometheus.yml")),
+        ("test", "rules", str(Path(__file__).parent / "alerts.test.yml")),
+    ],
+    ids=lambda arguments: str(arguments[0]),
+)
+def test_prometheus_takes_the_configuration(arguments: tuple[str, ...]) -> None:
+    """Its own tool says so; and alerts fire when they must, and not otherwise."""
+    assert subprocess.run(["promtool", *arguments], check=False, timeout=60).returncode == 0
