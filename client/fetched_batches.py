@@ -7,11 +7,12 @@ of transactions that were aborted, which the answer lists by producer id and fir
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice, repeat, takewhile
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from ottla.client.columns import Columns, decode_columns, open_records
 from ottla.client.types import ConsumerRecord
@@ -28,6 +29,8 @@ Deserializer = Callable[[bytes], Any]
 
 # What numpy does for a batch costs as much as so many records without it.
 _NUMPY_RECORDS_MIN: Final = 300
+_LOAD_RECORDS_MIN: Final = 200_000
+_NUMPY_MODULE: Final = "ottla.client.lazy_columns"
 # So many batches are looked at to be opened together, of at least so many records each.
 _AHEAD_MAX: Final = 64
 _AHEAD_RECORDS_MIN: Final = 32
@@ -37,6 +40,7 @@ class FetchedBatch:
     """A batch of one partition, still closed; records before `first_offset` are not for this reader."""
 
     __slots__ = ("_columns", "first_offset", "opens_alone", "partition", "record_batch", "size")
+    records_without_numpy: ClassVar = 0
 
     def __init__(self, partition: TopicPartition, batch: RecordBatch, first_offset: int) -> None:
         self.partition = partition
@@ -82,6 +86,7 @@ class FetchedBatch:
         if self._columns is None:
             numpy = _numpy_for(self.record_count)
             if numpy is None:
+                FetchedBatch.records_without_numpy += self.record_count
                 self._columns = self._decoded()
             else:
                 self._columns = numpy.read_columns([self.record_batch], self.first_offset)
@@ -159,7 +164,7 @@ def fetched_batches(
 
 def open_together(following: Sequence[FetchedBatch]) -> Columns:
     """Open batches that follow each other, and put their columns one behind the other."""
-    numpy = _numpy_for(sum(batch.record_count for batch in following))
+    numpy = _numpy_for(sum(batch.record_count for batch in following), load=True)
     if numpy is None:
         return Columns.joined(batch.columns() for batch in following)
     return numpy.read_columns([batch.record_batch for batch in following], following[0].first_offset)
@@ -191,9 +196,15 @@ class _Numpy(NamedTuple):
     read_each: Callable[[Iterable[RecordBatch]], list[Columns]]
 
 
-def _numpy_for(record_count: int) -> _Numpy | None:
-    """Return what reads so many records, unless they are too few for it, or numpy or Arrow is not installed."""
-    return _loaded_numpy() if record_count >= _NUMPY_RECORDS_MIN else None
+def _numpy_for(record_count: int, *, load: bool = False) -> _Numpy | None:
+    """Return what reads so many records, unless they are too few for it, or numpy or Arrow is not installed.
+
+    They are loaded for those who want columns, or when as many records were read as that takes time.
+    """
+    if record_count < _NUMPY_RECORDS_MIN:
+        return None
+    is_due = FetchedBatch.records_without_numpy >= _LOAD_RECORDS_MIN
+    return _loaded_numpy() if load or is_due or _NUMPY_MODULE in sys.modules else None
 
 
 @cache

@@ -135,6 +135,38 @@ def test_columns_become_an_arrow_batch() -> None:
     assert table.to_pydict()["key"] == [None, None]
 
 
+@pytest.mark.parametrize(
+    "cause",
+    ["open_together([FetchedBatch(partition, batch, 0)])", "fetched_batches._LOAD_RECORDS_MIN = 1000"],
+    ids=["columns", "many records"],
+)
+def test_numpy_is_loaded_for_columns_or_for_many_records(cause: str) -> None:
+    """A program that reads a few records does not wait for it."""
+    pytest.importorskip("pyarrow")
+    code = f"""
+import sys
+from ottla.client import fetched_batches
+from ottla.client.fetched_batches import FetchedBatch, open_together
+from ottla.client.types import TopicPartition
+from ottla.protocol.record_batch_builder import RecordBatchBuilder
+from ottla.protocol.records import RecordBatch
+
+builder = RecordBatchBuilder()
+for number in range(1000):
+    builder.append(number, None, b"%d" % number)
+batch = RecordBatch(builder.build())
+partition = TopicPartition("t", 0)
+first = FetchedBatch(partition, batch, 0).records()
+print("numpy" in sys.modules)
+{cause}
+assert FetchedBatch(partition, batch, 0).records() == first
+print("numpy" in sys.modules)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
+
+    assert ran.stdout.split() == ["False", "True"]
+
+
 def test_columns_need_neither_numpy_nor_arrow() -> None:
     """Without them, batches of any size are read, and only what is theirs cannot be had."""
     code = """
