@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from tests.broker.security.certificates import Certificates
 from tests.broker_process import BrokerProcess, topic_name
 from tests.zookeeper import ZooKeeper, ZooKeeperServer
@@ -91,7 +92,7 @@ def consume(cluster: SecureCluster, topic: str, count: int) -> list[bytes]:
     values: list[bytes] = []
     deadline = time.monotonic() + DEADLINE_S
     while len(values) < count and time.monotonic() < deadline:
-        values += [message.value() for message in consumer.consume(count, timeout=1) if not message.error()]
+        values += [message.value() or b"" for message in consumer.consume(count, timeout=1) if not message.error()]
     consumer.close()
     return values
 

@@ -153,8 +153,8 @@ def test_a_wrong_value_is_named_with_what_is_allowed_and_its_place() -> None:
                 "sasl.enabled.mechanisms": "PLAIN",
                 "sasl.mechanism.inter.broker.protocol": "PLAIN",
             },
-            "listener SASL_PLAINTEXT would take passwords in the clear: use SASL_SSL or SCRAM, or say that this is what "
-            "you want with ottla.sasl.plain.allow.without.tls=true",
+            "listener SASL_PLAINTEXT would take passwords in the clear: use SASL_SSL or SCRAM, or say that this is "
+            "what you want with ottla.sasl.plain.allow.without.tls=true",
         ),
         (
             {"log.cleaner.max.compaction.lag.ms": "5", "log.cleaner.min.compaction.lag.ms": "6"},

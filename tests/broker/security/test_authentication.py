@@ -300,7 +300,7 @@ def test_tokens_of_others_are_refused(issuer: Issuer, tmp_path: Path) -> None:
     other = Issuer(tmp_path / "other")
     claims = {"sub": "alice", "iss": "https://issuer", "aud": "ottla", "exp": int(time.time()) + 600}
     shared = jwt.encode(claims, "x" * 64, "HS256", headers={"kid": "first"})
-    unsigned = jwt.encode(claims, None, "none", headers={"kid": "first"})
+    unsigned = jwt.encode(claims, "", "none", headers={"kid": "first"})
     for token in (other.token(), shared, unsigned, "a.b.c", "garbage"):
         begun, _, step = shown(bearer_listener(issuer), token)
         assert step.token == b'{"status":"invalid_token"}'
