@@ -70,11 +70,16 @@ class Access:
     # The kind of resource that the whole request is about.
     guard: ResourceType | None = None
 
-    def operation(self, kind: ResourceType) -> AclOperation:
-        """Return what is needed for a resource of a kind."""
-        needed = (self.topic, self.group, self.cluster, self.transactional_id)[kind - TOPIC]
-        assert needed is not None, f"the table does not know that a {kind.word} is touched"
-        return needed
+    @property
+    def needed(self) -> dict[ResourceType, AclOperation]:
+        """What is needed for a resource, by its kind."""
+        rights = {
+            TOPIC: self.topic,
+            GROUP: self.group,
+            CLUSTER: self.cluster,
+            TRANSACTIONAL_ID: self.transactional_id,
+        }
+        return {kind: operation for kind, operation in rights.items() if operation is not None}
 
 
 def _of_cluster(operation: AclOperation) -> Access:
@@ -145,6 +150,9 @@ ACCESS: Final[Mapping[Api, Access]] = {
     Api.LIST_PARTITION_REASSIGNMENTS: _of_cluster(DESCRIBE),
 }
 
+# The same for quick answers.
+_NEEDED: Final = {(api, kind): operation for api, row in ACCESS.items() for kind, operation in row.needed.items()}
+
 
 def is_open(request: Request) -> bool:
     """Whether nobody is refused anything, so that the names of what is touched need not even be gathered."""
@@ -163,8 +171,8 @@ def allows(
     authorizer, session = request.services.security.authorizer, request.session
     if authorizer.is_open:
         return True
-    row = ACCESS[request.api if as_api is None else as_api]
-    operation = row.operation(kind)
+    api = request.api if as_api is None else as_api
+    operation, row = _NEEDED[api, kind], ACCESS[api]
     if authorizer.allows(session, operation, kind, name, log_if_denied=False):
         return True
     if kind is CLUSTER:
@@ -184,9 +192,14 @@ def check(request: Request, kind: ResourceType, name: str = CLUSTER_NAME, *, as_
 
 def denied(request: Request, kind: ResourceType, names: Iterable[str], *, log_if_denied: bool = True) -> frozenset[str]:
     """Return those of some resources that `allows` does not allow; none at no cost where everybody may everything."""
-    if request.services.security.authorizer.is_open:
+    authorizer = request.services.security.authorizer
+    if authorizer.is_open:
         return _NONE
-    return frozenset(name for name in names if not allows(request, kind, name, log_if_denied=log_if_denied))
+    doubtful = authorizer.denied(request.session, _NEEDED[request.api, kind], kind, names)
+    if not doubtful:
+        return doubtful
+    # Another right may stand for it; and what is denied is written down.
+    return frozenset(name for name in doubtful if not allows(request, kind, name, log_if_denied=log_if_denied))
 
 
 def operations(request: Request, kind: ResourceType, name: str = CLUSTER_NAME) -> int:

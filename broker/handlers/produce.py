@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.cluster.topics import INTERNAL_TOPICS
-from ottla.broker.handlers.access import TOPIC, TRANSACTIONAL_ID, allows, denied, is_open
+from ottla.broker.handlers.access import TOPIC, TRANSACTIONAL_ID, check, denied, is_open
 from ottla.broker.handlers.leader_hints import LeaderHints, leader_hints
 from ottla.broker.handlers.lookup import hosted_partition
 from ottla.broker.handlers.request import Delayed, Request, RequestFailedError
@@ -41,7 +41,7 @@ _ADMIN_CLIENT = "__admin_client"
 _FORMAT_2_VERSION = 3
 _ZSTD_VERSION = 7
 _HINTS_VERSION = 10
-_TRANSACTION_REFUSED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class _Outcome:
@@ -152,11 +152,9 @@ def produce(request: Request) -> ProduceResponse | Delayed | None:
     body: ProduceRequest = request.body
     outcomes: _Outcomes = {}
     refused = denied(request, TOPIC, (topic.name for topic in body.topic_data))
-    is_refused_whole = not _may_use_transactions(request)
     for topic in body.topic_data:
-        if is_refused_whole or topic.name in refused:
-            code = _TRANSACTION_REFUSED if is_refused_whole else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            appended = [_Outcome(data.index, code) for data in topic.partition_data]
+        if topic.name in refused:
+            appended = [_Outcome(data.index, _REFUSED) for data in topic.partition_data]
         else:
             appended = [_append(request, topic.name, data) for data in topic.partition_data]
         outcomes.setdefault(topic.name, []).extend(appended)
@@ -168,23 +166,6 @@ def produce(request: Request) -> ProduceResponse | Delayed | None:
     if _must_wait(request, outcomes):
         return _Waiting(request, outcomes)
     return _response(request, outcomes)
-
-
-def _may_use_transactions(request: Request) -> bool:
-    """Whether the request has no transactional batch, or comes from one who may use its transactional id."""
-    if is_open(request):
-        return True
-    body: ProduceRequest = request.body
-    has_transaction = any(
-        data.records is not None
-        and len(data.records) >= BATCH_HEADER_BYTES
-        and data.records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT
-        for topic in body.topic_data
-        for data in topic.partition_data
-    )
-    if not has_transaction:
-        return True
-    return body.transactional_id is not None and allows(request, TRANSACTIONAL_ID, body.transactional_id)
 
 
 def _must_wait(request: Request, outcomes: _Outcomes) -> bool:
@@ -265,10 +246,19 @@ def _checked_records(request: Request, topic: str, data: PartitionProduceData) -
         )
     if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
-    if (
-        version < _ZSTD_VERSION
-        and len(records) >= BATCH_HEADER_BYTES
-        and records[ATTRIBUTES_POSITION + 1] & CODEC_MASK == Codec.ZSTD
-    ):
+    # Of what is shorter than a header, nothing is appended.
+    attributes = records[ATTRIBUTES_POSITION + 1] if len(records) >= BATCH_HEADER_BYTES else 0
+    if version < _ZSTD_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce 7 or later")
+    if attributes & TRANSACTIONAL_BIT:
+        _check_transaction(request)
     return memoryview(records)
+
+
+def _check_transaction(request: Request) -> None:
+    """Raise KafkaError unless the client may write in transactions of the id that it gives, and gives one."""
+    transactional_id = request.body.transactional_id
+    if transactional_id is not None:
+        check(request, TRANSACTIONAL_ID, transactional_id)
+    elif not is_open(request):
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without an id")

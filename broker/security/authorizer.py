@@ -19,6 +19,8 @@ from ottla.broker.security.session import Session
 # one who tries names, makes the others be worked out anew.
 CACHED_MAX: Final = 100_000
 
+_NONE: Final[frozenset[str]] = frozenset()
+
 _Question = tuple[str, str, AclOperation, ResourceType, str]
 
 
@@ -49,7 +51,7 @@ class Authorizer(Protocol):
     def denied(
         self, session: Session, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]
     ) -> frozenset[str]:
-        """Return those of some resources that they may not do it with."""
+        """Return those of some resources that they may not do it with, without writing that down."""
         ...
 
 
@@ -89,7 +91,7 @@ class OpenAuthorizer:
         self, session: Session, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]
     ) -> frozenset[str]:
         """Deny none."""
-        return frozenset()
+        return _NONE
 
 
 class AclAuthorizer:
@@ -153,8 +155,14 @@ class AclAuthorizer:
     def denied(
         self, session: Session, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]
     ) -> frozenset[str]:
-        """Return those of some resources that they may not do it with."""
-        return frozenset(name for name in names if not self.allows(session, operation, resource_type, name))
+        """Return those of some resources that they may not do it with; most often one look for each tells."""
+        answers, principal, host = self._current[1], session.principal, session.client_host
+        unknown = [name for name in names if not answers.get((principal, host, operation, resource_type, name))]
+        if not unknown:
+            return _NONE
+        return frozenset(
+            name for name in unknown if not self.allows(session, operation, resource_type, name, log_if_denied=False)
+        )
 
     def _decide(
         self,

@@ -12,7 +12,7 @@ from tests.broker.handlers.access_samples import NAMES, SAMPLES, built, error_co
 from tests.broker.handlers.data_path import Broker, topic_id
 from tests.broker.handlers.small_cluster import FakeCluster, every_version
 
-from ottla.broker.handlers.access import ACCESS, CLUSTER, GROUP, OPEN, TOPIC, TRANSACTIONAL_ID, Access
+from ottla.broker.handlers.access import ACCESS, CLUSTER, GROUP, OPEN, TOPIC, TRANSACTIONAL_ID
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.security.acl import (
     WILDCARD,
@@ -29,7 +29,6 @@ from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
-KINDS = (TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID)
 CODES = {
     TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -45,14 +44,7 @@ OTHER_CODES = {(Api.FETCH, CLUSTER): ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 Right = tuple[PermissionType, AclOperation, ResourceType]
 
-
-def needed(row: Access) -> dict[ResourceType, AclOperation]:
-    """What a row names, by kind of resource."""
-    operations = zip(KINDS, (row.topic, row.group, row.cluster, row.transactional_id), strict=True)
-    return {kind: operation for kind, operation in operations if operation is not None}
-
-
-PAIRS = [(api, kind) for api in HANDLERS for kind in needed(ACCESS[api])]
+PAIRS = [(api, kind) for api in HANDLERS for kind in ACCESS[api].needed]
 LOUD = [pair for pair in PAIRS if pair not in SILENT]
 SERVED = [pair for pair in LOUD if pair not in NOT_SERVED]
 
@@ -104,7 +96,7 @@ def grant(broker: Broker, rights: Iterable[Right]) -> None:
 
 def rights(api: Api, *, but: ResourceType | None = None) -> list[Right]:
     """All rights that a row names, except those for one kind."""
-    return [(ALLOW, operation, kind) for kind, operation in needed(ACCESS[api]).items() if kind is not but]
+    return [(ALLOW, operation, kind) for kind, operation in ACCESS[api].needed.items() if kind is not but]
 
 
 def codes(broker: Broker, api: Api, kind: ResourceType, version: int) -> set[int]:
@@ -149,8 +141,8 @@ def test_who_is_denied_is_refused_whatever_else_is_allowed(broker: Broker, api: 
     """A DENY of the one operation, or of all, beside an ALLOW of everything."""
     code = OTHER_CODES.get((api, kind), CODES[kind])
     version = HANDLERS[api].versions.last
-    for denied in (needed(ACCESS[api])[kind], AclOperation.ALL):
-        grant(broker, [*((ALLOW, AclOperation.ALL, each) for each in needed(ACCESS[api])), (DENY, denied, kind)])
+    for denied in (ACCESS[api].needed[kind], AclOperation.ALL):
+        grant(broker, [*((ALLOW, AclOperation.ALL, each) for each in ACCESS[api].needed), (DENY, denied, kind)])
         assert code in codes(broker, api, kind, version)
 
 
@@ -171,7 +163,7 @@ def test_a_right_on_the_cluster_may_stand_for_all_topics(broker: Broker, api: Ap
     instead = ACCESS[api].or_cluster
     assert instead is not None
     grant(broker, [(ALLOW, instead, CLUSTER)])
-    (kind,) = needed(ACCESS[api])
+    (kind,) = ACCESS[api].needed
     assert codes(broker, api, kind, HANDLERS[api].versions.last).isdisjoint(CODES.values())
 
 
