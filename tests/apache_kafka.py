@@ -1,10 +1,11 @@
 """Apache Kafka's own jars, for the tests in which it judges us: found in a cache folder, or fetched with Maven.
 
-    scripts/apache-kafka [wire-oracle|libs]     fetch one set, print the folder that has it
+    scripts/apache-kafka [wire-oracle|libs|libs-4]     fetch one set, print the folder that has it
 
 The folder is $OTTLA_KAFKA_HOME, which may also be a Kafka that is installed already; by default kafka-3.9.1 below
 $OTTLA_CACHE, and that by default ~/.cache/ottla. Its subfolder `libs` has all of Kafka, `wire-oracle` the few jars
-that read and write messages. Runs without the project's packages.
+that read and write messages, `libs-4` all of a Kafka of today, which has no ZooKeeper any more. Runs without the
+project's packages.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 KAFKA_VERSION = "3.9.1"
+KAFKA_4_VERSION = "4.1.1"
 JAVA_VERSION_MIN = 17
 # A test waits less than pytest-timeout would; the script is for slow connections, too.
 TEST_SECONDS_MAX = 180
@@ -56,6 +58,11 @@ LIBS = JarSet(
         f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
         "org.slf4j:slf4j-reload4j:1.7.36",
     ),
+    with_dependencies=True,
+)
+LIBS_4 = JarSet(
+    "libs-4",
+    (f"org.apache.kafka:kafka_2.13:{KAFKA_4_VERSION}", "org.slf4j:slf4j-simple:1.7.36"),
     with_dependencies=True,
 )
 WIRE_ORACLE = JarSet(
@@ -174,7 +181,7 @@ def _pom(wanted: JarSet) -> str:
 
 def main() -> int:
     """Run the script."""
-    sets = {jar_set.folder: jar_set for jar_set in (WIRE_ORACLE, LIBS)}
+    sets = {jar_set.folder: jar_set for jar_set in (WIRE_ORACLE, LIBS, LIBS_4)}
     parser = argparse.ArgumentParser(
         prog="apache-kafka", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -55,6 +55,9 @@ class BrokerStartError(Exception):
 class BrokerProcess:
     """A broker that keeps its ports and its data over restarts."""
 
+    # What it says when it is ready.
+    ready = _READY
+
     def __init__(
         self,
         folder: Path,
@@ -115,7 +118,7 @@ class BrokerProcess:
         said_before = self.log.stat().st_size if self.log.exists() else 0
         self._process = GuardedProcess(self.where.command(self._command()), self.log, _environment())
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not _READY.search(self._said_since(said_before)):
+        while not self.ready.search(self._said_since(said_before)):
             exit_code = self._process.poll()
             if exit_code is not None or time.monotonic() > deadline:
                 self.kill()

@@ -1,14 +1,23 @@
-"""Apache Kafka's own broker in ZooKeeper mode, as a process that tests start, stop and kill like ours."""
+"""Apache Kafka's own brokers, as processes that tests start, stop and kill like ours: 3.9 on ZooKeeper, 4.x alone."""
 
 from __future__ import annotations
 
+import base64
 import os
+import re
+import subprocess
+import uuid
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from tests.apache_kafka import LIBS, UnavailableError, jars, java, skip_or_fail
+from tests.apache_kafka import LIBS, LIBS_4, JarSet, UnavailableError, jars, java, skip_or_fail
 from tests.broker_process import BrokerProcess
+from tests.zookeeper import ZooKeeper, ZooKeeperServer
+
+# The lines of versions that clients meet, by what tests call them.
+VERSIONS = ("kafka-3.9", "kafka-4.1")
+_FORMAT_TIMEOUT_S = 90
 
 _LOG4J = """
 log4j.rootLogger=INFO, stdout
@@ -21,8 +30,8 @@ SMALL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:aut
 
 
 @cache
-def _java_and_class_path() -> tuple[str, str]:
-    return java(), os.pathsep.join(map(str, jars(LIBS)))
+def _java_and_class_path(libs: JarSet = LIBS) -> tuple[str, str]:
+    return java(), os.pathsep.join(map(str, jars(libs)))
 
 
 def kafka_command(
@@ -40,10 +49,10 @@ def kafka_command(
     return [program, *options, "-cp", class_path, main_class, *arguments]
 
 
-def kafka_or_skip() -> None:
+def kafka_or_skip(libs: JarSet = LIBS) -> None:
     """Skip the test, or fail it under CI, where Kafka cannot be run."""
     try:
-        _java_and_class_path()
+        _java_and_class_path(libs)
     except UnavailableError as reason:
         skip_or_fail(reason)
 
@@ -56,3 +65,67 @@ class KafkaProcess(BrokerProcess):
         # The file must be there; everything is in the overrides.
         properties.touch()
         return kafka_command("kafka.Kafka", str(properties), log4j=self.folder / "log4j.properties")
+
+
+class Kafka4Process(BrokerProcess):
+    """A broker of Kafka 4 that is its own controller; there is no ZooKeeper."""
+
+    ready = re.compile(rb"Kafka Server started")
+
+    def start(self) -> None:
+        """Give it a fresh log directory the first time; then as all brokers."""
+        if not self.log_dir.exists():
+            self._format()
+        super().start()
+
+    def _format(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        properties = self.folder / "format.properties"
+        properties.write_text("\n".join(self._options()))
+        arguments = ("format", "--cluster-id", cluster_id, "--config", str(properties))
+        command = [*self._java("kafka.tools.StorageTool"), *arguments]
+        subprocess.run(command, check=True, capture_output=True, timeout=_FORMAT_TIMEOUT_S)
+
+    def _options(self) -> list[str]:
+        # The port that another broker has for HTTP is free here.
+        controller = f"{self.host}:{self.http_port}"
+        return [
+            "process.roles=broker,controller",
+            f"node.id={self.broker_id}",
+            f"controller.quorum.voters={self.broker_id}@{controller}",
+            "controller.listener.names=CONTROLLER",
+            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            f"listeners=PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            f"advertised.listeners=PLAINTEXT://{self.bootstrap}",
+            f"log.dirs={self.log_dir}",
+            "num.partitions=1",
+            "offsets.topic.replication.factor=1",
+            "offsets.topic.num.partitions=3",
+            "transaction.state.log.replication.factor=1",
+            "transaction.state.log.min.isr=1",
+            "group.initial.rebalance.delay.ms=0",
+            "group.consumer.min.heartbeat.interval.ms=100",
+            "group.consumer.heartbeat.interval.ms=100",
+            *self._overrides,
+        ]
+
+    def _command(self) -> list[str]:
+        properties = self.folder / "server.properties"
+        properties.write_text("\n".join(self._options()))
+        return [*self._java("kafka.Kafka"), str(properties)]
+
+    def _java(self, main_class: str) -> list[str]:
+        program, class_path = _java_and_class_path(LIBS_4)
+        return [program, *SMALL, "-cp", class_path, main_class]
+
+
+def new_kafka(
+    version: str, folder: Path, zookeeper_server: ZooKeeperServer, *overrides: str
+) -> KafkaProcess | Kafka4Process:
+    """Return a broker of one of VERSIONS, alone in its cluster and not started; skips where it cannot be had."""
+    if version == "kafka-3.9":
+        kafka_or_skip()
+        return KafkaProcess(folder, ZooKeeper(zookeeper_server).connect, *overrides)
+    kafka_or_skip(LIBS_4)
+    return Kafka4Process(folder, "", *overrides)

@@ -7,26 +7,28 @@ from collections.abc import Iterator
 
 import confluent_kafka
 import pytest
+from tests.broker_process import BrokerProcess
 from tests.client.consuming import create_topic, group_name, member, partitions_of, produce, read, run_async, until
-from tests.kafka_process import KafkaProcess, kafka_or_skip
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kafka_process import VERSIONS, KafkaProcess, new_kafka
+from tests.zookeeper import ZooKeeperServer
 
 from ottla.client.consumer import Consumer
 from ottla.client.types import TopicPartition
 
 
-@pytest.fixture(scope="module")
-def kafka(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
-    """A broker of Kafka 3.9, alone in its cluster."""
-    kafka_or_skip()
-    process = KafkaProcess(tmp_path_factory.mktemp("kafka"), ZooKeeper(zookeeper_server).connect)
+@pytest.fixture(scope="module", params=VERSIONS)
+def kafka(
+    request: pytest.FixtureRequest, zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess]:
+    """A broker of Kafka, alone in its cluster."""
+    process = new_kafka(request.param, tmp_path_factory.mktemp("kafka"), zookeeper_server)
     process.start_on_free_ports()
     yield process
     process.kill()
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-def test_groups(kafka: KafkaProcess, topic: str, strategy: str) -> None:
+def test_groups(kafka: BrokerProcess, topic: str, strategy: str) -> None:
     """Two members share the partitions, what they commit is kept, and who stays goes on with all."""
 
     async def scenario() -> None:
@@ -49,7 +51,26 @@ def test_groups(kafka: KafkaProcess, topic: str, strategy: str) -> None:
     run_async(scenario())
 
 
-def test_reading_by_hand(kafka: KafkaProcess, topic: str) -> None:
+def test_groups_of_the_new_protocol(kafka: BrokerProcess, topic: str) -> None:
+    """Two members share the partitions as the coordinator says; Kafka 3.9 does not have it switched on."""
+
+    async def scenario() -> None:
+        await create_topic(kafka.bootstrap, topic, 4)
+        everything, group = partitions_of(topic, 4), group_name()
+        async with member(kafka.bootstrap, group, topic, group_protocol="consumer") as first:
+            async with member(kafka.bootstrap, group, topic, group_protocol="consumer") as second:
+                await until(lambda: len(first.assignment()) == len(second.assignment()) == 2)
+                assert first.assignment() | second.assignment() == everything
+            await until(lambda: first.assignment() == everything)
+            await produce(kafka.bootstrap, topic, [b"after"], 3)
+            assert await read(first, 1) == [b"after"]
+
+    if isinstance(kafka, KafkaProcess):
+        pytest.skip("coordinators of Kafka 3.9 on ZooKeeper have only the classic protocol")
+    run_async(scenario())
+
+
+def test_reading_by_hand(kafka: BrokerProcess, topic: str) -> None:
     """Sessions of fetches over many records, seeks, and offsets by time."""
 
     async def scenario() -> None:
@@ -72,7 +93,7 @@ def test_reading_by_hand(kafka: KafkaProcess, topic: str) -> None:
     run_async(scenario())
 
 
-def test_only_what_was_committed_is_read(kafka: KafkaProcess, topic: str) -> None:
+def test_only_what_was_committed_is_read(kafka: BrokerProcess, topic: str) -> None:
     """With read_committed, records of an aborted transaction are left out; without, they are there."""
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Our client among the others, on our broker and on Apache Kafka's: what one writes the others read, in groups too."""
+"""Our client among the others, on our broker and on Kafka's: what one writes the others read, in groups, too."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.interop.members.aio import AioMember
 from tests.interop.members.member import Joining, Member, share, until
 from tests.interop.members.own import OwnMember
 from tests.interop.raw import stored_batches
-from tests.kafka_process import KafkaProcess, kafka_or_skip
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kafka_process import VERSIONS, new_kafka
+from tests.zookeeper import ZooKeeperServer
 
 from ottla.protocol.compression import Codec
 from ottla.protocol.identifiers import TopicPartition
@@ -44,21 +44,19 @@ SPOKEN = [
 ]
 
 
-@pytest.fixture(scope="module")
-def kafka(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
-    """A broker of Apache Kafka."""
-    kafka_or_skip()
-    process = KafkaProcess(tmp_path_factory.mktemp("kafka"), ZooKeeper(zookeeper_server).connect)
-    process.start_on_free_ports()
-    yield process
-    process.kill()
-
-
-@pytest.fixture(params=["broker", "kafka"], ids=["on-ottla", "on-kafka"])
-def bootstrap(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="module", params=["ottla", *VERSIONS])
+def bootstrap(
+    request: pytest.FixtureRequest, zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """The address of our broker, then of Kafka's."""
-    process: BrokerProcess = request.getfixturevalue(request.param)
-    return process.bootstrap
+    if request.param == "ottla":
+        broker: BrokerProcess = request.getfixturevalue("broker")
+        yield broker.bootstrap
+        return
+    process = new_kafka(request.param, tmp_path_factory.mktemp("kafka"), zookeeper_server)
+    process.start_on_free_ports()
+    yield process.bootstrap
+    process.kill()
 
 
 @pytest.fixture

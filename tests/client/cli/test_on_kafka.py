@@ -7,23 +7,24 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.broker_process import BrokerProcess
 from tests.client.cli.conftest import Ottla
-from tests.kafka_process import KafkaProcess, kafka_or_skip
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kafka_process import VERSIONS, new_kafka
+from tests.zookeeper import ZooKeeperServer
 
 
-@pytest.fixture(scope="module")
-def kafka(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
-    """A broker of Kafka 3.9, alone in its cluster; it indexes every batch."""
-    kafka_or_skip()
-    folder = tmp_path_factory.mktemp("kafka")
-    process = KafkaProcess(folder, ZooKeeper(zookeeper_server).connect, "log.index.interval.bytes=0")
+@pytest.fixture(scope="module", params=VERSIONS)
+def kafka(
+    request: pytest.FixtureRequest, zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess]:
+    """A broker of Kafka, alone in its cluster; it indexes every batch."""
+    process = new_kafka(request.param, tmp_path_factory.mktemp("kafka"), zookeeper_server, "log.index.interval.bytes=0")
     process.start_on_free_ports()
     yield process
     process.kill()
 
 
-def test_topics_groups_and_options(ottla: Ottla, kafka: KafkaProcess, topic: str) -> None:
+def test_topics_groups_and_options(ottla: Ottla, kafka: BrokerProcess, topic: str) -> None:
     """All that the broker answers reads as ours does."""
     run = partial(ottla, bootstrap=kafka.bootstrap)
     group = f"group-{topic}"
@@ -53,7 +54,7 @@ def test_topics_groups_and_options(ottla: Ottla, kafka: KafkaProcess, topic: str
     assert run("topic", "delete", topic, "--yes").code == 0
 
 
-def test_segments_of_kafka_are_read(ottla: Ottla, kafka: KafkaProcess, topic: str) -> None:
+def test_segments_of_kafka_are_read(ottla: Ottla, kafka: BrokerProcess, topic: str) -> None:
     """Its batches, its indexes, and its internal topics."""
     run = partial(ottla, bootstrap=kafka.bootstrap)
     run("topic", "create", topic)
@@ -70,7 +71,9 @@ def test_segments_of_kafka_are_read(ottla: Ottla, kafka: KafkaProcess, topic: st
     assert (verified.code, verified.err) == (0, "")
 
 
-def test_doctor_files_of_topics_and_measurements(ottla: Ottla, kafka: KafkaProcess, tmp_path: Path, topic: str) -> None:
+def test_doctor_files_of_topics_and_measurements(
+    ottla: Ottla, kafka: BrokerProcess, tmp_path: Path, topic: str
+) -> None:
     """The disk is that of the machine, and may be full; all else is well."""
     run = partial(ottla, bootstrap=kafka.bootstrap)
     file = tmp_path / "topics.toml"
@@ -80,16 +83,15 @@ def test_doctor_files_of_topics_and_measurements(ottla: Ottla, kafka: KafkaProce
     assert run("bench", "consume", topic).rows[0][0] == "100"
     assert run("bench", "e2e", topic, "-n", "10").rows[0][0] == "10"
     items = run("doctor", "--format", "json").items
-    assert [item["status"] for item in items[:-1]] == ["ok"] * 5
+    assert {item["status"] for item in items[:-1]} == {"ok"}
 
 
 def test_doctor_knows_what_kafka_should_advertise(
     ottla: Ottla, zookeeper_server: ZooKeeperServer, tmp_path: Path
 ) -> None:
     """By the broker's own options."""
-    kafka_or_skip()
     advertised = "advertised.listeners=PLAINTEXT://broker.invalid:9092"
-    broken = KafkaProcess(tmp_path / "kafka", ZooKeeper(zookeeper_server).connect, advertised)
+    broken = new_kafka("kafka-3.9", tmp_path / "kafka", zookeeper_server, advertised)
     broken.start_on_free_ports()
     try:
         shown = ottla("doctor", bootstrap=broken.bootstrap)
