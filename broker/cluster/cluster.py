@@ -74,19 +74,19 @@ class Cluster:
     def report_log_dir_failure(self) -> None:
         """Tell the controller that a log directory failed; it asks for the partitions that are lost."""
         content = znodes.LogDirEventNode(broker=self.broker_id).encode()
-        with _translated_errors():
+        with translated_errors():
             self._zookeeper.create_sequential(f"{znodes.LOG_DIR_EVENTS}/{znodes.LOG_DIR_EVENT_PREFIX}", content)
 
     # Topics
 
     def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
         """Create a topic, on whatever broker; leaders come with the controller's next metadata."""
-        with _translated_errors():
+        with translated_errors():
             return self._topics.create(topic, validate_only=validate_only)
 
     def delete_topic(self, name: str) -> None:
         """Have a topic deleted; it is gone when it has left the metadata."""
-        with _translated_errors():
+        with translated_errors():
             self._topics.delete(name)
 
     def delete_topic_by_id(self, topic_id: bytes) -> str:
@@ -106,29 +106,29 @@ class Cluster:
         validate_only: bool = False,
     ) -> Mapping[int, Sequence[int]]:
         """Enlarge a topic to `count` partitions; return the replicas of the new ones."""
-        with _translated_errors():
+        with translated_errors():
             return self._topics.add_partitions(topic, count, assignment, validate_only=validate_only)
 
     # Options
 
     def topic_config(self, topic: str) -> TopicConfig:
         """Return the options of a topic; what is set for it is read now."""
-        with _translated_errors():
+        with translated_errors():
             return TopicConfig(self._config(), self._configs.read(znodes.TOPIC_CONFIGS, topic))
 
     def overrides_of(self, topic: str) -> Mapping[str, str]:
         """Return what is set for a topic; it is read now."""
-        with _translated_errors():
+        with translated_errors():
             return self._configs.read(znodes.TOPIC_CONFIGS, topic)
 
     def topic_overrides(self) -> Mapping[str, Mapping[str, str]]:
         """Return what is set for each topic that has something set."""
-        with _translated_errors():
+        with translated_errors():
             return self._configs.read_all(znodes.TOPIC_CONFIGS)
 
     def dynamic_config(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return what is set for this broker, and for all, as `BrokerConfig.with_dynamic` takes it."""
-        with _translated_errors():
+        with translated_errors():
             return (
                 self._configs.read(znodes.BROKER_CONFIGS, str(self.broker_id)),
                 self._configs.read(znodes.BROKER_CONFIGS, znodes.DEFAULT_ENTITY),
@@ -165,17 +165,17 @@ class Cluster:
 
     def entity_config(self, entity_type: str, name: str) -> Mapping[str, str]:
         """Return what is set for an entity; it is read now."""
-        with _translated_errors():
+        with translated_errors():
             return self._configs.read(entity_type, name)
 
     def entity_names(self, entity_type: str) -> list[str]:
         """Return the entities of a type, whether something is set for them or below them."""
-        with _translated_errors():
+        with translated_errors():
             return self._configs.names(entity_type)
 
     def entity_configs(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
         """Return what is set for each entity of a type that has something set, as far as it can be read."""
-        with _translated_errors():
+        with translated_errors():
             return self._configs.read_all(entity_type, skip_malformed=True)
 
     def change_entity_config(
@@ -188,12 +188,12 @@ class Cluster:
 
     def next_producer_id(self) -> int:
         """Return a producer id that was never given before in this cluster."""
-        with _translated_errors():
+        with translated_errors():
             return self._producer_ids.next_id()
 
     def take_producer_ids(self, broker: int) -> range:
         """Return a block of producer ids for a broker, which nobody else has or gets."""
-        with _translated_errors():
+        with translated_errors():
             return self._producer_ids.take_block(broker)
 
     def _change_topic(
@@ -232,7 +232,7 @@ class Cluster:
         change: Callable[[Mapping[str, str]], Mapping[str, str]],
         validate_only: bool,
     ) -> None:
-        with _translated_errors():
+        with translated_errors():
             if validate_only:
                 change(self._configs.read(entity_type, name))
             else:
@@ -253,7 +253,8 @@ class Cluster:
 
 
 @contextmanager
-def _translated_errors() -> Iterator[None]:
+def translated_errors() -> Iterator[None]:
+    """Raise KafkaError for what ZooKeeper refuses or holds wrongly, with REQUEST_TIMED_OUT where it is out of reach."""
     try:
         yield
     except (SessionExpiredError, ZooKeeperUnavailableError) as error:

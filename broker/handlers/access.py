@@ -22,7 +22,6 @@ from typing import Any, Final
 
 from ottla.broker.handlers.request import Handler, Request
 from ottla.broker.security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ottla.broker.security.authorizer import authorized_operations
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
@@ -204,7 +203,7 @@ def denied(request: Request, kind: ResourceType, names: Iterable[str], *, log_if
 
 def operations(request: Request, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
     """Return what who asks may do with a resource, as a field of bits."""
-    return authorized_operations(request.services.security.authorizer, request.session, kind, name)
+    return request.services.security.authorizer.operations(request.session, kind, name)
 
 
 def cluster_operations(request: Request) -> int:

@@ -12,12 +12,12 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final
 
 import structlog
 
+from ottla.broker.cluster.cluster import translated_errors
 from ottla.broker.cluster.operations import (
     BadVersionError,
     Node,
@@ -106,7 +106,7 @@ class AclStore:
         self, pattern: ResourcePattern, *, added: Iterable[AclEntry] = (), removed: Iterable[AclEntry] = ()
     ) -> None:
         """Add and remove ACLs of one pattern, in one write; KafkaError where that cannot be done."""
-        with _translated_errors():
+        with translated_errors():
             self._write(pattern, frozenset(added), frozenset(removed))
             # Also where nothing had to be changed: a try before this one may have come no further than to the write.
             note = f"{CHANGE_PATHS[pattern.pattern_type]}/{CHANGE_PREFIX}"
@@ -247,16 +247,6 @@ def _decoded(pattern: ResourcePattern, node: Node | None) -> Entries:
     except MalformedNodeError as error:
         log.error("acls_not_readable", reason=str(error))
         return UNREADABLE
-
-
-@contextmanager
-def _translated_errors() -> Iterator[None]:
-    try:
-        yield
-    except (SessionExpiredError, ZooKeeperUnavailableError) as error:
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
-    except MalformedNodeError as error:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
 
 def check_name(name: str) -> None:

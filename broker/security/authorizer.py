@@ -1,6 +1,6 @@
 """May somebody do something? Asked by handlers, for every request; answered from the newest ACLs.
 
-OpenAuthorizer   no authorizer is configured: everybody may do everything, and nobody need be asked
+Authorizer       no authorizer is configured: everybody may do everything, and nobody need be asked
 AclAuthorizer    super users may do everything; otherwise the ACLs decide, and where no ACL speaks of a resource,
                  `allow.everyone.if.no.acl.found`
 """
@@ -8,7 +8,7 @@ AclAuthorizer    super users may do everything; otherwise the ACLs decide, and w
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from ottla.broker.security.acl import CLUSTER_NAME, SUPPORTED, AclOperation, ResourceType
 from ottla.broker.security.acl_snapshot import AclSnapshot
@@ -24,51 +24,10 @@ _NONE: Final[frozenset[str]] = frozenset()
 _Question = tuple[str, str, AclOperation, ResourceType, str]
 
 
-class Authorizer(Protocol):
-    """Who may do what. Any thread may ask."""
+class Authorizer:
+    """Who may do what; this one lets everybody do everything. Any thread may ask."""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether everybody may do everything; constant, so that the way of a request can leave out the questions."""
-        ...
-
-    def allows(
-        self,
-        session: Session,
-        operation: AclOperation,
-        resource_type: ResourceType,
-        name: str = CLUSTER_NAME,
-        *,
-        log_if_denied: bool = True,
-    ) -> bool:
-        """Whether the one at the other end of a session may do something with a resource."""
-        ...
-
-    def allows_any(self, session: Session, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether they may do it with some resource of a type."""
-        ...
-
-    def denied(
-        self, session: Session, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]
-    ) -> frozenset[str]:
-        """Return those of some resources that they may not do it with, without writing that down."""
-        ...
-
-
-def authorized_operations(
-    authorizer: Authorizer, session: Session, resource_type: ResourceType, name: str = CLUSTER_NAME
-) -> int:
-    """Return what somebody may do with a resource as bits: 1 << code for each operation."""
-    return sum(
-        1 << operation
-        for operation in SUPPORTED[resource_type]
-        if authorizer.allows(session, operation, resource_type, name, log_if_denied=False)
-    )
-
-
-class OpenAuthorizer:
-    """Nobody is refused anything."""
-
+    # Constant, so that the way of a request can leave out the questions.
     is_open: ClassVar[bool] = True
 
     def allows(
@@ -80,21 +39,29 @@ class OpenAuthorizer:
         *,
         log_if_denied: bool = True,
     ) -> bool:
-        """Allow it."""
+        """Whether the one at the other end of a session may do something with a resource."""
         return True
 
     def allows_any(self, session: Session, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Allow it."""
+        """Whether they may do it with some resource of a type."""
         return True
 
     def denied(
         self, session: Session, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]
     ) -> frozenset[str]:
-        """Deny none."""
+        """Return those of some resources that they may not do it with, without writing that down."""
         return _NONE
 
+    def operations(self, session: Session, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """Return what they may do with a resource, as bits: 1 << code for each operation."""
+        return sum(
+            1 << operation
+            for operation in SUPPORTED[resource_type]
+            if self.allows(session, operation, resource_type, name, log_if_denied=False)
+        )
 
-class AclAuthorizer:
+
+class AclAuthorizer(Authorizer):
     """Decides by the ACLs of a snapshot."""
 
     is_open: ClassVar[bool] = False

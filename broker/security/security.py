@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker.security.acl_store import AclStore
-from ottla.broker.security.authorizer import AclAuthorizer, Authorizer, OpenAuthorizer
+from ottla.broker.security.authorizer import AclAuthorizer, Authorizer
 from ottla.broker.security.listener_security import Listeners
 from ottla.broker.security.scram_credentials import ScramCredentials
 
@@ -30,7 +30,7 @@ class Security:
         if control_plane:
             self.control_plane_connector = self.listeners.connector(control_plane.upper())
         # Who may do what; without an authorizer everybody everything, and there are no ACLs.
-        self.authorizer: Authorizer = OpenAuthorizer()
+        self.authorizer = Authorizer()
         self.acls: AclStore | None = None
         options = config()
         if options.authorizer_class_name:

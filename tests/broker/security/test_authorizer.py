@@ -23,7 +23,7 @@ from ottla.broker.security.acl import (
 )
 from ottla.broker.security.acl_snapshot import AclSnapshot, Entries
 from ottla.broker.security.audit import Audit
-from ottla.broker.security.authorizer import AclAuthorizer, OpenAuthorizer, authorized_operations
+from ottla.broker.security.authorizer import AclAuthorizer, Authorizer
 from ottla.broker.security.session import Session
 
 ALICE, BOB, ADMIN = "User:alice", "User:bob", "User:admin"
@@ -176,10 +176,10 @@ def test_a_change_of_the_snapshot_leaves_the_old_one_as_it_was() -> None:
 def test_operations_are_told_as_bits() -> None:
     """Bit n for the operation with code n, of those that the kind of resource has."""
     decides = authorizer({ResourcePattern(TOPIC, "t"): entry(ALLOW, READ)})
-    assert authorized_operations(decides, session(), TOPIC, "t") == 1 << READ | 1 << DESCRIBE
-    assert authorized_operations(decides, session(), CLUSTER) == 0
+    assert decides.operations(session(), TOPIC, "t") == 1 << READ | 1 << DESCRIBE
+    assert decides.operations(session(), CLUSTER) == 0
     everything = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-    assert authorized_operations(OpenAuthorizer(), session(), TOPIC, "t") == everything
+    assert Authorizer().operations(session(), TOPIC, "t") == everything
 
 
 FOO = ResourcePattern(TOPIC, "foo")
