@@ -18,12 +18,13 @@ from typing import Any, Self
 from ottla.client.admin_configs import ClusterCalls
 from ottla.client.admin_groups import GroupCalls
 from ottla.client.admin_partitions import PartitionCalls
+from ottla.client.admin_security import SecurityCalls
 from ottla.client.admin_topics import TopicCalls
 from ottla.client.cluster import Cluster
 from ottla.client.settings import ClientSettings
 
 
-class Admin(TopicCalls, PartitionCalls, ClusterCalls, GroupCalls):
+class Admin(TopicCalls, PartitionCalls, ClusterCalls, GroupCalls, SecurityCalls):
     """All that can be asked of a cluster, and changed in it; use it on one event loop, as a context or with start."""
 
     def __init__(self, **settings: Any) -> None:

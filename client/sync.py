@@ -347,6 +347,13 @@ class Admin(_Twin[admin.Admin]):
     list_group_offsets = _blocking(admin.Admin.list_group_offsets)
     alter_group_offsets = _blocking(admin.Admin.alter_group_offsets)
     delete_group_offsets = _blocking(admin.Admin.delete_group_offsets)
+    create_acls = _blocking(admin.Admin.create_acls)
+    describe_acls = _blocking(admin.Admin.describe_acls)
+    delete_acls = _blocking(admin.Admin.delete_acls)
+    describe_client_quotas = _blocking(admin.Admin.describe_client_quotas)
+    alter_client_quotas = _blocking(admin.Admin.alter_client_quotas)
+    describe_user_scram_credentials = _blocking(admin.Admin.describe_user_scram_credentials)
+    alter_user_scram_credentials = _blocking(admin.Admin.alter_user_scram_credentials)
 
 
 class _ThreadedListener(ConsumerRebalanceListener):

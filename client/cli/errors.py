@@ -15,6 +15,8 @@ _NEXT_STEPS: Final = {
     "NON_EMPTY_GROUP": "Stop its members first; `ottla group members` shows them.",
     "UNKNOWN_MEMBER_ID": "The group has members, which commit by themselves: stop them first.",
     "INVALID_REPLICATION_FACTOR": "`ottla cluster brokers` shows how many brokers there are.",
+    "RESOURCE_NOT_FOUND": "`ottla user list` shows the users that exist.",
+    "SECURITY_DISABLED": "Brokers have no rights to look after until `authorizer.class.name` is set on them.",
     "INVALID_CONFIG": "`ottla config list` shows the options and their values.",
 }
 

@@ -33,6 +33,9 @@ _NOBODY: Final = "-b 127.0.0.1:1 --timeout 1"
 _NOT_REACHED: Final = "No broker can be reached"
 _UNKNOWN_TOPIC: Final = "`ottla topic list` shows"
 _UNKNOWN_GROUP: Final = "`ottla group list` shows"
+_UNKNOWN_USER: Final = "`ottla user list` shows"
+_RIGHT_HEADINGS: Final = "PRINCIPAL HOST PERMISSION"
+_RIGHT: Final = "principal host operation permission_type resource_type resource_name pattern_type"
 
 CASES: Final[dict[str, Case]] = {
     "cluster info": Case(
@@ -137,6 +140,39 @@ CASES: Final[dict[str, Case]] = {
     ),
     "config unset": Case(
         "topic {topic} retention.ms", "TOPIC STATUS", _OUTCOME, "topic not-there retention.ms", _UNKNOWN_TOPIC
+    ),
+    "user list": Case("{user}", "USER MECHANISM ITERATIONS", "user credentials error", "not-there", _UNKNOWN_USER),
+    "user create": Case(
+        "{new} --password-file {password}",
+        "USER STATUS",
+        "user error",
+        "{new}",
+        "Nobody is there to type a password",
+        2,
+    ),
+    "user update": Case(
+        "{user} --password-file {password}", "USER STATUS", "user error", "not-there", "There is no user not-there"
+    ),
+    "user delete": Case("{user} --yes", "USER STATUS", "user error", "not-there --yes", _UNKNOWN_USER),
+    "acl list": Case("-b {acls} --principal {allowed}", _RIGHT_HEADINGS, _RIGHT, "", "authorizer.class.name"),
+    "acl create": Case(
+        "-b {acls} --principal alice --producer --topic {new}",
+        _RIGHT_HEADINGS,
+        f"{_RIGHT} error",
+        "--producer --topic t",
+        "--principal",
+        2,
+    ),
+    "acl delete": Case(
+        "-b {acls} --principal {allowed} --yes", _RIGHT_HEADINGS, f"{_RIGHT} error", "--yes", "Which rights?", 2
+    ),
+    "quota list": Case("--user {limited}", "USER CLIENT-ID IP", "entity quotas", "--default group", "--default", 2),
+    "quota alter": Case(
+        "--user {new} --produce 1000000000",
+        "ENTITY STATUS",
+        "entity error",
+        "--user u --produce 0.5",
+        "producer_byte_rate",
     ),
     "partition leaders": Case(
         "--topic {topic}",

@@ -46,7 +46,9 @@ def commands() -> Iterator[str]:
 class Stage(dict[str, str]):
     """What commands are about, made when a command first names it, and anew for each command."""
 
-    def __init__(self, ottla: Ottla, broker: BrokerProcess, folder: Path, ends: ExitStack) -> None:
+    def __init__(
+        self, ottla: Ottla, broker: BrokerProcess, folder: Path, ends: ExitStack, acls: Callable[[], str]
+    ) -> None:
         super().__init__()
         self._ottla = ottla
         self._broker = broker
@@ -64,6 +66,11 @@ class Stage(dict[str, str]):
             "profiles": lambda: self._profile()[:0],
             "groups": lambda: self._group()[:0],
             "file": self._file,
+            "password": lambda: self._written("password", "secret\n"),
+            "user": self._user,
+            "limited": self._limited,
+            "acls": acls,
+            "allowed": self._allowed,
         }
 
     def __missing__(self, name: str) -> str:
@@ -105,6 +112,22 @@ class Stage(dict[str, str]):
         assert self._ottla("profile", "add", name, "-b", "broker:9092").code == 0
         return name
 
+    def _user(self) -> str:
+        user = f"u-{uuid4().hex}"
+        assert self._ottla("user", "create", user, "--password-file", self["password"]).code == 0
+        return user
+
+    def _limited(self) -> str:
+        user = f"u-{uuid4().hex}"
+        assert self._ottla("quota", "alter", "--user", user, "--produce", "1000000000").code == 0
+        return user
+
+    def _allowed(self) -> str:
+        user = f"u-{uuid4().hex}"
+        line = ("--principal", user, "--operation", "read", "--topic", "t")
+        assert self._ottla("acl", "create", "-b", self["acls"], *line).code == 0
+        return user
+
     def _file(self) -> str:
         return self._written("topics.yaml", f"topics:\n- name: {uuid4().hex}\n  partitions: 2\n")
 
@@ -115,10 +138,16 @@ class Stage(dict[str, str]):
 
 
 @pytest.fixture
-def stage(ottla: Ottla, broker: BrokerProcess, tmp_path: Path) -> Iterator[Callable[[], Stage]]:
+def stage(
+    ottla: Ottla, broker: BrokerProcess, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[[], Stage]]:
     """Return a function that makes a stage."""
+
+    def acls() -> str:
+        return str(request.getfixturevalue("authorizing_broker").bootstrap)
+
     with ExitStack() as ends:
-        yield lambda: Stage(ottla, broker, tmp_path, ends)
+        yield lambda: Stage(ottla, broker, tmp_path, ends, acls)
 
 
 def test_no_command_is_left_out() -> None:
