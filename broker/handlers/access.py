@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
 
-from ottla.broker.handlers.request import Handler, Request
+from ottla.broker.handlers.request import Delayed, Handler, Request
 from ottla.broker.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -218,7 +218,7 @@ def guarded(api: Api, handle: Handler) -> Handler:
         return handle
 
     @wraps(handle)
-    def guard(request: Request) -> Any:
+    def guard(request: Request) -> Message | Delayed | None:
         name = CLUSTER_NAME if kind is CLUSTER else request.body.group_id
         if allows(request, kind, name):
             return handle(request)
