@@ -15,6 +15,7 @@ import structlog
 from ottla.broker.network.connection_rates import ConnectionRates
 from ottla.broker.network.limits import ConnectionCounts
 from ottla.broker.network.processor import NetworkProcessor
+from ottla.broker.security.session import plain_address
 
 log = structlog.get_logger(__name__)
 
@@ -83,7 +84,7 @@ class Acceptor:
                     return
                 raise
             self._is_paused = False
-            if self._take(client, str(address[0])) and (pause := self._rates.pause_seconds(self.name)):
+            if self._take(client, plain_address(address[0])) and (pause := self._rates.pause_seconds(self.name)):
                 self._stop_for(pause)
                 return
 

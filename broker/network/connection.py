@@ -22,7 +22,7 @@ from ottla.broker.network.frame_buffers import FrameBuffers
 from ottla.broker.network.frame_reader import Frame, FrameReader, Source
 from ottla.broker.network.outbox import Outbox, Slot
 from ottla.broker.network.request_queue import RequestQueue
-from ottla.broker.security.session import Session
+from ottla.broker.security.session import Session, plain_address
 from ottla.protocol.frame import size_prefix
 
 # Requests of one connection that may wait or be in flight; beyond that its socket is not read until half are answered.
@@ -83,7 +83,7 @@ class Connection:
         self.socket = client
         self.fd = client.fileno()
         self.listener = listener
-        self.peer = str(client.getpeername()[0])
+        self.peer = plain_address(client.getpeername()[0])
         self.session = Session(listener, self.peer)
         self.opened = time.monotonic()
         self._source: Source = client

@@ -9,6 +9,12 @@ if TYPE_CHECKING:
     from ottla.broker.security.authentication import Authentication
 
 ANONYMOUS: Final = "User:ANONYMOUS"
+_MAPPED: Final = "::ffff:"
+
+
+def plain_address(address: str) -> str:
+    """Return an address as ACLs and limits write it: an IPv4 client of an IPv6 socket has its IPv4 address."""
+    return address.removeprefix(_MAPPED) if "." in address else address
 
 
 @dataclass(slots=True, eq=False)
