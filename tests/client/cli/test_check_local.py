@@ -41,4 +41,4 @@ def test_an_address_where_nobody_answers_is_critical(ottla: Ottla) -> None:
 def test_the_image_asks_for_health_in_this_way() -> None:
     """The Dockerfile's command line is one that exists."""
     dockerfile = (Path(__file__).parents[3] / "Dockerfile").read_text()
-    assert 'CMD ["ottla", "check", "health", "--local", "--timeout", "8"]' in dockerfile
+    assert 'CMD ["ottla", "check", "health", "--local", "--timeout", "12"]' in dockerfile
