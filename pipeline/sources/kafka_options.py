@@ -57,7 +57,7 @@ _JAAS_ENTRY: Final = re.compile(r'(\w+)\s*=\s*("(?:[^"\\]|\\.)*"|\'[^\']*\'|[^\s
 _HOSTNAME_CHECK: Final = "ssl.endpoint.identification.algorithm"
 _STORE_TYPES: Final = ("ssl.truststore.type", "ssl.keystore.type")
 # Fewer and larger fetches than a consumer makes that is to be quick with each record.
-_READER_DEFAULTS: Final[Mapping[str, Any]] = {"max_partition_fetch_bytes": 4 * MiB, "client_id": "ottla-spark"}
+_READER_DEFAULTS: Final[Mapping[str, Any]] = {"max_partition_fetch_bytes": 8 * MiB, "client_id": "ottla-spark"}
 
 
 def kafka_config(options: Mapping[str, str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -30,8 +30,8 @@ from ottla.pipeline.sources.topic_reader import read_range, task_partitions
 from ottla.protocol.identifiers import TopicPartition
 
 # How often an end of a log that lies before what was read is asked for again: a new leader may not know it yet.
-_ATTEMPTS: int = 3
-_PAUSE_S: float = 0.2
+_ATTEMPTS: Final = 3
+_PAUSE_S: Final = 0.2
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -44,6 +44,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._triggered_at: float | None = None
         # Where a query ends that reads what is there when it begins.
         self._target: dict[TopicPartition, int] | None = None
+        # Where the logs ended when they were last looked at.
+        self._ends: dict[TopicPartition, int] | None = None
         # Where partitions begin that appeared since the last trigger.
         self._begins: dict[TopicPartition, int] = {}
 
@@ -67,8 +69,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._latest({})
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return where the logs end, for the metrics of the query."""
-        return offsets_to_json(self._latest({}))
+        """Return where the logs ended when they were last looked at, for the metrics of the query."""
+        return None if self._ends is None else offsets_to_json(self._ends)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next trigger ends: at the start itself when it should wait."""
@@ -128,6 +130,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             latest = cluster.offsets(dict.fromkeys(partitions, LATEST))
             if all(latest.get(each, -1) >= offset for each, offset in begin.items()):
                 break
+        self._ends = latest
         return latest
 
     def _up_to_target(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
