@@ -11,6 +11,7 @@ import importlib
 import inspect
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -146,6 +147,8 @@ def main() -> None:
     """Run the command line; what goes wrong is said in plain words."""
     from ottla.client.errors import KafkaError
 
+    # PySpark warns of each pandas that is newer than itself, and we use none of it.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     try:
         app(prog_name="python -m ottla.pipeline")
     except PipelineError as problem:

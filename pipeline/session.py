@@ -34,6 +34,7 @@ def build_session(settings: JobSettings, app_name: str = "ottla") -> SparkSessio
     # Tasks need the modules that this process has; on a cluster the nodes say where their Python is.
     if (settings.master or "local").startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     try:
         spark = builder.getOrCreate()
     except (PySparkException, RuntimeError) as error:

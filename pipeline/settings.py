@@ -42,7 +42,8 @@ class StreamSettings(JobSettings):
     checkpoint: str | None = option(None, "Where the query keeps its progress; _checkpoint in its output by default.")
     interval_seconds: float = option(5.0, "A batch as often as this.", minimum=0)
     once: bool = option(False, "Read what is there now, and end.")
-    stop_timeout_seconds: float = option(60.0, "On a signal, so long a batch may take to finish.", minimum=0)
+    attempts: int = option(5, "Give up after so many failures without a batch in between.", minimum=1)
+    stop_timeout_seconds: float = option(45.0, "On a signal, so long a batch may take to finish.", minimum=0)
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, with SettingsError."""

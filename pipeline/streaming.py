@@ -6,8 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -17,13 +19,14 @@ from ottla.pipeline.errors import PipelineError, reason_of
 from ottla.pipeline.metrics import JobMetrics, MetricsListener
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
     from ottla.pipeline.settings import JobSettings, StreamSettings
 
 HandleBatch: TypeAlias = Callable[[DataFrame, int], None]
 
 _POLL_S: Final = 0.2
+_PAUSE_S_MAX: Final = 30.0
+# Errors that come again, however often the query is started.
+_FINAL: Final = ("DataLossError", "OptionError", "ArchiveError", "AnalysisException")
 
 
 class BatchGate:
@@ -38,6 +41,7 @@ class BatchGate:
         self._closed = threading.Event()
         self._released = threading.Event()
         self.waiting = threading.Event()
+        self.batches = 0
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Handle a batch, as Spark's foreachBatch wants it."""
@@ -46,6 +50,7 @@ class BatchGate:
             self._released.wait()
             raise PipelineError("the job stops")
         self._handle(rows, batch_id)
+        self.batches += 1
 
     def close(self) -> None:
         """Have the next batch wait."""
@@ -56,45 +61,73 @@ class BatchGate:
         self._released.set()
 
 
-def run_query(
-    spark: SparkSession,
-    writer: DataStreamWriter,
-    handle: HandleBatch,
-    settings: StreamSettings,
-    checkpoint: str,
-    name: str,
-) -> None:
-    """Run a query until it ends or a signal comes; PipelineError where it fails."""
-    gate = BatchGate(handle)
-    writer = writer.foreachBatch(gate).queryName(name).option("checkpointLocation", checkpoint)
-    if settings.once:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=f"{int(settings.interval_seconds * 1000)} milliseconds")
+@dataclass(frozen=True)
+class Query:
+    """What is to be run."""
+
+    name: str
+    rows: DataFrame
+    open_handler: Callable[[], HandleBatch]
+    """Called at each start: what a failed run left behind is settled there."""
+    checkpoint: str
+    output_mode: str = "append"
+
+    def start(self, gate: BatchGate, settings: StreamSettings) -> StreamingQuery:
+        """Start it."""
+        writer = self.rows.writeStream.foreachBatch(gate).queryName(self.name).outputMode(self.output_mode)
+        writer = writer.option("checkpointLocation", self.checkpoint)
+        if settings.once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{int(settings.interval_seconds * 1000)} milliseconds").start()
+
+
+def run_query(spark: SparkSession, query: Query, settings: StreamSettings) -> None:
+    """Run a query until it ends or a signal comes.
+
+    A query that fails is started again from its checkpoint, after a while: brokers come back. PipelineError is raised
+    where it has failed too often without a batch in between, or where it would always fail.
+    """
+    attempts = 0
     with StopSignals() as signals:
-        query = writer.start()
-        while query.isActive and not signals.wait(_POLL_S):
-            pass
-        if query.isActive:
-            _finish_batch(spark, query, gate, signals, settings.stop_timeout_seconds)
-    failure = query.exception()
-    if failure is not None and not gate.waiting.is_set():
-        raise PipelineError(f"the query {name} failed: {reason_of(failure)}") from failure
+        while True:
+            gate = BatchGate(query.open_handler())
+            failure = _run_once(spark, query.start(gate, settings), gate, signals, settings.stop_timeout_seconds)
+            if failure is None:
+                return
+            attempts = 0 if gate.batches else attempts + 1
+            reason = reason_of(failure)
+            if attempts >= settings.attempts or any(name in str(failure) for name in _FINAL):
+                raise PipelineError(f"the query {query.name} failed: {reason}") from failure
+            pause_s = min(_PAUSE_S_MAX, 2.0**attempts)
+            say(f"the query {query.name} failed, and is started again in {pause_s:.0f} s: {reason}")
+            if signals.wait(pause_s):
+                return
+
+
+def _run_once(
+    spark: SparkSession, running: StreamingQuery, gate: BatchGate, signals: StopSignals, timeout_s: float
+) -> StreamingQueryException | None:
+    """Wait for the end of a query, or have it end when a signal comes; return why it failed, if it did."""
+    while running.isActive:
+        if signals.wait(_POLL_S):
+            _finish_batch(spark, running, gate, signals, timeout_s)
+            return None
+    return running.exception()
 
 
 def _finish_batch(
-    spark: SparkSession, query: StreamingQuery, gate: BatchGate, signals: StopSignals, timeout_s: float
+    spark: SparkSession, running: StreamingQuery, gate: BatchGate, signals: StopSignals, timeout_s: float
 ) -> None:
     """Stop a query between two batches; at once when the time is up, or at a second signal."""
     gate.close()
     deadline = time.monotonic() + timeout_s
-    while query.isActive and query.status["isTriggerActive"] and not gate.waiting.is_set():
+    while running.isActive and running.status["isTriggerActive"] and not gate.waiting.is_set():
         if signals.wait(_POLL_S) or time.monotonic() > deadline:
             break
     # The batch that waits has to fail, which is no news.
     spark.sparkContext.setLogLevel("OFF")
     gate.release()
-    query.stop()
+    running.stop()
 
 
 @contextmanager

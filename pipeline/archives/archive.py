@@ -53,7 +53,6 @@ class Archive:
         self._files = files
         self._starting_offsets = starting_offsets
         self._compression = compression
-        numbers = manifest_numbers(files)
         for name in files.names(STAGING):
             self._settle(name)
         numbers = manifest_numbers(files)
@@ -102,6 +101,8 @@ class Archive:
     def _write(self, rows: DataFrame, staging: str, place: str, schema: StructType) -> dict[tuple[str, int], Piece]:
         ordered = rows.select(*schema.fieldNames()).sortWithinPartitions("topic", "date", "partition", "offset")
         path = self._files.path(staging)
+        # Not the 96-bit times that Spark writes by itself, which others read as something else, or not at all.
+        rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         ordered.write.partitionBy("topic", "date").option("compression", self._compression).parquet(path)
         # What counts is what is in the files, so it is read from them.
         written = self._spark.read.schema(schema).parquet(path).withColumn("file", F.col("_metadata.file_path"))

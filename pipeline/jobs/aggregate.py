@@ -16,7 +16,7 @@ from ottla.pipeline.archives.archive import CHECKPOINT
 from ottla.pipeline.archives.files import Files
 from ottla.pipeline.errors import SettingsError, reason_of
 from ottla.pipeline.settings import AggregateSettings
-from ottla.pipeline.streaming import query_metrics, run_query
+from ottla.pipeline.streaming import Query, query_metrics, run_query
 from ottla.pipeline.topics import ensure_topic, send, stream_of
 from ottla.pipeline.transforms.windows import as_records, events, windowed
 
@@ -43,8 +43,9 @@ def run(spark: SparkSession, settings: AggregateSettings) -> int:
     except PySparkException as error:
         raise SettingsError(f"the windows do not make sense: {reason_of(error)}") from error
     checkpoint = settings.checkpoint or (output.path(CHECKPOINT) if output else "")
+    query = Query(QUERY, results, lambda: handle, checkpoint, settings.output_mode)
     with query_metrics(spark, settings, QUERY):
-        run_query(spark, results.writeStream.outputMode(settings.output_mode), handle, settings, checkpoint, QUERY)
+        run_query(spark, query, settings)
     return 0
 
 

@@ -13,7 +13,7 @@ from ottla.pipeline.archives.archive import CHECKPOINT, Archive
 from ottla.pipeline.archives.files import Files
 from ottla.pipeline.errors import SettingsError
 from ottla.pipeline.settings import ArchiveSettings
-from ottla.pipeline.streaming import query_metrics, run_query
+from ottla.pipeline.streaming import HandleBatch, Query, query_metrics, run_query
 from ottla.pipeline.topics import send, stream_of
 from ottla.pipeline.transforms.quality import REASON, dead_letters, with_reason
 
@@ -24,16 +24,20 @@ def run(spark: SparkSession, settings: ArchiveSettings) -> int:
     """Run the job until it is told to stop; with `once`, until all is archived."""
     files = Files(spark, str(settings.archive))
     schema = _schema(settings.schema)
-    archive = Archive(spark, files, starting_offsets=settings.starting_offsets, compression=settings.compression)
 
-    def handle(rows: DataFrame, batch_id: int) -> None:
-        records = _add(archive, rows, batch_id, settings, schema)
-        if records is not None:
-            say(f"batch {batch_id}: {records} records archived")
+    def open_handler() -> HandleBatch:
+        archive = Archive(spark, files, starting_offsets=settings.starting_offsets, compression=settings.compression)
+
+        def handle(rows: DataFrame, batch_id: int) -> None:
+            records = _add(archive, rows, batch_id, settings, schema)
+            if records is not None:
+                say(f"batch {batch_id}: {records} records archived")
+
+        return handle
 
     checkpoint = settings.checkpoint or files.path(CHECKPOINT)
     with query_metrics(spark, settings, QUERY):
-        run_query(spark, stream_of(spark, settings).writeStream, handle, settings, checkpoint, QUERY)
+        run_query(spark, Query(QUERY, stream_of(spark, settings), open_handler, checkpoint), settings)
     return 0
 
 
