@@ -18,12 +18,22 @@ from contextlib import suppress
 from typing import Final, cast
 
 # What is received or encrypted in one go; also the most that is held in memory each way.
-PIECE_BYTES: Final = 128 * 1024
+PIECE_BYTES: Final = 256 * 1024
 # Records do not end where requests end: the last bytes of one may come in a record with much that follows.
 _READ_BYTES_MIN: Final = 64 * 1024
 # Hellos and a chain of certificates; more comes from nobody who wants to be let in.
 _HANDSHAKE_BYTES_MAX: Final = 128 * 1024
 _HANDSHAKE_READ_BYTES: Final = 16 * 1024
+
+
+class _Scratch(threading.local):
+    """Memory for a piece, one for each thread that sends or receives."""
+
+    def __init__(self) -> None:
+        self.piece = memoryview(bytearray(PIECE_BYTES))
+
+
+SCRATCH: Final = _Scratch()
 
 
 class TlsChannel:
@@ -90,10 +100,10 @@ class TlsChannel:
             count = self._decrypt(buffer)
             if count or self._is_ended:
                 return count
-            data = self._socket.recv(min(max(len(buffer), _READ_BYTES_MIN), PIECE_BYTES))
-            if not data:
+            received = self._socket.recv_into(SCRATCH.piece, min(max(len(buffer), _READ_BYTES_MIN), PIECE_BYTES))
+            if not received:
                 return 0
-            self._incoming.write(data)
+            self._incoming.write(SCRATCH.piece[:received])
             count = self._decrypt(buffer)
             # An answer to a change of keys; it must not wait for our next response.
             if self._outgoing.pending:

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Final
 
 from ottla.broker.network.outbox import Outbox
-from ottla.broker.network.tls_channel import PIECE_BYTES, TlsChannel
+from ottla.broker.network.tls_channel import PIECE_BYTES, SCRATCH, TlsChannel
 from ottla.broker.storage.file_slice import FileSlice
 
 # What is sent before others have their turn with the connection's lock, the loop among them.
-_TURN_BYTES: Final = 1024 * 1024
-
-
-class _Scratch(threading.local):
-    """Memory for pieces of files, one for each thread that sends."""
-
-    def __init__(self) -> None:
-        self.piece = memoryview(bytearray(PIECE_BYTES))
-
-
-_SCRATCH: Final = _Scratch()
+_TURN_BYTES: Final = 4 * 1024 * 1024
 
 
 class TlsOutbox(Outbox):
@@ -51,7 +40,7 @@ class TlsOutbox(Outbox):
         """Encrypt the next bytes of the first part, and let it go when it is through."""
         count = min(len(part) - self.sent, count_max)
         if isinstance(part, FileSlice):
-            piece = _SCRATCH.piece[:count]
+            piece = SCRATCH.piece[:count]
             part.read_into(piece, self.sent)
             self._channel.encrypt(piece)
         else:

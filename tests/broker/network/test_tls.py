@@ -138,9 +138,9 @@ def test_file_slices_are_read_and_encrypted_in_pieces(certificates: Certificates
 
 def test_a_slow_reader_gets_everything_in_order(certificates: Certificates) -> None:
     """Many answers wait behind a socket that is full, and a worker goes on with them."""
-    body = hashlib.shake_128(b"slow").digest(MIB)
+    body = hashlib.shake_128(b"slow").digest(8 * MIB)
     with serving_tls(echo, certificates) as served, served.served.connect() as raw:
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 256 * 1024)
         client = certificates.client_context().wrap_socket(raw, server_hostname="127.0.0.1")
         with client:
             send_frame(client, body)
