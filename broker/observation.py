@@ -10,6 +10,7 @@ from ottla.broker.group_metrics import GroupCollector
 from ottla.broker.group_pages import GroupPages
 from ottla.broker.groups.end_offsets import EndOffsets, LeaderEnds
 from ottla.broker.http import HttpServer
+from ottla.broker.http_access import HttpAccess
 from ottla.broker.load_metrics import LoadCollector
 from ottla.broker.metrics import BrokerCollector, registry_of
 from ottla.broker.partition_metrics import PartitionCollector
@@ -62,7 +63,14 @@ class Observation:
             QuotaCollector(services.quotas),
         )
         pages = {"groups": GroupPages(services.groups, self._end_offsets)}
-        self._http = HttpServer(address.host, address.port, registry, self._health, pages)
+        self._http = HttpServer(
+            address.host,
+            address.port,
+            registry,
+            self._health,
+            pages,
+            HttpAccess.of(services.config, address.host),
+        )
 
     def start(self) -> None:
         """Serve."""

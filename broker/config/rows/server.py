@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.config.addresses import Address, AddressKind, ZooKeeperKind
-from ottla.broker.config.kinds import Boolean, Int, Long, String
+from ottla.broker.config.kinds import Boolean, Int, Long, Secret, String
 from ottla.broker.config.option import CLUSTER_WIDE, SECONDS, Option, Options
 
 
@@ -27,6 +27,15 @@ class ServerOptions(Options):
     )
     ottla_http_listener = Option(
         AddressKind(), Address("127.0.0.1", 9644), "Address of metrics, health and console, over HTTP."
+    )
+    ottla_http_token = Option(Secret(), None, "Token that whoever asks over HTTP shows as bearer.")
+    ottla_http_users = Option(
+        Secret(),
+        None,
+        "Users that may ask over HTTP instead, by basic authentication: name:password, between commas.",
+    )
+    ottla_http_open = Option(
+        Boolean(), False, "Answer everybody over HTTP without token or user, also at an address that is not loopback."
     )
     ottla_metrics_partitions = Option(
         Boolean(), True, "Have metrics of every partition, not only of topics.", CLUSTER_WIDE

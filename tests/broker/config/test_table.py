@@ -207,10 +207,15 @@ def test_our_own_options_have_these_defaults() -> None:
     """They are the only ones that Kafka's documentation does not explain."""
     ours = {name: option for name, option in BROKER_OPTIONS.items() if name.startswith("ottla.")}
 
-    assert {name: option.kind.format(option.default) for name, option in ours.items()} == {
+    assert {
+        name: None if option.default is None else option.kind.format(option.default) for name, option in ours.items()
+    } == {
         "ottla.connection.frame.timeout.ms": "30000",
         "ottla.connection.write.timeout.ms": "30000",
         "ottla.http.listener": "127.0.0.1:9644",
+        "ottla.http.open": "false",
+        "ottla.http.token": None,
+        "ottla.http.users": None,
         "ottla.log.flush.before.ack": "false",
         "ottla.log.min.free.bytes": "268435456",
         "ottla.log.open.files.max": "1000",
