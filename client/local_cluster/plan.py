@@ -11,8 +11,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from ottla.client.local_cluster.errors import ClusterError, OptionError
-from ottla.client.local_cluster.record import HOST, ClusterRecord, ProcessRecord, Role
+from ottla.client.local_cluster.record import HOST, ClusterRecord, ProcessRecord, Relays, Role
 
 BROKERS = 3
 BROKERS_MAX = 100
@@ -52,6 +54,8 @@ class Options:
     zookeeper_port: int | None = None
     zookeeper: str | None = None
     overrides: tuple[str, ...] = ()
+    # For each broker, what stands between it and the others; for tests that cut them off.
+    relays: tuple[Relays, ...] = ()
 
     def __post_init__(self) -> None:
         if self.zookeeper is not None:
@@ -125,7 +129,12 @@ def plan(
         old = before.get((Role.BROKER, index + 1))
         port = ports.take(options.base_port, base_port, index, old.port if old else None)
         http_port = ports.take(options.http_base_port, http_base_port, index, old.http_port if old else None)
-        brokers.append(_process(Role.BROKER, index + 1, port, http_port, old))
+        broker = _process(Role.BROKER, index + 1, port, http_port, old)
+        if options.relays:
+            inter_broker_port = ports.take(None, 0, index, old.inter_broker_port if old else None)
+            relays = options.relays[index]
+            broker = msgspec.structs.replace(broker, inter_broker_port=inter_broker_port, relays=relays)
+        brokers.append(broker)
     _check_distinct([*zookeepers, *brokers])
     return ClusterRecord(
         zookeeper_connect=connect,
@@ -144,6 +153,20 @@ def broker_identity(cluster: ClusterRecord, broker: ProcessRecord, log_dir: str)
         "ottla.http.listener": f"{broker.host}:{broker.http_port}",
         "log.dirs": log_dir,
         "zookeeper.connect": cluster.zookeeper_connect,
+        **(_by_relays(cluster, broker, broker.relays) if broker.relays else {}),
+    }
+
+
+def _by_relays(cluster: ClusterRecord, broker: ProcessRecord, relays: Relays) -> dict[str, str]:
+    """Return the options of a broker that others, and it ZooKeeper, find at the ports of relays."""
+    _, slash, chroot = cluster.zookeeper_connect.partition("/")
+    clients = f"PLAINTEXT://{broker.address}"
+    return {
+        "listeners": f"{clients},INTERNAL://{broker.host}:{broker.inter_broker_port}",
+        "advertised.listeners": f"{clients},INTERNAL://{broker.host}:{relays.inter_broker_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+        "inter.broker.listener.name": "INTERNAL",
+        "zookeeper.connect": f"{broker.host}:{relays.zookeeper_port}{slash}{chroot}",
     }
 
 
@@ -227,7 +250,7 @@ def _check_distinct(processes: list[ProcessRecord]) -> None:
 
 
 def _ports(process: ProcessRecord) -> list[int]:
-    return [port for port in (process.port, process.http_port) if port is not None]
+    return [port for port in (process.port, process.http_port, process.inter_broker_port) if port is not None]
 
 
 def _first(*values: int | None) -> int:

@@ -19,6 +19,13 @@ class Role(StrEnum):
     BROKER = "broker"
 
 
+class Relays(msgspec.Struct, frozen=True):
+    """The ports at which other brokers find this one, and at which it finds ZooKeeper."""
+
+    inter_broker_port: int
+    zookeeper_port: int
+
+
 class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One process. Its addresses stay over restarts; the pid counts only together with the start time."""
 
@@ -27,6 +34,9 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     http_port: int | None = None
+    # Where it listens for other brokers, if not where clients find it, and the relays in between.
+    inter_broker_port: int | None = None
+    relays: Relays | None = None
     # Relative to the directory of the cluster, so that a stopped cluster can be moved.
     log: str
     pid: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -18,13 +19,14 @@ from ottla.client.local_cluster.launcher import BROKER_COMMAND, launch
 from ottla.client.local_cluster.local_cluster import LocalCluster
 from ottla.client.local_cluster.plan import Options
 from ottla.client.local_cluster.process import send_signal
-from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord
+from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Relays
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 # Somebody may take a port between the moment it was found free and the start of its process.
 START_ATTEMPTS: Final = 3
 _POLL_S: Final = 0.02
+_PROC: Final = Path("/proc/net/tcp")
 _OPTIONS: Final = {
     # The disk of a test machine may be small.
     "ottla.log.min.free.bytes": "0",
@@ -40,7 +42,8 @@ class FaultCluster:
     """A cluster in a directory, for one test run; its processes never outlive that.
 
     A broker is named by its id, from 1 to the number of brokers; the cluster's ZooKeeper is "zookeeper". What is
-    killed, stopped or paused keeps its address and its data. `start` without a name makes all well again.
+    killed, stopped or paused keeps its address and its data. Brokers reach each other and ZooKeeper by relays, which
+    can be cut; clients reach every broker directly. `start` without a name makes all well again.
     """
 
     def __init__(self, directory: Path, brokers: int = 1, overrides: Mapping[str, str] | None = None) -> None:
@@ -49,22 +52,11 @@ class FaultCluster:
             raise OptionError(f"A cluster has at least one broker, not {brokers}.")
         self._directory = ClusterDir(directory)
         self._local = LocalCluster(self._directory, start_timeout_s=START_TIMEOUT_S)
-        chosen = {**_OPTIONS, **(overrides or {})}
-        options = Options(
-            brokers=brokers,
-            base_port=0,
-            http_base_port=0,
-            zookeeper_port=0,
-            overrides=tuple(f"{key}={value}" for key, value in chosen.items()),
-        )
-        self._guard = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ottla.client.testing.guard", str(self._directory.path)],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
         self._paused: set[Member] = set()
+        self._guard = self._helper("guard")
+        self._links = self._helper("links", str(brokers))
         try:
-            self._start_all(options)
+            self._start_all(self._options(brokers, {**_OPTIONS, **(overrides or {})}))
         except BaseException:
             self.close()
             raise
@@ -131,8 +123,29 @@ class FaultCluster:
             self._signal(member, signal.SIGCONT)
             self._paused.discard(member)
 
+    def partition(self, one: Member, other: Member) -> None:
+        """Let nothing pass between two brokers, or a broker and ZooKeeper, in either direction, until `heal`.
+
+        Connections between them stay open, and what is sent waits. It takes no privileges, but Linux.
+        """
+        if not _PROC.exists():
+            raise ClusterError("Who of the brokers is at the other end is told by Linux alone: there is no /proc/net.")
+        self._links_do("cut", one, other)
+
+    def heal(self, one: Member | None = None, other: Member | None = None) -> None:
+        """End one partition, or all: what was sent meanwhile arrives."""
+        if one is None or other is None:
+            self._links_do("heal")
+        else:
+            self._links_do("heal", one, other)
+
     def start(self, member: Member | None = None) -> None:
-        """Start what does not run and resume what is paused: one member, or all; return when they serve."""
+        """Start what does not run and resume what is paused: one member, or all; return when they serve.
+
+        Without a name, partitions end, too.
+        """
+        if member is None:
+            self.heal()
         members: tuple[Member, ...] = ("zookeeper", *self.brokers) if member is None else (member,)
         for each in members:
             self.resume(each)
@@ -153,10 +166,34 @@ class FaultCluster:
                 send_signal(process.pid or 0, process.start_time, signal.SIGKILL)
         for process in record.processes if record else ():
             _wait_for_end(process, STOP_TIMEOUT_S)
-        with self._guard:
-            pass
+        for helper in (self._links, self._guard):
+            # Its input ends, and so does it.
+            helper.communicate()
 
     # What follows is ours.
+
+    def _helper(self, name: str, *arguments: str) -> subprocess.Popen[str]:
+        """Start a process that ends with us."""
+        command = [sys.executable, "-P", "-m", f"ottla.client.testing.{name}", str(self._directory.path), *arguments]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
+
+    def _links_answer(self) -> str:
+        assert self._links.stdout is not None
+        answer = self._links.stdout.readline()
+        if not answer:
+            raise ClusterError("The relays between the brokers have ended.")
+        return answer
+
+    def _links_do(self, verb: str, *members: Member) -> None:
+        if len(set(members)) != len(members):
+            raise OptionError("A member is not cut off from itself.")
+        for member in members:
+            self._process(member)
+        assert self._links.stdin is not None
+        self._links.stdin.write(" ".join((verb, *map(str, members))) + "\n")
+        self._links.stdin.flush()
+        self._links_answer()
 
     @property
     def _record(self) -> ClusterRecord:
@@ -169,6 +206,16 @@ class FaultCluster:
         if member not in known:
             raise OptionError(f"{member!r} is not in this cluster, which has {[*known]}.")
         return known[member]
+
+    def _options(self, brokers: int, overrides: Mapping[str, str]) -> Options:
+        return Options(
+            brokers=brokers,
+            base_port=0,
+            http_base_port=0,
+            zookeeper_port=0,
+            overrides=tuple(f"{key}={value}" for key, value in overrides.items()),
+            relays=tuple(Relays(*ports) for ports in json.loads(self._links_answer()).values()),
+        )
 
     def _start_all(self, options: Options) -> None:
         for attempt in range(START_ATTEMPTS):

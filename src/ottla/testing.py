@@ -5,13 +5,14 @@
             producer.send_and_wait(ottla_topic, b"an order")
 
 `ottla_cluster` is a FaultCluster that all tests of the run share: `kill`, `stop`, `pause`, `resume`, `start` and
-`restart` take a broker's id. It has one broker, or as many as the ini option `ottla_brokers` says, or the mark
-`@pytest.mark.ottla(brokers=3)`: tests with the same number share a cluster. `ottla_topic` is the name of a topic that
-only one test has; after that test what was killed, stopped or paused in the cluster is started again. A cluster with
-options of its own is `with FaultCluster(tmp_path, 3, {"num.partitions": "6"}) as cluster`.
+`restart` take a broker's id, `partition` and `heal` two of them; "zookeeper" is a name, too. It has one broker, or as
+many as the ini option `ottla_brokers` says, or the mark `@pytest.mark.ottla(brokers=3)`: tests with the same number
+share a cluster. `ottla_topic` is the name of a topic that only one test has; after that test what was killed, stopped,
+paused or cut off in the cluster is well again. A cluster with options of its own is
+`with FaultCluster(tmp_path, 3, {"num.partitions": "6"}) as cluster`.
 
-Cutting the network between two brokers takes privileges that tests should not need, so there is no fixture for it;
-`pause` comes near: connections stay open, and nobody answers.
+`partition(1, 2)` lets nothing pass between two brokers, `partition(1, "zookeeper")` nothing between a broker and
+ZooKeeper; clients reach all of them. It needs Linux, and no privileges: brokers talk to each other by relays.
 """
 
 from __future__ import annotations
