@@ -159,10 +159,9 @@ def _decode(group: Sequence[_Opened], wanted: tuple[int, int] | None) -> ArrowCo
     parts = [Part(begin, begin + len(each.data), each.count) for begin, each in zip(begins, group, strict=True)]
     fields = read_fields(data, parts)
     offsets, timestamps = _numbers(group, fields)
-    if wanted is not None and len(offsets):
+    if wanted is not None and len(offsets) and not wanted[0] <= offsets.min() <= offsets.max() < wanted[1]:
         rows = np.flatnonzero((offsets >= wanted[0]) & (offsets < wanted[1]))
-        if len(rows) < len(offsets):
-            offsets, timestamps, fields = offsets[rows], timestamps[rows], _picked(fields, rows)
+        offsets, timestamps, fields = offsets[rows], timestamps[rows], _picked(fields, rows)
     return ArrowColumns(
         offsets,
         timestamps,
@@ -196,21 +195,26 @@ def _address(data: Any) -> int:
 def _numbers(group: Sequence[_Opened], fields: RecordFields) -> tuple[Integers, Integers]:
     """Return offsets and timestamps."""
     counts = [each.count for each in group]
-    bases = np.repeat(np.array([each.base_offset for each in group], np.int64), counts)
-    offsets = bases + fields.offset_deltas
-    # A difference has 32 bits, so it leads past the end of 64 only where the sum has the wrong side of its base.
-    if ((offsets < bases) != (fields.offset_deltas < 0)).any():
-        raise CorruptBatchError("an offset of more than 64 bits")
+    offsets = _added([each.base_offset for each in group], counts, fields.offset_deltas)
+    # A difference has 32 bits, so it leads past the end of 64 only from near there, and to the other side of zero.
+    if any(abs(each.base_offset) >> 62 for each in group):
+        bases = np.repeat(np.array([each.base_offset for each in group], np.int64), counts)
+        if ((offsets < bases) != (fields.offset_deltas < 0)).any():
+            raise CorruptBatchError("an offset of more than 64 bits")
     # Java's arithmetic wraps around, as numpy's does: any two timestamps have a 64-bit difference.
-    timestamps = np.repeat(np.array([each.base_timestamp for each in group], np.int64), counts)
-    timestamps += fields.timestamp_deltas
-    if any(each.log_append_time is not None for each in group):
-        row = 0
-        for each in group:
-            if each.log_append_time is not None:
-                timestamps[row : row + each.count] = each.log_append_time
-            row += each.count
+    timestamps = _added([each.base_timestamp for each in group], counts, fields.timestamp_deltas)
+    row = 0
+    for each in group:
+        if each.log_append_time is not None:
+            timestamps[row : row + each.count] = each.log_append_time
+        row += each.count
     return offsets, timestamps
+
+
+def _added(bases: list[int], counts: list[int], deltas: Integers) -> Integers:
+    if len(bases) == 1:
+        return deltas + np.int64(bases[0])
+    return deltas + np.repeat(np.array(bases, np.int64), counts)
 
 
 def _picked(fields: RecordFields, rows: Integers) -> RecordFields:

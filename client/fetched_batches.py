@@ -29,6 +29,7 @@ Deserializer = Callable[[bytes], Any]
 
 # What numpy does for a batch costs as much as so many records without it.
 _NUMPY_RECORDS_MIN: Final = 300
+# And to load it takes as long as about this many.
 _LOAD_RECORDS_MIN: Final = 200_000
 _NUMPY_MODULE: Final = "ottla.client.lazy_columns"
 # So many batches are looked at to be opened together, of at least so many records each.

@@ -33,8 +33,13 @@ _VARLONG: Final = (10, 0x01)
 _WALK_MIN: Final = 64
 # From here to the next record by the first byte of its length; 0 where one byte does not say.
 _ONE_BYTE_STRIDES: Final = [0 if byte & 1 or byte & 0x80 else 1 + (byte >> 1) for byte in range(256)]
-# The value of a varint of one byte.
+# The value of a varint of one byte; and by its first two, the second of which is the higher, its value and its width,
+# 0 where there are more.
 _ONE_BYTE_VARINTS: Final = np.array([byte >> 1 ^ -(byte & 1) for byte in range(0x80)], np.int64)
+_WORDS: Final = np.arange(1 << 16)
+_TWO_BYTE_WIDTHS: Final = np.where(_WORDS & 0x80, np.where(_WORDS & 0x8000, 0, 2), 1).astype(np.uint8)
+_TWO_BYTE_NUMBERS: Final = _WORDS & 0x7F | np.where(_WORDS & 0x80, _WORDS >> 8 << 7, 0)
+_TWO_BYTE_VARINTS: Final = _TWO_BYTE_NUMBERS >> 1 ^ -(_TWO_BYTE_NUMBERS & 1)
 
 
 class Part(NamedTuple):
@@ -180,22 +185,35 @@ def _length(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def _varints(view: Bytes, positions: Integers, limits: tuple[int, int]) -> tuple[Integers, Integers]:
-    """Read a varint at each position, and return them with the positions behind them."""
+    """Read a varint at each position, and return them with the positions behind them.
+
+    What numpy is asked for counts here, more than for how many records. Varints of one or two bytes come from tables.
+    """
     first = view[positions]
-    behind = positions + 1
     if first.max() < 0x80:
-        return _ONE_BYTE_VARINTS[first], behind
+        return _ONE_BYTE_VARINTS.take(first), positions + 1
+    # Behind each of the varints there is a byte at least, in a record that is well formed.
+    words = view[positions + 1].astype(np.uint16)
+    words <<= 8
+    words |= first
+    widths = _TWO_BYTE_WIDTHS.take(words)
+    if widths.min():
+        return _TWO_BYTE_VARINTS.take(words), positions + widths
+    return _long_varints(view, positions, limits)
+
+
+def _long_varints(view: Bytes, positions: Integers, limits: tuple[int, int]) -> tuple[Integers, Integers]:
     bytes_max, last_max = limits
-    numbers = (first & 0x7F).astype(np.uint64)
-    rows = np.flatnonzero(first >= 0x80)
-    for shift in range(7, 7 * bytes_max, 7):
-        at = behind[rows]
-        byte = view[at]
+    numbers = np.zeros(len(positions), np.uint64)
+    behind = positions.copy()
+    rows = np.arange(len(positions))
+    for shift in range(0, 7 * bytes_max, 7):
+        byte = view[behind[rows]]
         if shift == 7 * (bytes_max - 1) and byte.max() > last_max:
             raise CorruptBatchError(f"varint of more than {bytes_max} bytes")
         numbers[rows] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
-        behind[rows] = at + 1
-        if byte.max() < 0x80:
-            break
+        behind[rows] += 1
         rows = rows[byte >= 0x80]
+        if not len(rows):
+            break
     return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64), behind
