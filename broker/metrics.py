@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from ottla.broker.network.network import Network
 from ottla.broker.observability import ApiTimings, RequestMetrics, Timing
 from ottla.broker.replication.partitions import Partitions
+from ottla.broker.security.listener_security import ListenerSecurity
 
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _PHASES: dict[str, Callable[[ApiTimings], Timing]] = {
@@ -94,6 +95,7 @@ class BrokerCollector(Collector):
         sent.add_metric(["sendfile"], network.bytes_sendfile)
         sent.add_metric(["copy"], network.bytes_copied)
         yield sent
+        yield from _authentications(network.security)
         for name, purgatory in (
             ("Fetch", self._partitions.delayed_fetches),
             ("Produce", self._partitions.delayed_produces),
@@ -177,3 +179,21 @@ def _by_topic(name: str, help_text: str, values: Mapping[str, int]) -> CounterMe
         family.add_metric([topic], value)
     family.samples.append(Sample(f"kafka_server_brokertopicmetrics_{name}_total", {}, sum(values.values())))
     return family
+
+
+def _authentications(security: Mapping[str, ListenerSecurity]) -> Iterable[Metric]:
+    succeeded, failed, handshakes = (
+        CounterMetricFamily(name, documentation, labels=["listener"])
+        for name, documentation in (
+            ("kafka_server_socket_server_metrics_successful_authentication", "Clients that proved who they are"),
+            ("kafka_server_socket_server_metrics_failed_authentication", "Clients that failed to"),
+            ("ottla_tls_handshakes_failed", "TLS handshakes that failed"),
+        )
+    )
+    for listener, (tls, sasl) in security.items():
+        if sasl is not None:
+            succeeded.add_metric([listener], sasl.successes)
+            failed.add_metric([listener], sasl.failures)
+        if tls is not None:
+            handshakes.add_metric([listener], tls.failures)
+    return succeeded, failed, handshakes

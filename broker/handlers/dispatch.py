@@ -12,6 +12,7 @@ from ottla.broker.handlers.request import Delayed, Handler, Refusal, Request, Re
 from ottla.broker.handlers.throttling import count_sending, throttled
 from ottla.broker.observability import RequestMetrics
 from ottla.broker.security.authentication import Authentication, NotAuthenticatedError
+from ottla.broker.security.rarely import Rarely
 from ottla.broker.services import Services
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode_from
@@ -86,6 +87,8 @@ class Dispatcher:
         self._handlers = handlers
         self._services = services
         self._metrics = metrics
+        # Whose mistakes before they are authenticated have a line in the log.
+        self._strangers = Rarely()
 
     def __call__(self, connection: Any, frame: Any, slot: Any, arrived: float) -> None:
         """Handle one frame of a connection and have its slot filled, now or later."""
@@ -97,7 +100,8 @@ class Dispatcher:
                 return
             answer = self._handle(exchange, frame.body)
         except (DecodeError, RequestFailedError, NotAuthenticatedError) as error:
-            log.warning("request_refused", peer=connection.peer, listener=connection.listener, error=str(error))
+            if not connection.session.is_stranger or self._strangers.allows(connection.peer):
+                log.warning("request_refused", peer=connection.peer, listener=connection.listener, error=str(error))
             connection.fail(str(error))
             return
         finally:

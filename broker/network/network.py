@@ -42,7 +42,7 @@ class Network:
         `address_rate` says how many connections an address may open in a second.
         """
         self._config = config
-        self._security = security or {}
+        self.security = security or {}
         self._handshakes = Handshakes()
         self._limits = NetworkLimits.of(config)
         self._loop = asyncio.get_running_loop()
@@ -126,11 +126,12 @@ class Network:
         return self.counts.bytes_copied + sum(connection.bytes_copied for connection in self.connections())
 
     def _adopt(self, listener: str, client: socket.socket, processor: NetworkProcessor) -> None:
-        security = self._security.get(listener)
+        security = self.security.get(listener)
         reader = FrameReader(self._scratch, self._buffers, self._config.socket_request_max_bytes)
         if security is None or security.tls is None:
             connection = Connection(client, listener, processor, reader, self.queue, self._buffers)
         elif self._handshakes.is_full:
+            self.counts.rejected += 1
             raise ConnectionRefusedError("too many TLS handshakes are under way")
         else:
             connection = TlsConnection(

@@ -17,6 +17,7 @@ import structlog
 
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.limits import ConnectionCounts, NetworkLimits
+from ottla.broker.security.rarely import Rarely
 from ottla.protocol.errors import FrameError
 from ottla.protocol.frame import describe_first_bytes
 
@@ -32,6 +33,8 @@ class NetworkProcessor:
         self._counts = counts
         self._loop = asyncio.get_running_loop()
         self._connections: dict[int, Connection] = {}
+        # Whose mistakes before they are authenticated have a line in the log.
+        self._strangers = Rarely()
         self._selector = selectors.DefaultSelector()
         # Set while the coroutine has nothing to do.
         self._waiter: asyncio.Future[None] | None = None
@@ -154,13 +157,14 @@ class NetworkProcessor:
 
     def _refuse(self, connection: Connection, error: FrameError) -> None:
         self._counts.frames_refused += 1
-        log.warning(
-            "frame_refused",
-            peer=connection.peer,
-            listener=connection.listener,
-            error=str(error),
-            hint=describe_first_bytes(connection.reader.first_bytes),
-        )
+        if not connection.session.is_stranger or self._strangers.allows(connection.peer):
+            log.warning(
+                "frame_refused",
+                peer=connection.peer,
+                listener=connection.listener,
+                error=str(error),
+                hint=describe_first_bytes(connection.reader.first_bytes),
+            )
         self.discard(connection, str(error))
 
     def _write(self, connection: Connection) -> None:

@@ -41,6 +41,8 @@ class TlsConnection(Connection):
         self._outbox = TlsOutbox(self.channel)
         # The loop's.
         self.is_handshaking = True
+        # Whether another thread has the handshake in hand: its memory is not ours then.
+        self._is_stepping = False
         handshakes.begun()
         # Under the lock: whether a worker is to send what waits.
         self._is_draining = False
@@ -50,17 +52,22 @@ class TlsConnection(Connection):
     def receive(self) -> bool:
         """Take what the socket has; return whether the connection goes on. Raises FrameError, OSError."""
         if self.is_handshaking:
-            if not self.channel.receive_handshake():
-                return False
-            self.last_read = time.monotonic()
-            self.processor.set_reading(self, False)
-            self._handshakes.submit(self._step_handshake)
-            return True
+            return self._receive_handshake()
         goes_on = super().receive()
         # What was decrypted must become requests now: the selector does not know of it.
         while goes_on and self.channel.has_received:
             goes_on = self._take_frames()
         return goes_on
+
+    def _receive_handshake(self) -> bool:
+        if not self._is_stepping:
+            if not self.channel.receive_handshake():
+                return False
+            self.last_read = time.monotonic()
+            self._is_stepping = True
+            self._handshakes.submit(self._step_handshake)
+        self.processor.set_reading(self, False)
+        return True
 
     def drain(self) -> None:
         """Have a worker go on sending."""
@@ -81,6 +88,7 @@ class TlsConnection(Connection):
         super().close()
 
     def _go_on(self, is_done: bool) -> None:
+        self._is_stepping = False
         if self.is_closed:
             return
         if is_done:
@@ -98,7 +106,7 @@ class TlsConnection(Connection):
     def _step_handshake(self) -> None:
         try:
             is_done = self.channel.step_handshake()
-            if is_done:
+            if is_done and self.session.authentication is None:
                 self.session.principal = self._tls.principal(self.channel.peer_certificate())
         except (OSError, ValueError) as error:
             if not self.is_closed:

@@ -27,3 +27,8 @@ class Session:
     principal: str = ANONYMOUS
     # Where the listener has SASL: how far that has come.
     authentication: Authentication | None = None
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether the client has not yet said who it is, and must."""
+        return self.authentication is not None and not self.authentication.is_done

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.config.kinds import Password
+from ottla.broker.config.names import listener_prefix
 from ottla.broker.config.rows.broker import BrokerOptions
 from ottla.broker.security.key_stores import KeyStoreError, as_file, key_pem, pem_of_text, trusted_pem
 
@@ -52,14 +53,20 @@ class TlsSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig, listener: str) -> TlsSettings:
-        """Look up the options, those of the listener first."""
+        """Look up the options, those of the listener first.
+
+        Where clients say who they are with SASL, they show certificates only if the listener's own option wants them.
+        """
         options = BrokerOptions.rows()
-        return cls(
-            **{
-                name: config.for_listener(listener, options["ssl." + name.replace("_", ".")])
-                for name in cls.__dataclass_fields__
-            }
-        )
+        values = {
+            name: config.for_listener(listener, options["ssl." + name.replace("_", ".")])
+            for name in cls.__dataclass_fields__
+        }
+        protocol = config.listener_security_protocol_map.get(listener)
+        own = f"{listener_prefix(listener)}{BrokerOptions.ssl_client_auth.name}"
+        if protocol is not None and protocol.has_sasl and not any(own in layer.settings for layer in config.layers):
+            values["client_auth"] = "none"
+        return cls(**values)
 
     def stamp(self) -> Stamp:
         """Tell the present files from others."""
