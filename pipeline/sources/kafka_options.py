@@ -17,8 +17,6 @@ from ottla.pipeline.sources.options import KAFKA_PREFIX
 
 SettingsT = TypeVar("SettingsT", bound=ClientSettings)
 
-MiB: Final = 1024 * 1024
-
 # What would break the source's own bookkeeping, and what to use in its place.
 _REFUSED: Final = {
     "auto.offset.reset": "the option startingOffsets says where to begin",
@@ -56,8 +54,10 @@ _JAAS: Final = "sasl.jaas.config"
 _JAAS_ENTRY: Final = re.compile(r'(\w+)\s*=\s*("(?:[^"\\]|\\.)*"|\'[^\']*\'|[^\s;]+)')
 _HOSTNAME_CHECK: Final = "ssl.endpoint.identification.algorithm"
 _STORE_TYPES: Final = ("ssl.truststore.type", "ssl.keystore.type")
-# Fewer and larger fetches than a consumer makes that is to be quick with each record.
-_READER_DEFAULTS: Final[Mapping[str, Any]] = {"max_partition_fetch_bytes": 8 * MiB, "client_id": "ottla-spark"}
+# Fewer and larger fetches than a consumer makes that is to be quick with each record, and still small enough that a
+# connection keeps their buffers (`client/receiving.py`).
+_FETCH_BYTES: Final = 3584 * 1024
+_READER_DEFAULTS: Final[Mapping[str, Any]] = {"max_partition_fetch_bytes": _FETCH_BYTES, "client_id": "ottla-spark"}
 
 
 def kafka_config(options: Mapping[str, str]) -> dict[str, str]:

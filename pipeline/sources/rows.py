@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -20,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from ottla.client.arrow_columns import ArrowColumns, read_arrow
+from ottla.client.record_fields import Integers
 from ottla.pipeline.sources.errors import OptionError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.records import RecordBatch
@@ -91,7 +93,7 @@ class RowMaker:
             columns.values,
             topic,
             partition,
-            pa.array(columns.offsets),
+            _numbers(columns.offsets, pa.int64()),
             _timestamps(columns),
             timestamp_types,
         ]
@@ -115,11 +117,14 @@ class RowMaker:
 def _timestamps(columns: ArrowColumns) -> Array:
     """Return the times; null for one that Spark cannot hold."""
     milliseconds = columns.timestamps_ms
-    outside = np.abs(milliseconds) > _TIMESTAMP_MS_MAX if len(milliseconds) else np.zeros(0, bool)
-    # The least 64-bit number has no opposite, and is its own absolute value.
-    outside |= milliseconds == np.iinfo(np.int64).min
-    microseconds = milliseconds * 1000
-    return pa.array(microseconds, pa.int64(), mask=outside if outside.any() else None).view(_TIMESTAMP)
+    outside = (milliseconds > _TIMESTAMP_MS_MAX) | (milliseconds < -_TIMESTAMP_MS_MAX)
+    times = _numbers(milliseconds * 1000, _TIMESTAMP)
+    return pc.if_else(pa.array(~outside), times, None) if outside.any() else times
+
+
+def _numbers(array: Integers, arrow_type: Any) -> Array:
+    """Return numbers as an Arrow array, without a copy and without the pandas that pa.array would load."""
+    return pa.Array.from_buffers(arrow_type, len(array), [None, pa.py_buffer(np.ascontiguousarray(array))])
 
 
 def _headers(columns: ArrowColumns) -> Array:

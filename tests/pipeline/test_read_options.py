@@ -50,7 +50,7 @@ def test_topics_are_named_matched_or_assigned() -> None:
     assert named == Subscription(topics=frozenset("ab"))
     assert matched.matches(TopicPartition("abc", 0))
     assert not matched.matches(TopicPartition("ba", 0))
-    assert assigned.partitions == {TopicPartition("a", 0), TopicPartition("a", 2)}
+    assert assigned == Subscription(partitions=frozenset({TopicPartition("a", 0), TopicPartition("a", 2)}))
 
 
 def test_a_bound_is_an_end_offsets_or_times() -> None:
