@@ -34,10 +34,6 @@ class Admin(TopicCalls, PartitionCalls, ClusterCalls, GroupCalls, SecurityCalls)
     @classmethod
     def from_config(cls, config: Mapping[str, Any] | Path | str, **overrides: Any) -> Self:
         """Take options by Kafka's dotted names, from a mapping or a .properties file."""
-        if not isinstance(config, Mapping):
-            from ottla.client.settings import read_properties
-
-            config = read_properties(Path(config))
         return cls(**(ClientSettings.kwargs_from_config(config) | overrides))
 
     async def __aenter__(self) -> Self:

@@ -59,10 +59,6 @@ class Consumer:
     @classmethod
     def from_config(cls, config: Mapping[str, Any] | Path | str, *topics: str, **overrides: Any) -> Self:
         """Take dotted names, from a mapping or a .properties file."""
-        if not isinstance(config, Mapping):
-            from ottla.client.settings import read_properties
-
-            config = read_properties(Path(config))
         return cls(*topics, **(ConsumerSettings.kwargs_from_config(config) | overrides))
 
     def __repr__(self) -> str:

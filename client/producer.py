@@ -58,10 +58,6 @@ class Producer:
     @classmethod
     def from_config(cls, config: Mapping[str, Any] | Path | str, **overrides: Any) -> Self:
         """Take options with dotted names, from a mapping or a .properties file."""
-        if not isinstance(config, Mapping):
-            from ottla.client.settings import read_properties
-
-            config = read_properties(Path(config))
         return cls(**(ProducerSettings.kwargs_from_config(config) | overrides))
 
     async def __aenter__(self) -> Self:

@@ -133,13 +133,13 @@ class ClientSettings:
     @classmethod
     def from_config(cls, config: Mapping[str, Any] | Path | str, **overrides: Any) -> Self:
         """Take dotted names, from a mapping or a .properties file; values may be text."""
-        if not isinstance(config, Mapping):
-            config = read_properties(Path(config))
         return cls.from_kwargs(cls.kwargs_from_config(config) | overrides)
 
     @classmethod
-    def kwargs_from_config(cls, config: Mapping[str, Any]) -> dict[str, Any]:
+    def kwargs_from_config(cls, config: Mapping[str, Any] | Path | str) -> dict[str, Any]:
         """Turn dotted names into keyword arguments, and text into what the option is."""
+        if not isinstance(config, Mapping):
+            config = read_properties(Path(config))
         fields = {field.name: field for field in dataclasses.fields(cls)}
         kwargs = {}
         for key, value in config.items():
