@@ -134,8 +134,7 @@ class Consumer:
     ) -> None:
         """Share topics with the group: those named, or all whose names match the pattern."""
         self._check_running()
-        if isinstance(topics, str):
-            topics = [topics]
+        topics = [topics] if isinstance(topics, str) else topics
         if bool(topics) == bool(pattern):
             raise IllegalStateError("subscribe to topics or to a pattern")
         if self._partitions and self._member is None:
