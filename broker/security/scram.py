@@ -29,7 +29,7 @@ from ottla.broker.security.sasl_exchange import (
 )
 from ottla.protocol.scram import ITERATIONS_DEFAULT, ScramCredential, ScramMechanism
 
-_FAKE_SALT_BYTES: Final = 20
+_FAKE_SALT_BYTES: Final = 24
 _NONCE_BYTES: Final = 24
 _VALUE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _NAME: Final = r"(?:[^,=\0]|=2C|=3D)+"
