@@ -171,16 +171,17 @@ def allows(
     if authorizer.is_open:
         return True
     api = request.api if as_api is None else as_api
-    operation, row = _NEEDED[api, kind], ACCESS[api]
-    if authorizer.allows(session, operation, kind, name, log_if_denied=False):
+    operation = _NEEDED[api, kind]
+    if authorizer.allows(session, operation, kind, name):
         return True
+    row = ACCESS[api]
     if kind is CLUSTER:
         has_other_way = row.or_any_topic is not None and authorizer.allows_any(session, row.or_any_topic, TOPIC)
     else:
-        has_other_way = row.or_cluster is not None and authorizer.allows(
-            session, row.or_cluster, CLUSTER, log_if_denied=False
-        )
-    return has_other_way or authorizer.allows(session, operation, kind, name, log_if_denied=log_if_denied)
+        has_other_way = row.or_cluster is not None and authorizer.allows(session, row.or_cluster, CLUSTER)
+    if not has_other_way and log_if_denied:
+        authorizer.note_refusal(session, operation, kind, name)
+    return has_other_way
 
 
 def check(request: Request, kind: ResourceType, name: str = CLUSTER_NAME, *, as_api: Api | None = None) -> None:

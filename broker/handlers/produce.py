@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.cluster.topics import INTERNAL_TOPICS
-from ottla.broker.handlers.access import TOPIC, TRANSACTIONAL_ID, check, denied, is_open
+from ottla.broker.handlers.access import TOPIC, TRANSACTIONAL_ID, allows, check, is_open
 from ottla.broker.handlers.leader_hints import LeaderHints, leader_hints
 from ottla.broker.handlers.lookup import hosted_partition
 from ottla.broker.handlers.request import Delayed, Request, RequestFailedError
@@ -151,12 +151,11 @@ def produce(request: Request) -> ProduceResponse | Delayed | None:
     """Append what was sent."""
     body: ProduceRequest = request.body
     outcomes: _Outcomes = {}
-    refused = denied(request, TOPIC, (topic.name for topic in body.topic_data))
     for topic in body.topic_data:
-        if topic.name in refused:
-            appended = [_Outcome(data.index, _REFUSED) for data in topic.partition_data]
-        else:
+        if allows(request, TOPIC, topic.name):
             appended = [_append(request, topic.name, data) for data in topic.partition_data]
+        else:
+            appended = [_Outcome(data.index, _REFUSED) for data in topic.partition_data]
         outcomes.setdefault(topic.name, []).extend(appended)
     if body.acks == 0:
         if any(outcome.code is not ErrorCode.NONE for appended in outcomes.values() for outcome in appended):

@@ -36,8 +36,6 @@ class Authorizer:
         operation: AclOperation,
         resource_type: ResourceType,
         name: str = CLUSTER_NAME,
-        *,
-        log_if_denied: bool = True,
     ) -> bool:
         """Whether the one at the other end of a session may do something with a resource."""
         return True
@@ -49,15 +47,18 @@ class Authorizer:
     def denied(
         self, session: Session, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]
     ) -> frozenset[str]:
-        """Return those of some resources that they may not do it with, without writing that down."""
+        """Return those of some resources that they may not do it with."""
         return _NONE
+
+    def note_refusal(self, session: Session, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+        """Write down that somebody was refused something; not every question that is answered no is a refusal."""
 
     def operations(self, session: Session, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """Return what they may do with a resource, as bits: 1 << code for each operation."""
         return sum(
             1 << operation
             for operation in SUPPORTED[resource_type]
-            if self.allows(session, operation, resource_type, name, log_if_denied=False)
+            if self.allows(session, operation, resource_type, name)
         )
 
 
@@ -95,20 +96,18 @@ class AclAuthorizer(Authorizer):
         operation: AclOperation,
         resource_type: ResourceType,
         name: str = CLUSTER_NAME,
-        *,
-        log_if_denied: bool = True,
     ) -> bool:
         """Whether the one at the other end of a session may do something with a resource."""
         snapshot, answers = self._current
         question = (session.principal, session.client_host, operation, resource_type, name)
         answer = answers.get(question)
+        if answer:
+            return True
         if answer is None:
             answer = self._decide(session, operation, resource_type, name, snapshot)
             if len(answers) >= CACHED_MAX:
                 answers.clear()
             answers[question] = answer
-        if not answer and log_if_denied:
-            self._audit.denied(session, operation, resource_type, name)
         return answer
 
     def allows_any(self, session: Session, operation: AclOperation, resource_type: ResourceType) -> bool:
@@ -127,9 +126,11 @@ class AclAuthorizer(Authorizer):
         unknown = [name for name in names if not answers.get((principal, host, operation, resource_type, name))]
         if not unknown:
             return _NONE
-        return frozenset(
-            name for name in unknown if not self.allows(session, operation, resource_type, name, log_if_denied=False)
-        )
+        return frozenset(name for name in unknown if not self.allows(session, operation, resource_type, name))
+
+    def note_refusal(self, session: Session, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+        """Write down that somebody was refused something."""
+        self._audit.denied(session, operation, resource_type, name)
 
     def _decide(
         self,

@@ -214,16 +214,15 @@ def test_filters_choose_acls(wanted: AclFilter, found: set[ResourcePattern]) -> 
 def test_refusals_are_written_down_once_in_a_while() -> None:
     """With who, what and where; names cannot break the line, and are cut."""
     now = 0.0
-    audit = Audit(lambda: now)
-    decides = AclAuthorizer([], allow_if_no_acl=False, audit=audit)
+    decides = AclAuthorizer([], allow_if_no_acl=False, audit=Audit(lambda: now))
     with capture_logs() as lines:
         for _ in range(5):
-            decides.allows(session(), READ, TOPIC, "evil\nname" + "x" * 1000)
-        decides.allows(session(), READ, TOPIC, "quiet", log_if_denied=False)
+            decides.note_refusal(session(), READ, TOPIC, "evil\nname" + "x" * 1000)
+        assert not decides.allows(session(), READ, TOPIC, "quiet")
         now = 11.0
-        decides.allows(session(), WRITE, TOPIC, "t")
+        decides.note_refusal(session(), WRITE, TOPIC, "t")
         for number in range(1000):
-            decides.allows(session(), WRITE, TOPIC, f"t-{number}")
+            decides.note_refusal(session(), WRITE, TOPIC, f"t-{number}")
     first, second = lines[0], lines[1]
     assert (first["log_level"], first["event"], first["principal"]) == ("info", "access_denied", ALICE)
     assert (first["operation"], first["host"]) == ("Read", HERE)
