@@ -41,6 +41,8 @@ _SPARK_OPTIONS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
     "spark.sql.streaming.pollingDelay": "20ms",
+    # A machine that runs all tests at once may be slow to start a worker.
+    "spark.python.authenticate.socketTimeout": "60s",
 }
 
 
