@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +55,12 @@ async def diagnose(settings: ClientSettings, directory: Path, zookeeper: str | N
         health = await examine(admin)
         are_reached = all(each.is_broker for each in reached)
         yield _controller(health, are_reached)
-        pages, connects = await _surroundings(_kwargs(settings, doors), described.brokers, of_directory)
+        others = [
+            broker
+            for broker, dialed in zip(brokers, reached, strict=True)
+            if dialed.is_broker and broker.broker_id not in known
+        ]
+        pages, connects = await _surroundings(_kwargs(settings, doors), known.values(), others, of_directory)
         for connect in [zookeeper] if zookeeper else connects:
             yield await check_zookeeper(connect, is_local=connect == of_directory) if connect else unknown_zookeeper()
         yield _leaders(health)
@@ -67,16 +72,18 @@ async def diagnose(settings: ClientSettings, directory: Path, zookeeper: str | N
 
 
 async def _surroundings(
-    kwargs: dict[str, object], brokers: Sequence[BrokerDescription], of_directory: str | None
+    kwargs: dict[str, object], known: Iterable[Behind], others: Sequence[BrokerDescription], of_directory: str | None
 ) -> tuple[dict[int, str], list[str]]:
     """Return where brokers serve pages, and what they say of ZooKeeper: "" if they do not say, as without it."""
+    pages = {each.broker_id: each.pages for each in known if each.pages}
+    connects = {each.zookeeper for each in known if each.zookeeper}
     try:
         # Brokers answer in order: what is asked next must not wait behind this.
         async with Admin(**kwargs) as own:
-            pages, zookeepers = await surroundings(own, brokers)
+            more_pages, zookeepers = await surroundings(own, others)
     except KafkaTimeoutError:
-        return {}, [of_directory or ""]
-    return pages, sorted(set(zookeepers.values()))
+        return pages, sorted(connects) or [of_directory or ""]
+    return pages | more_pages, sorted(connects | set(zookeepers.values()))
 
 
 def _kwargs(settings: ClientSettings, doors: Sequence[Address]) -> dict[str, object]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.client.admin_results import BrokerDescription, ConfigResourceType
+from ottla.client.cli.http_pages import LISTENER
+from ottla.client.cli.zookeeper_check import CONNECT
 from ottla.client.errors import KafkaConfigurationError, KafkaError
 from ottla.client.settings import Address, ClientSettings, parse_address
 from ottla.client.transport import BrokerConnection
@@ -29,6 +31,9 @@ class Behind:
     door: Address
     broker_id: int
     advertised: tuple[str, ...]
+    # Where it serves pages over HTTP, and its ZooKeeper; "" if it does not say.
+    pages: str = ""
+    zookeeper: str = ""
 
     @property
     def addresses(self) -> list[Address]:
@@ -55,7 +60,9 @@ async def who_is_behind(door: Address, listed: Iterable[BrokerDescription], sett
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(
-                resource_type=ConfigResourceType.BROKER, resource_name=str(each), configuration_keys=[ADVERTISED]
+                resource_type=ConfigResourceType.BROKER,
+                resource_name=str(each),
+                configuration_keys=[ADVERTISED, LISTENER, CONNECT],
             )
             for each in candidates
         ]
@@ -71,7 +78,8 @@ async def who_is_behind(door: Address, listed: Iterable[BrokerDescription], sett
         return None
     for result in answer.results:
         if not result.error_code:
-            text = next((row.value for row in result.configs if row.name == ADVERTISED), None) or ""
-            entries = tuple(entry.strip() for entry in text.split(",") if entry.strip())
-            return Behind(door, int(result.resource_name), entries)
+            values = {row.name: row.value or "" for row in result.configs}
+            entries = tuple(entry.strip() for entry in values.get(ADVERTISED, "").split(",") if entry.strip())
+            pages, zookeeper = values.get(LISTENER, ""), values.get(CONNECT, "")
+            return Behind(door, int(result.resource_name), entries, pages, zookeeper)
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -18,10 +18,12 @@ from ottla.client.settings import Address
 _TIMEOUT_S: Final = 5.0
 
 
-async def surroundings(admin: Admin, brokers: Iterable[BrokerDescription]) -> tuple[dict[int, str], dict[int, str]]:
+async def surroundings(admin: Admin, brokers: Collection[BrokerDescription]) -> tuple[dict[int, str], dict[int, str]]:
     """Return, by broker, where its pages are and what its ZooKeeper is; KafkaTimeoutError if that takes long."""
     pages: dict[int, str] = {}
     zookeepers: dict[int, str] = {}
+    if not brokers:
+        return pages, zookeepers
     resources = [ConfigResource(ConfigResourceType.BROKER, str(each.broker_id)) for each in brokers]
     try:
         async with asyncio.timeout(_TIMEOUT_S):

@@ -87,6 +87,12 @@ def test_an_advertised_name_that_does_not_resolve_is_found(ottla: Ottla, make_br
     assert shown.code == 2
     assert "the name does not resolve here" in shown.out
     assert f"   advertised.listeners=PLAINTEXT://{broken.bootstrap}\n" in shown.out
+    # What the broker itself can be asked is looked at all the same.
+    found = {
+        item["check"]: item["status"] for item in ottla("doctor", "--format", "json", bootstrap=broken.bootstrap).items
+    }
+    assert {found[check] for check in ("controller", "ZooKeeper", "leaders", "replicas", "clocks")} == {"ok"}
+    assert "cluster" not in found
 
 
 def test_replicas_that_are_missing_are_a_warning_until_writers_are_refused(
