@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from tests.broker_process import BrokerProcess
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.cli.main import main
 
@@ -45,20 +44,6 @@ class _Input:
 
     def isatty(self) -> bool:
         return False
-
-
-@pytest.fixture(scope="session")
-def authorizing_broker(
-    zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[BrokerProcess]:
-    """A broker that looks after rights, and lets everybody do everything."""
-    options = ("authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "super.users=User:ANONYMOUS")
-    made = BrokerProcess(tmp_path_factory.mktemp("acls"), ZooKeeper(zookeeper_server).connect, *options)
-    made.start_on_free_ports()
-    try:
-        yield made
-    finally:
-        made.kill()
 
 
 @pytest.fixture(autouse=True)
