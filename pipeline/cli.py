@@ -44,7 +44,7 @@ HELP: Final = {
     \b
     Examples:
       python -m ottla.pipeline replay --from /data/archive --target-topic orders.again --records-per-second 5000
-      python -m ottla.pipeline replay --from /backup/broker-1 --source-format ottla-log --topics orders
+      python -m ottla.pipeline replay --from /backup/broker-1 --source-format ottla-log --own-topics -b other:9092
     """,
     "audit": """Prove that an archive is complete: gaps, duplicates, order and content of every partition.
 

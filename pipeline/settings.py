@@ -109,7 +109,8 @@ class ReplaySettings(JobSettings):
     source: str | None = option(None, "What is replayed: an archive, a folder of Parquet, or of logs.", flag="--from")
     source_format: str = option("parquet", "What it is.", choices=("parquet", "ottla-log"))
     topics: tuple[str, ...] = option((), "Replay only these topics, with commas.")
-    target_topic: str | None = option(None, "The topic that everything goes to; by default each to its own name.")
+    target_topic: str | None = option(None, "The topic that everything goes to.")
+    own_topics: bool = option(False, "Each record goes to the topic that it was in: to another cluster, as a rule.")
     keep_partitions: bool = option(True, "Records keep their partitions; else they go by their keys.")
     records_per_second: int | None = option(None, "Not faster than this.", minimum=1)
     chunk_records: int = option(100_000, "Progress is kept after so many records, about.", minimum=1)
@@ -119,6 +120,8 @@ class ReplaySettings(JobSettings):
     def __post_init__(self) -> None:
         """Refuse what cannot work, with SettingsError."""
         require(self, "source")
+        if bool(self.target_topic) == self.own_topics:
+            raise SettingsError("say where records go: either --target-topic or --own-topics")
 
 
 @dataclass(frozen=True, kw_only=True)

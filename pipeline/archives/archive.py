@@ -150,7 +150,8 @@ def _below(ends: dict[str, dict[str, int]]) -> Column:
     """Return whether a record is below the end of its partition."""
     below = F.lit(False)
     for topic, partitions in ends.items():
-        numbers = F.create_map(*(F.lit(each) for item in partitions.items() for each in (int(item[0]), item[1])))
+        pairs = ((F.lit(int(partition)), F.lit(end).cast("long")) for partition, end in partitions.items())
+        numbers = F.create_map(*(each for pair in pairs for each in pair))
         end = F.coalesce(F.try_element_at(numbers, F.col("partition")), F.lit(0))
         below = below | ((F.col("topic") == topic) & (F.col("offset") < end))
     return below

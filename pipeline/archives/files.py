@@ -67,10 +67,16 @@ class Files:
         finally:
             stream.close()
 
+    def read_written(self, name: str) -> bytes | None:
+        """Return what `write` wrote last, also where it was cut off while it replaced what was before; or None."""
+        for each in (name, _new(name)):
+            if self.exists(each):
+                return self.read(each)
+        return None
+
     def write(self, name: str, content: bytes) -> None:
         """Write a small file, which is there whole or not at all; one that is there is replaced."""
-        folder, _, last = name.rpartition("/")
-        new = f"{folder}/.{last}.new" if folder else f".{last}.new"
+        new = _new(name)
         try:
             stream = self._call("create", self._at(new), True)
             try:
@@ -101,6 +107,11 @@ class Files:
             return getattr(self._files, method)(*arguments)
         except Py4JJavaError as error:
             raise ArchiveError(f"{self.path()}: {method} fails: {_message(error)}") from error
+
+
+def _new(name: str) -> str:
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}.{last}.new"
 
 
 def _message(error: Py4JJavaError) -> str:

@@ -115,13 +115,16 @@ class LogFiles:
 
 
 def slices(table: DataFrame, progress: Offsets, width: int) -> list[Slice]:
-    """Return what is left to replay, cut into pieces of so many offsets; where they end, the next ones begin."""
+    """Return what is left to replay, cut into pieces of at most so many offsets.
+
+    A piece ends with its last record, and not where the next one begins: there may be more when the replay goes on.
+    """
     piece = F.floor(F.col("offset") / width).alias("piece")
-    counts = table.groupBy("topic", "partition", piece).agg(F.count("*").alias("rows")).collect()
+    counts = table.groupBy("topic", "partition", piece).agg(F.count("*").alias("rows"), F.max("offset").alias("last"))
     found = []
-    for row in counts:
+    for row in counts.collect():
         done = progress.get(row["topic"], {}).get(str(row["partition"]), 0)
-        begin, end = row["piece"] * width, (row["piece"] + 1) * width
+        begin, end = row["piece"] * width, row["last"] + 1
         if end > done:
             found.append(Slice(row["topic"], row["partition"], max(begin, done), end, row["rows"]))
     return found

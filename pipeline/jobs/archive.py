@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final, cast
 
 from pyspark.errors import PySparkException
@@ -9,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ottla.client.cli.output import say
-from ottla.pipeline.archives.archive import CHECKPOINT, Archive
+from ottla.pipeline.archives.archive import CHECKPOINT, Archive, manifest_numbers, read_manifest
 from ottla.pipeline.archives.files import Files
 from ottla.pipeline.errors import SettingsError
 from ottla.pipeline.settings import ArchiveSettings
@@ -36,9 +37,18 @@ def run(spark: SparkSession, settings: ArchiveSettings) -> int:
         return handle
 
     checkpoint = settings.checkpoint or files.path(CHECKPOINT)
+    rows = stream_of(spark, settings, _starting_offsets(spark, files, settings, checkpoint))
     with query_metrics(spark, settings, QUERY):
-        run_query(spark, Query(QUERY, stream_of(spark, settings), open_handler, checkpoint), settings)
+        run_query(spark, Query(QUERY, rows, open_handler, checkpoint), settings)
     return 0
+
+
+def _starting_offsets(spark: SparkSession, files: Files, settings: ArchiveSettings, checkpoint: str) -> str:
+    """Return where the query begins: at the end of the archive, where that is there and the checkpoint is not."""
+    numbers = manifest_numbers(files)
+    if not numbers or settings.starting_offsets == "earliest" or Files(spark, checkpoint).names("offsets"):
+        return settings.starting_offsets
+    return json.dumps(read_manifest(files, numbers[-1]).ends)
 
 
 def _add(
@@ -52,10 +62,11 @@ def _add(
         judged = archive.unseen(with_reason(rows, json=settings.reject == "json", schema=schema)).persist()
         try:
             bad = judged.filter(judged[REASON].isNotNull())
-            # Before the batch is decided: a dead letter may come twice, but is never forgotten.
-            if settings.dead_letter_topic and not bad.isEmpty():
+            all_are_good = bad.isEmpty()
+            if settings.dead_letter_topic and not all_are_good:
+                # Before the batch is decided: a dead letter may come twice, but is never forgotten.
                 send(dead_letters(bad), settings, settings.dead_letter_topic)
-            manifest = archive.append(judged, batch_id)
+            manifest = archive.append(judged.drop(REASON) if all_are_good else judged, batch_id)
         finally:
             judged.unpersist()
     return sum(piece.rows for piece in manifest.pieces) if manifest else None

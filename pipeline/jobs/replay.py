@@ -105,13 +105,13 @@ class KeptProgress:
             return
         folder, _, self._name = settings.progress.rpartition("/")
         self._files = Files(spark, folder or ".")
-        if self._files.exists(self._name):
-            self._read(settings.progress)
+        content = self._files.read_written(self._name)
+        if content is not None:
+            self._read(content, settings.progress)
 
-    def _read(self, path: str) -> None:
-        assert self._files is not None
+    def _read(self, content: bytes, path: str) -> None:
         try:
-            found = msgspec.json.decode(self._files.read(self._name), type=Progress)
+            found = msgspec.json.decode(content, type=Progress)
         except msgspec.DecodeError as error:
             raise SettingsError(f"{path} is not the progress of a replay: {error}") from error
         if (found.source, found.target) != (self.progress.source, self.progress.target):

@@ -134,7 +134,14 @@ def test_settings_of_other_jobs_are_passed_over(tmp_path: Path) -> None:
     """One file, or one environment, serves all jobs."""
     environment = {"OTTLA_PIPELINE_ARCHIVE": "/x", "OTTLA_PIPELINE_WINDOW": "1 hour"}
 
-    settings = load(ReplaySettings, "replay", JOBS, file=None, environment=environment, flags={"source": str(tmp_path)})
+    settings = load(
+        ReplaySettings,
+        "replay",
+        JOBS,
+        file=None,
+        environment=environment,
+        flags={"source": str(tmp_path), "own_topics": True},
+    )
 
     assert settings.source == str(tmp_path)
 
