@@ -91,7 +91,7 @@ def test_an_advertised_name_that_does_not_resolve_is_found(ottla: Ottla, make_br
     found = {
         item["check"]: item["status"] for item in ottla("doctor", "--format", "json", bootstrap=broken.bootstrap).items
     }
-    assert {found[check] for check in ("controller", "ZooKeeper", "leaders", "replicas", "clocks")} == {"ok"}
+    assert {found[check] for check in ("ZooKeeper", "leaders", "replicas", "clocks")} == {"ok"}
     assert "cluster" not in found
 
 
