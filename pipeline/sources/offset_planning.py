@@ -54,7 +54,7 @@ def batch_ranges(cluster: Cluster, options: ReadOptions) -> list[OffsetRange]:
     # A time after the last record: all that there is.
     late = [partition for partition, offset in ends.items() if offset < 0]
     ends |= cluster.offsets(dict.fromkeys(late, LATEST))
-    ranges = [OffsetRange(each, begins[each], ends[each]) for each in sorted(partitions) if each in begins]
+    ranges = [OffsetRange(each, begins[each], ends[each]) for each in sorted(begins.keys() & ends.keys())]
     if isinstance(options.starting, SpecificOffsets) or isinstance(options.ending, SpecificOffsets):
         ranges = _within_log(cluster, ranges, options.fail_on_data_loss)
     return ranges
