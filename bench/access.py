@@ -3,7 +3,7 @@
     python -m bench.access [--rounds N] [--acls N]
 
 The worst case: one record of 100 bytes in each request, with `--acls` other ACLs around the one that counts. The
-network, which costs as much again, is left out; so is waiting, and what else runs on the machine hardly counts.
+network, which costs three times as much, is left out; so is waiting, and what else runs on the machine hardly counts.
 """
 
 from __future__ import annotations
