@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self, get_args
 
 from ottla.client.errors import KafkaConfigurationError
+from ottla.client.java_options import without_java_options
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -142,7 +143,7 @@ class ClientSettings:
             config = read_properties(Path(config))
         fields = {field.name: field for field in dataclasses.fields(cls)}
         kwargs = {}
-        for key, value in config.items():
+        for key, value in without_java_options(config).items():
             name = cls.DOTTED_NAMES.get(key, key.replace(".", "_"))
             if name not in fields:
                 raise _unknown(key, {known.replace("_", ".") for known in fields} | set(cls.DOTTED_NAMES))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.config.layers import ConfigError, Problem
 from ottla.broker.config.rows.broker import BrokerOptions
-from ottla.broker.security.jaas import JaasError, parse_login
 from ottla.client import sasl
 from ottla.client.connector import Connector
+from ottla.client.jaas import JaasError, parse_login
 from ottla.client.login import Login
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from ottla.broker.config.kinds import Password
 from ottla.broker.config.layers import ConfigError, Problem
 from ottla.broker.config.rows.broker import BrokerOptions
 from ottla.broker.security.authentication import Authentication
-from ottla.broker.security.jaas import JaasError, Login, parse_login
 from ottla.broker.security.oauth_bearer import TokenKeysError, TokenRules, TokenVerifier, oauth_bearer
 from ottla.broker.security.plain import plain
 from ottla.broker.security.rarely import Rarely
 from ottla.broker.security.sasl_exchange import Exchange
 from ottla.broker.security.scram import scram
+from ottla.client.jaas import JaasError, Login, parse_login
 
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.security.jaas import JaasError, parse_login
+from ottla.client.jaas import JaasError, parse_login
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
