@@ -258,6 +258,8 @@ class Connection:
         if self.is_muted:
             self.processor.call_later(left_seconds, self._unmute)
             return
+        # A request that had begun to arrive gets its time anew.
+        self.frame_begun = self.last_read = time.monotonic()
         if schedule:
             self._queue.put(self)
         self._resume_reading()

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ottla.broker.cluster.znodes import DEFAULT_ENTITY
+from ottla.protocol.entity_names import sanitized
 
 DEFAULT: Final = DEFAULT_ENTITY
+_FOUND_MAX: Final = 4096
 
 
 class Entity(NamedTuple):
@@ -36,16 +38,30 @@ class Limits:
     user, client id or pair by itself.
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ("_found", "_values")
 
     def __init__(self, values: Mapping[Entity, float]) -> None:
         self._values = dict(values)
+        # What was found for those who asked lately, by principal and client id as they come.
+        self._found: dict[tuple[str, str], Limit | None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._values)
 
+    def of(self, principal: str, client_id: str) -> Limit | None:
+        """Return what holds for a principal such as `User:alice` and a client id; None where nothing does."""
+        key = (principal, client_id)
+        try:
+            return self._found[key]
+        except KeyError:
+            found = self.find(sanitized(principal.partition(":")[2]), sanitized(client_id))
+        if len(self._found) >= _FOUND_MAX:
+            self._found.clear()
+        self._found[key] = found
+        return found
+
     def find(self, user: str, client_id: str) -> Limit | None:
-        """Return what holds for a user and a client id; None where nothing does."""
+        """Return the same for names as they are in paths."""
         values = self._values
         both = Entity(user, client_id)
         for named in (user, DEFAULT):

@@ -10,12 +10,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from ottla.broker.quotas.limits import NO_LIMITS, Entity, Limit, Limits
 from ottla.broker.quotas.rate import Rate, TokenBucket
-from ottla.protocol.entity_names import desanitized, sanitized
+from ottla.protocol.entity_names import desanitized
 
 if TYPE_CHECKING:
     from ottla.broker.security.session import Session
@@ -24,8 +23,6 @@ _IDLE_MS_MAX: Final = 3600 * 1000.0
 _ENTITIES_MAX: Final = 10_000
 
 C = TypeVar("C")
-
-_part = lru_cache(maxsize=4096)(sanitized)
 
 
 def monotonic_ms() -> float:
@@ -98,7 +95,7 @@ class _Usage(Generic[C]):
 
     def limit_of(self, session: Session, client_id: str) -> Limit | None:
         """Return what holds for a client."""
-        return self.limits.find(_part(session.principal.partition(":")[2]), _part(client_id))
+        return self.limits.of(session.principal, client_id)
 
     def used(self, usage: Entity, now_ms: float) -> _Used[C]:
         """Return the counter of an entity, and forget those that nobody uses."""
