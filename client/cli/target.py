@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from ottla.client.cli.errors import CommandError, explained
+from ottla.client.cli.options import default_directory
 from ottla.client.cli.output import Format, print_items, print_table
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ class Target:
         except KafkaConfigurationError as error:
             raise CommandError(str(error), 2) from error
         if self.bootstrap_servers is not None or "bootstrap_servers" not in settings:
-            settings["bootstrap_servers"] = self.bootstrap_servers or BOOTSTRAP_DEFAULT
+            settings["bootstrap_servers"] = self.bootstrap_servers or default_bootstrap()
         return defaults | settings
 
     def run(self, work: Callable[[Admin], Awaitable[T]]) -> T:
@@ -129,6 +131,20 @@ STYLES: Final = {
     "WARNING": "yellow",
     "BROKEN": "bold red",
 }
+
+
+def default_bootstrap() -> str:
+    """Return where to look if nobody says: at localhost:9092, and at its other brokers if `ottla up` has made it."""
+    from ottla.client.local_cluster.cluster_dir import ClusterDir
+    from ottla.client.local_cluster.errors import ClusterError
+
+    try:
+        record = ClusterDir(Path(os.environ.get("OTTLA_DIR") or default_directory())).read()
+    except ClusterError:
+        record = None
+    if record is None or not any(BOOTSTRAP_DEFAULT.endswith(f":{broker.port}") for broker in record.brokers):
+        return BOOTSTRAP_DEFAULT
+    return record.bootstrap_servers
 
 
 def cell(value: object) -> str:

@@ -48,8 +48,10 @@ class _Input:
 
 @pytest.fixture(autouse=True)
 def config_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home for profiles, so that those of whoever runs the tests are neither used nor changed."""
+    """A home for profiles and clusters, so that those of whoever runs the tests are neither used nor changed."""
     home = tmp_path / "config"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("OTTLA_DIR", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
     monkeypatch.delenv("OTTLA_PROFILE", raising=False)
     return home

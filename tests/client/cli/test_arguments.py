@@ -17,7 +17,9 @@ from ottla.client.cli import errors, main, nouns, offsets, output
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.reading import Read
 from ottla.client.cli.record_format import as_json, compiled
-from ottla.client.cli.target import Target, key_values
+from ottla.client.cli.target import Target, default_bootstrap, key_values
+from ottla.client.local_cluster.cluster_dir import ClusterDir
+from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Role
 from ottla.client.settings import ClientSettings
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.record import Record
@@ -123,6 +125,27 @@ def test_every_command_has_examples_and_tells_its_json(
     assert ended.value.code == 0
     assert f"ottla {' '.join(words)}" in shown.split("Examples:")[1]
     assert "JSON" in shown
+
+
+def test_the_cluster_of_this_machine_is_found_though_its_first_broker_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If `ottla up` has made the cluster at localhost:9092, all its brokers may be asked; that of other ports is not."""
+    monkeypatch.setenv("OTTLA_DIR", str(tmp_path))
+
+    def remember(base_port: int) -> None:
+        brokers = tuple(
+            ProcessRecord(role=Role.BROKER, id=number, host="127.0.0.1", port=base_port + number, log="broker.log")
+            for number in range(2)
+        )
+        connect = "127.0.0.1:2181"
+        record = ClusterRecord(zookeeper_connect=connect, base_port=base_port, http_base_port=0, processes=brokers)
+        ClusterDir(tmp_path).write(record)
+
+    remember(9092)
+    assert default_bootstrap() == "127.0.0.1:9092,127.0.0.1:9093"
+    remember(19092)
+    assert default_bootstrap() == "localhost:9092"
 
 
 def test_help_imports_nothing_that_is_slow() -> None:
