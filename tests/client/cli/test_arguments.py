@@ -130,7 +130,7 @@ def test_every_command_has_examples_and_tells_its_json(
 def test_the_cluster_of_this_machine_is_found_though_its_first_broker_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If `ottla up` has made the cluster at localhost:9092, all its brokers may be asked; that of other ports is not."""
+    """If `ottla up` has made the cluster at localhost:9092, all its brokers are asked; not one that is elsewhere."""
     monkeypatch.setenv("OTTLA_DIR", str(tmp_path))
 
     def remember(base_port: int) -> None:
