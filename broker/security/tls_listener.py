@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -51,6 +52,8 @@ class TlsListener:
         self._config = config
         self._rarely = Rarely()
         self.failures = 0
+        # Held while files are read, so that an older state does not replace a newer one.
+        self._refreshing = threading.Lock()
         self._settings = TlsSettings.of(config(), name)
         self._stamp = self._settings.stamp()
         try:
@@ -66,6 +69,10 @@ class TlsListener:
 
     def refresh(self) -> None:
         """Load keys and certificates anew if options or files have changed; keep the old ones where that fails."""
+        with self._refreshing:
+            self._refresh()
+
+    def _refresh(self) -> None:
         settings = TlsSettings.of(self._config(), self.name)
         stamp = settings.stamp()
         if (settings, stamp) == (self._settings, self._stamp):
