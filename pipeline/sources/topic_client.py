@@ -106,6 +106,8 @@ class TopicClient:
 
     async def look_up(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Do the same on the event loop, where a topic that does not exist is an error."""
+        # Only of topics that are kept does the client ask again who leads them now.
+        self.cluster.add_topics({partition.topic for partition in wanted})
         found = await look_up(self.cluster, wanted, self.settings.isolation)
         return {partition: one.offset for partition, one in found.items()}
 

@@ -134,9 +134,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return latest
 
     def _up_to_target(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the ends noted at the start of the query; what the checkpoint has read already is behind them."""
+        """Return the ends noted at the start of the query; one that lies before what was read is looked at again."""
         assert self._target is not None
-        return {each: max(offset, begin.get(each, offset)) for each, offset in self._target.items()}
+        target = self._target
+        behind = {each: offset for each, offset in begin.items() if target.get(each, -1) < offset}
+        if behind:
+            latest = self._latest(behind)
+            target |= {each: min(latest[each], offset) for each, offset in behind.items() if each in latest}
+        return dict(target)
 
     def _waits_for_more(self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> bool:
         least = self._options.min_offsets_per_trigger

@@ -176,6 +176,24 @@ def test_available_now_ends_where_the_logs_ended_at_its_start() -> None:
 
 
 @pytest.mark.usefixtures("clock")
+def test_available_now_notices_a_log_that_became_shorter() -> None:
+    """An error, or the stream goes on from the new end."""
+    start = {"t": {"0": 10, "1": 20}}
+    for fails in (True, False):
+        stream = Stream(two(4, 20), failOnDataLoss=str(fails).lower())
+        stream.prepareForTriggerAvailableNow()
+        end = stream.next(start)
+
+        assert end == {"t": {"0": 4, "1": 20}}
+        if fails:
+            with pytest.raises(DataLossError, match="t-0 was read up to offset 10, and now ends at 4"):
+                stream.ranges(start, end)
+        else:
+            assert stream.ranges(start, end) == []
+            assert stream.next(end) == end
+
+
+@pytest.mark.usefixtures("clock")
 def test_a_stream_on_a_missing_topic_says_so() -> None:
     """Before it begins."""
     with pytest.raises(OptionError, match="There is no topic t"):
