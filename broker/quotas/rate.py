@@ -15,29 +15,39 @@ class Rate:
     than all samples but one: else the first amount after a pause would look like a huge rate.
     """
 
-    __slots__ = ("_sample_ms", "_samples", "_samples_max")
+    __slots__ = ("_sample_ms", "_samples", "_samples_max", "_total")
 
     def __init__(self, samples_max: int, sample_ms: float) -> None:
         self._samples_max = samples_max
         self._sample_ms = sample_ms
         # When each began, and what came in it.
-        self._samples: deque[tuple[float, float]] = deque(maxlen=samples_max)
+        self._samples: deque[list[float]] = deque()
+        # Of all samples.
+        self._total = 0.0
 
     def record(self, amount: float, now_ms: float) -> None:
         """Count an amount."""
         samples = self._samples
         if samples and now_ms - samples[-1][0] < self._sample_ms:
-            began, before = samples[-1]
-            samples[-1] = (began, before + amount)
+            samples[-1][1] += amount
         else:
-            samples.append((now_ms, amount))
+            samples.append([now_ms, amount])
+            if len(samples) > self._samples_max:
+                self._forget_oldest()
+        self._total += amount
 
     def total(self, now_ms: float) -> float:
         """Return what is in the window."""
         samples = self._samples
         while samples and now_ms - samples[0][0] >= self._samples_max * self._sample_ms:
-            samples.popleft()
-        return sum(amount for _, amount in samples)
+            self._forget_oldest()
+        return self._total
+
+    def _forget_oldest(self) -> None:
+        self._total -= self._samples.popleft()[1]
+        if not self._samples:
+            # What rounding left over.
+            self._total = 0.0
 
     def window_ms(self, now_ms: float) -> float:
         """Return the length of the window that `total` is about."""
