@@ -14,6 +14,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, cast
 
@@ -44,6 +45,8 @@ class TlsChannel:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        # With a buffer it returns how much it has put there, whatever its type says.
+        self._read = cast(Callable[[int, memoryview], int], self._tls.read)
         self._lock = threading.Lock()
         self._unsent = b""
         self._is_ended = False
@@ -113,12 +116,11 @@ class TlsChannel:
         return count
 
     def _decrypt(self, buffer: memoryview) -> int:
-        """Fill a buffer as far as there are whole records."""
-        filled = 0
-        while filled < len(buffer):
+        """Fill a buffer as far as there are whole records; librdkafka sends one for each kilobyte."""
+        read, size, filled = self._read, len(buffer), 0
+        while filled < size:
             try:
-                # With a buffer it returns how much it has put there, whatever its type says.
-                count = cast(int, self._tls.read(len(buffer) - filled, buffer[filled:]))
+                count = read(size - filled, buffer[filled:])
             except ssl.SSLWantReadError:
                 break
             except ssl.SSLZeroReturnError:
@@ -127,7 +129,7 @@ class TlsChannel:
                 self._is_ended = True
                 break
             filled += count
-        self.has_received = filled == len(buffer) > 0
+        self.has_received = filled == size > 0
         return filled
 
     # Sending, by whoever holds the connection's lock
