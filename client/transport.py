@@ -36,6 +36,8 @@ from ottla.protocol.requests import decode_response
 
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 IN_FLIGHT_MAX: Final = 1000
+# The longest time that a broker's word is taken for.
+THROTTLED_SECONDS_MAX: Final = 600.0
 
 # A message, or how to make one for the version that is chosen.
 Request: TypeAlias = Message | Callable[[int], Message]
@@ -54,13 +56,15 @@ _API_VERSIONS_OLDEST: Final = 0
 class _InFlight:
     """A request whose answer is due."""
 
-    __slots__ = ("api", "correlation_id", "future", "timer", "version")
+    __slots__ = ("api", "correlation_id", "future", "timeout", "timer", "version")
 
     def __init__(self, api: Api, version: int, correlation_id: int, future: asyncio.Future[Any]) -> None:
         self.api = api
         self.version = version
         self.correlation_id = correlation_id
         self.future = future
+        # Seconds, not counting what the broker makes us wait.
+        self.timeout = 0.0
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -83,6 +87,8 @@ class BrokerConnection(FrameReceiver):
         self._header_ends: dict[tuple[Api, int], bytes] = {}
         self._chosen: dict[tuple[Api, int, int], int] = {}
         self._used_at = self._loop.time()
+        # Beyond a quota, the broker reads nothing of ours until then.
+        self._throttled_until = 0.0
         # Past this time of the loop no new request may begin: the broker wants us to authenticate again.
         self._ends_at: float | None = None
         self._housekeeping: asyncio.TimerHandle | None = None
@@ -179,8 +185,9 @@ class BrokerConnection(FrameReceiver):
         future: asyncio.Future[Any] = self._loop.create_future()
         entry = _InFlight(api, version, correlation_id, future)
         self._in_flight.append(entry)
-        timeout = (self._settings.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        entry.timer = self._loop.call_later(timeout, self._timed_out, entry, timeout)
+        entry.timeout = (self._settings.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        begins = max(self._loop.time(), self._throttled_until)
+        entry.timer = self._loop.call_at(begins + entry.timeout, self._timed_out, entry)
         return future
 
     def post(self, api: Api, version: int, parts: list[Any]) -> int:
@@ -255,7 +262,20 @@ class BrokerConnection(FrameReceiver):
                 entry.future.set_exception(failure)
             self._fail(failure)
             return
+        if getattr(response, "throttle_time_ms", 0) > 0:
+            self._throttled(min(response.throttle_time_ms / 1000, THROTTLED_SECONDS_MAX))
         entry.future.set_result(response)
+
+    def _throttled(self, seconds: float) -> None:
+        """Know that the broker takes nothing from us for a while, so that what waits for that does not time out."""
+        until = self._loop.time() + seconds
+        added = until - max(self._loop.time(), self._throttled_until)
+        self._throttled_until = max(until, self._throttled_until)
+        for entry in self._in_flight:
+            if entry.timer is not None and added > 0:
+                due = entry.timer.when() + added
+                entry.timer.cancel()
+                entry.timer = self._loop.call_at(due, self._timed_out, entry)
 
     def frame_refused(self, error: ProtocolError, first_bytes: Buffer) -> None:
         found = describe_first_bytes(first_bytes) if not self.versions else str(error)
@@ -297,8 +317,10 @@ class BrokerConnection(FrameReceiver):
         end = self._header_ends[api, version] = whole[_HEADER_START.size - SIZE_BYTES :]
         return end
 
-    def _timed_out(self, entry: _InFlight, timeout: float) -> None:
-        self._fail(KafkaTimeoutError(f"{self.host}:{self.port} did not answer {entry.api.label} within {timeout:g} s"))
+    def _timed_out(self, entry: _InFlight) -> None:
+        self._fail(
+            KafkaTimeoutError(f"{self.host}:{self.port} did not answer {entry.api.label} within {entry.timeout:g} s")
+        )
 
     def _fail(self, error: KafkaError) -> None:
         """Close, with `error` for all that wait; the first reason counts."""

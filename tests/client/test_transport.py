@@ -10,7 +10,7 @@ from tests.client.scripted_broker import HANGUP, SILENCE, Reply, run, scripted_b
 
 from ottla.client.errors import KafkaConnectionError, KafkaTimeoutError, UnsupportedVersionError
 from ottla.client.settings import ClientSettings
-from ottla.client.transport import BrokerConnection
+from ottla.client.transport import THROTTLED_SECONDS_MAX, BrokerConnection
 from ottla.protocol.api import Api
 from ottla.protocol.codec import encode_parts
 from ottla.protocol.frame import frame
@@ -284,5 +284,35 @@ def test_a_request_without_an_answer_does_not_disturb_the_next() -> None:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
             assert (await connection.request(Api.INIT_PRODUCER_ID, request)).producer_id == 7
             await connection.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize(("throttle_ms", "added_seconds"), [(50_000, 50), (2**31 - 1, THROTTLED_SECONDS_MAX)])
+@pytest.mark.parametrize("is_sent_before", [True, False])
+def test_requests_get_their_time_anew_when_the_broker_makes_us_wait(
+    throttle_ms: int, added_seconds: float, is_sent_before: bool
+) -> None:
+    """It reads nothing of ours for that long, so what waits is not late; within reason."""
+
+    async def answer(api: Api, version: int, request: Any) -> Reply:
+        return SILENCE if request.generation_id else HeartbeatResponse(throttle_time_ms=throttle_ms, error_code=0)
+
+    async def test() -> None:
+        async with scripted_broker(answer) as broker:
+            connection = await BrokerConnection.open(*broker.address, SETTINGS)
+            throttled, waits = (encode_parts(heartbeat(number), 4) for number in (0, 1))
+            first = connection.submit(Api.HEARTBEAT, 4, throttled)
+            second = connection.submit(Api.HEARTBEAT, 4, waits) if is_sent_before else None
+            await first
+            second = second or connection.submit(Api.HEARTBEAT, 4, waits)
+            timer = connection._in_flight[-1].timer
+            assert timer is not None
+            left_seconds = timer.when() - asyncio.get_running_loop().time()
+            await connection.close()
+            with pytest.raises(KafkaConnectionError):
+                await second
+
+        assert added_seconds < left_seconds < added_seconds + 21
 
     run(test)
