@@ -108,12 +108,16 @@ class TlsChannel:
                 return 0
             self._incoming.write(SCRATCH.piece[:received])
             count = self._decrypt(buffer)
-            # An answer to a change of keys; it must not wait for our next response.
             if self._outgoing.pending:
-                self._send_pending()
+                self._send_answer()
         if not count and not self._is_ended:
             raise BlockingIOError
         return count
+
+    def _send_answer(self) -> None:
+        """Send the answer to a change of keys: it must not wait for our next response, nor pile up."""
+        if not self._send_pending() and self._outgoing.pending > PIECE_BYTES:
+            raise ConnectionError("the client changes keys and does not read")
 
     def _decrypt(self, buffer: memoryview) -> int:
         """Fill a buffer as far as there are whole records; librdkafka sends one for each kilobyte."""

@@ -101,12 +101,12 @@ class TlsListener:
 
     def failed(self, peer: str, error: Exception, first_bytes: bytes) -> None:
         """Count a handshake that failed, and log it unless that peer's last one was a moment ago."""
-        self.failures += 1
         if self._rarely.allows(peer):
             reason = getattr(error, "reason", None) or str(error)
             log.warning(
                 "tls_handshake_failed", listener=self.name, peer=peer, error=reason, hint=_hint(error, first_bytes)
             )
+        self.failures += 1
 
 
 def _hint(error: Exception, first_bytes: bytes) -> str:
