@@ -10,6 +10,7 @@ from typing import Final
 
 from ottla.client.admin import Admin
 from ottla.client.admin_results import BrokerDescription, ConfigResource, ConfigResourceType, LogDir
+from ottla.client.cli.advice import advice_for
 from ottla.client.cli.clocks import compare_clocks
 from ottla.client.cli.dialing import Dialed, Verdict, dial
 from ottla.client.cli.findings import Finding, Status
@@ -96,7 +97,7 @@ def _place(broker: BrokerDescription) -> str:
 
 
 def _said(dialed: Dialed) -> str:
-    says_more = dialed.detail and dialed.verdict is Verdict.FAILED
+    says_more = dialed.detail and dialed.verdict in (Verdict.FAILED, Verdict.MECHANISM)
     return f"{dialed.verdict}: {dialed.detail}" if says_more else str(dialed.verdict)
 
 
@@ -104,22 +105,7 @@ def _bootstrap_finding(dialed: Dialed, settings: ClientSettings) -> Finding:
     check = f"bootstrap server {dialed.address}"
     if dialed.is_broker:
         return Finding(Status.OK, check, dialed.verdict)
-    sasl = "SASL_SSL" if settings.uses_tls else "SASL_PLAINTEXT"
-    encrypted = "SASL_SSL" if settings.uses_sasl else "SSL"
-    plain = "SASL_PLAINTEXT" if settings.uses_sasl else "PLAINTEXT"
-    advice, change = {
-        Verdict.UNKNOWN_NAME: ("Correct the name, or teach this host to resolve it.", ""),
-        Verdict.REFUSED: ("Start the broker, or give the port of its listener.", "ottla up --detach"),
-        Verdict.SILENT: ("Check that the host is up, and that no firewall is in between.", ""),
-        Verdict.TLS: ("Have the client speak TLS.", f"security.protocol={encrypted}"),
-        Verdict.PLAINTEXT: ("Have the client speak plaintext.", f"security.protocol={plain}"),
-        Verdict.SASL: (
-            "Have the client authenticate, with sasl.username and sasl.password.",
-            f"security.protocol={sasl}",
-        ),
-        Verdict.ZOOKEEPER: ("Give the port of a broker.", f"bootstrap.servers={dialed.address.host}:9092"),
-        Verdict.HTTP: ("Give the port of a broker's listener.", f"bootstrap.servers={dialed.address.host}:9092"),
-    }.get(dialed.verdict, ("See what the broker's log says of this connection.", ""))
+    advice, change = advice_for(dialed, settings)
     return Finding(Status.BROKEN, check, _said(dialed), advice, change)
 
 

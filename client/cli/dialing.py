@@ -15,6 +15,7 @@ from ottla.client.errors import KafkaConnectionError, KafkaError
 from ottla.client.settings import Address, ClientSettings
 from ottla.client.transport import BrokerConnection
 from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
 
 _FIRST_BYTES_MAX: Final = 64
@@ -36,6 +37,12 @@ class Verdict(StrEnum):
     SASL = "wants SASL, and we do not authenticate"
     ZOOKEEPER = "is ZooKeeper, not a broker"
     HTTP = "speaks HTTP, not Kafka"
+    PASSWORD = "does not know this user with this password"
+    MECHANISM = "does not offer this way to authenticate"
+    UNTRUSTED = "shows a certificate of an authority that we do not trust"
+    EXPIRED = "shows a certificate that is not valid now"
+    OTHER_NAME = "shows a certificate for another name"
+    CLIENT_CERTIFICATE = "wants a certificate from us"
     FAILED = "does not let us in"
 
 
@@ -44,6 +51,19 @@ _QUESTIONS: Final = (
     (b"srvr", b"Zookeeper version", Verdict.ZOOKEEPER),
     (b"GET / HTTP/1.0\r\n\r\n", b"HTTP/", Verdict.HTTP),
 )
+
+
+# What OpenSSL finds wrong with a certificate, where it is not its signature.
+_CERTIFICATES: Final = {
+    9: Verdict.EXPIRED,
+    10: Verdict.EXPIRED,
+    62: Verdict.OTHER_NAME,
+    64: Verdict.OTHER_NAME,
+}
+_AUTHENTICATION: Final = {
+    ErrorCode.SASL_AUTHENTICATION_FAILED: Verdict.PASSWORD,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: Verdict.MECHANISM,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +120,12 @@ async def _cluster_id(connection: BrokerConnection, settings: ClientSettings) ->
 async def _told_apart(address: Address, settings: ClientSettings, error: KafkaError) -> Verdict:
     """Say what is there, if not what the settings expect."""
     if not isinstance(error, KafkaConnectionError):
-        return Verdict.FAILED
+        return _AUTHENTICATION.get(error.code, Verdict.FAILED)
     if settings.uses_tls:
         if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-            return Verdict.FAILED
+            return _CERTIFICATES.get(error.__cause__.verify_code, Verdict.UNTRUSTED)
+        if isinstance(error.__cause__, ssl.SSLError) and "CERTIFICATE_REQUIRED" in (error.__cause__.reason or ""):
+            return Verdict.CLIENT_CERTIFICATE
         plain = dataclasses.replace(settings, security_protocol="PLAINTEXT")
         return Verdict.PLAINTEXT if await _offers_versions(address, plain) else Verdict.FAILED
     if await _speaks_tls(address):

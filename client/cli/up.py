@@ -51,6 +51,10 @@ _Overrides = Annotated[
 _Timeout = Annotated[
     float, typer.Option(min=1, metavar="SECONDS", help="How long a process may take until it is ready.")
 ]
+_Secure = Annotated[
+    bool,
+    typer.Option("--secure", help="TLS, passwords and ACLs, with certificates and an administrator made for you."),
+]
 # For tests, which have a broker of their own.
 _BrokerCommand = Annotated[str | None, typer.Option(hidden=True)]
 
@@ -62,6 +66,7 @@ def up(
     zookeeper_port: _ZooKeeperPort = None,
     http_base_port: _HttpBasePort = None,
     zookeeper: _ZooKeeper = None,
+    secure: _Secure = False,
     detach: _Detach = False,
     overrides: _Overrides = None,
     timeout: _Timeout = 60.0,
@@ -84,6 +89,7 @@ def up(
       ottla up --dir /tmp/cluster --base-port 19092 --http-base-port 19644 --zookeeper-port 12181
       ottla up -X log.retention.hours=1 -X auto.create.topics.enable=false
       ottla up --zookeeper zk1:2181,zk2:2181/ottla
+      ottla up --secure                          only with a password, over TLS; the files for it are made and named
     """
     from ottla.client.local_cluster.cluster_dir import ClusterDir
     from ottla.client.local_cluster.errors import InterruptedStartError
@@ -100,6 +106,7 @@ def up(
         zookeeper_port=zookeeper_port,
         zookeeper=zookeeper,
         overrides=tuple(overrides or ()),
+        secure=secure,
     )
     with StopSignals() as signals:
         cluster = LocalCluster(
@@ -127,6 +134,10 @@ def _show(cluster: LocalCluster, directory: Path | None, *, started: bool, detac
     typer.echo(f"\nbootstrap servers: {record.bootstrap_servers}")
     typer.echo(f"zookeeper:         {record.zookeeper_connect}")
     typer.echo(f"data and logs:     {cluster.directory.path}")
+    if record.secure:
+        files = cluster.directory.security
+        typer.echo(f"for clients:       {files.client_properties} ({files.librdkafka_properties.name} for kcat)")
+        say(f"\nTry: ottla topic list --command-config {shlex.quote(str(files.client_properties))}")
     arguments = directory_arguments(directory)
     say(f"\nStop with: ottla down{arguments}" if detach or not started else "\nPress Ctrl-C to stop.")
 

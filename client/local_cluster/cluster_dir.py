@@ -13,6 +13,7 @@ import msgspec
 
 from ottla.client.local_cluster.errors import ClusterError
 from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord
+from ottla.client.local_cluster.security import ClusterSecurity
 
 RECORD_NAME = "cluster.json"
 LOCK_NAME = ".lock"
@@ -25,6 +26,11 @@ class ClusterDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
+
+    @property
+    def security(self) -> ClusterSecurity:
+        """What a secure cluster has made for its brokers and clients."""
+        return ClusterSecurity(self.path / "security")
 
     def folder(self, process: ProcessRecord) -> Path:
         """Return where everything of a process is."""

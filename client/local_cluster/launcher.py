@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from ottla.client.local_cluster import zookeeper
 from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.errors import ClusterError, StartFailedError
-from ottla.client.local_cluster.plan import broker_defaults, broker_identity
+from ottla.client.local_cluster.plan import broker_defaults, broker_identity, broker_listeners
 from ottla.client.local_cluster.ports import is_accepting
 from ottla.client.local_cluster.process import LogTail, ending, spawn, start_time
 from ottla.client.local_cluster.properties import write_properties
@@ -75,9 +75,15 @@ def _broker_arguments(directory: ClusterDir, cluster: ClusterRecord, broker: Pro
     """
     folder = directory.folder(broker)
     identity = broker_identity(cluster, broker, str(folder / "data"))
+    secret: Mapping[str, str] = {}
+    if cluster.secure:
+        identity = {**directory.security.broker_options(), **identity}
+        if broker.relays:
+            del identity["security.inter.broker.protocol"]
+        secret = directory.security.broker_secrets(broker_listeners(cluster, broker))
     said = dict(_key_and_value(override) for override in cluster.overrides)
     config = folder / "server.properties"
-    write_properties(config, {**broker_defaults(len(cluster.brokers)), **said, **identity})
+    write_properties(config, {**broker_defaults(len(cluster.brokers)), **said, **identity, **secret})
     arguments = ["--config", str(config)]
     for key, value in {**said, **identity}.items():
         arguments += ["--override", f"{key}={value}"]

@@ -96,6 +96,8 @@ class LocalCluster:
                 _check_ports(missing)
                 if not cluster.zookeepers:
                     _check_reachable(cluster.zookeeper_connect)
+                if cluster.secure:
+                    self.directory.security.prepare(cluster.bootstrap_servers)
                 self._start_missing(cluster, missing)
             return missing
 

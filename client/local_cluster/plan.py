@@ -15,6 +15,7 @@ import msgspec
 
 from ottla.client.local_cluster.errors import ClusterError, OptionError
 from ottla.client.local_cluster.record import HOST, ClusterRecord, ProcessRecord, Relays, Role
+from ottla.client.local_cluster.security import PROTOCOL
 
 BROKERS = 3
 BROKERS_MAX = 100
@@ -54,6 +55,7 @@ class Options:
     zookeeper_port: int | None = None
     zookeeper: str | None = None
     overrides: tuple[str, ...] = ()
+    secure: bool = False
     # For each broker, what stands between it and the others; for tests that cut them off.
     relays: tuple[Relays, ...] = ()
 
@@ -141,6 +143,7 @@ def plan(
         base_port=base_port,
         http_base_port=http_base_port,
         overrides=previous.overrides if running and previous else options.overrides,
+        secure=options.secure or (previous.secure if previous else False),
         processes=(*zookeepers, *brokers),
     )
 
@@ -149,7 +152,7 @@ def broker_identity(cluster: ClusterRecord, broker: ProcessRecord, log_dir: str)
     """Return the options in which the brokers of a cluster differ, and how they find each other."""
     return {
         "broker.id": str(broker.id),
-        "listeners": f"PLAINTEXT://{broker.address}",
+        "listeners": f"{_protocol(cluster)}://{broker.address}",
         "ottla.http.listener": f"{broker.host}:{broker.http_port}",
         "log.dirs": log_dir,
         "zookeeper.connect": cluster.zookeeper_connect,
@@ -160,14 +163,24 @@ def broker_identity(cluster: ClusterRecord, broker: ProcessRecord, log_dir: str)
 def _by_relays(cluster: ClusterRecord, broker: ProcessRecord, relays: Relays) -> dict[str, str]:
     """Return the options of a broker that others, and it ZooKeeper, find at the ports of relays."""
     _, slash, chroot = cluster.zookeeper_connect.partition("/")
-    clients = f"PLAINTEXT://{broker.address}"
+    protocol = _protocol(cluster)
+    clients = f"{protocol}://{broker.address}"
     return {
         "listeners": f"{clients},INTERNAL://{broker.host}:{broker.inter_broker_port}",
         "advertised.listeners": f"{clients},INTERNAL://{broker.host}:{relays.inter_broker_port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+        "listener.security.protocol.map": f"{protocol}:{protocol},INTERNAL:{protocol}",
         "inter.broker.listener.name": "INTERNAL",
         "zookeeper.connect": f"{broker.host}:{relays.zookeeper_port}{slash}{chroot}",
     }
+
+
+def _protocol(cluster: ClusterRecord) -> str:
+    return PROTOCOL if cluster.secure else "PLAINTEXT"
+
+
+def broker_listeners(cluster: ClusterRecord, broker: ProcessRecord) -> list[str]:
+    """Return the names of a broker's listeners."""
+    return [_protocol(cluster), *(["INTERNAL"] if broker.relays else [])]
 
 
 def broker_defaults(brokers: int) -> Mapping[str, str]:
@@ -230,6 +243,7 @@ def _check_compatible(options: Options, previous: ClusterRecord) -> None:
         ("--http-base-port", options.http_base_port not in (None, 0, previous.http_base_port)),
         ("--zookeeper-port", options.zookeeper_port not in (None, 0, *(old.port for old in previous.zookeepers))),
         ("--zookeeper", options.zookeeper not in (None, previous.zookeeper_connect)),
+        ("--secure", options.secure and not previous.secure),
         ("-X", bool(options.overrides) and options.overrides != previous.overrides),
     )
     changed = [option for option, differs in asked if differs]

@@ -71,6 +71,8 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True):
     base_port: int
     http_base_port: int
     overrides: tuple[str, ...] = ()
+    # Whether clients need TLS, a password and rights.
+    secure: bool = False
     # In the order in which they start: ZooKeeper first.
     processes: tuple[ProcessRecord, ...] = ()
 

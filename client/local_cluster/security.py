@@ -1,0 +1,111 @@
+"""What `ottla up --secure` makes: certificates, passwords, the brokers' options, and files that clients take.
+
+All is in the folder `security` of the cluster's directory, made once. Users that are created later use SCRAM; the two
+that must be there before ZooKeeper has any, the administrator's and the brokers' own, use PLAIN, inside TLS.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ottla.client.local_cluster.certificates import make_certificates, write_private
+from ottla.client.local_cluster.errors import ClusterError
+from ottla.client.local_cluster.properties import write_properties
+
+PROTOCOL: Final = "SASL_SSL"
+ADMINISTRATOR: Final = "admin"
+_BROKER: Final = "broker"
+_MECHANISM: Final = "PLAIN"
+_PASSWORD_BYTES: Final = 18
+
+
+class _Passwords(msgspec.Struct, frozen=True):
+    administrator: str
+    broker: str
+
+
+class ClusterSecurity:
+    """The secrets of one cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority = folder / "ca.pem"
+        self.client_properties = folder / "client.properties"
+        self.librdkafka_properties = folder / "librdkafka.conf"
+        self._broker = folder / "broker.pem"
+        self._passwords_file = folder / "passwords.json"
+
+    def prepare(self, bootstrap_servers: str) -> None:
+        """Make what is not there yet, and tell clients where the brokers are now."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # The authority's is written last: where it is there, so are the others.
+            if not self.authority.exists():
+                passwords = _Passwords(*(secrets.token_urlsafe(_PASSWORD_BYTES) for _ in range(2)))
+                write_private(self._passwords_file, msgspec.json.encode(passwords))
+                make_certificates(self.authority, self._broker)
+            self._write_client_files(bootstrap_servers)
+        except OSError as error:
+            raise ClusterError(f"{self.folder} cannot be used: {error.strerror}.") from error
+
+    def broker_options(self) -> dict[str, str]:
+        """Return the options of brokers that tell no secret."""
+        return {
+            "security.inter.broker.protocol": PROTOCOL,
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            "sasl.mechanism.inter.broker.protocol": _MECHANISM,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self._broker),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority),
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": f"User:{ADMINISTRATOR};User:{_BROKER}",
+        }
+
+    def broker_secrets(self, listeners: Sequence[str]) -> Mapping[str, str]:
+        """Return those that do; they belong into files, not on a command line that others see."""
+        passwords = self._passwords()
+        users = {ADMINISTRATOR: passwords.administrator, _BROKER: passwords.broker}
+        known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+        login = _login(_BROKER, passwords.broker, known)
+        return {f"listener.name.{listener.lower()}.plain.sasl.jaas.config": login for listener in listeners}
+
+    def _write_client_files(self, bootstrap_servers: str) -> None:
+        password = self._passwords().administrator
+        common = {"bootstrap.servers": bootstrap_servers, "security.protocol": PROTOCOL, "sasl.mechanism": _MECHANISM}
+        write_properties(
+            self.client_properties,
+            {
+                **common,
+                "sasl.jaas.config": _login(ADMINISTRATOR, password),
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(self.authority),
+            },
+        )
+        write_properties(
+            self.librdkafka_properties,
+            {
+                **common,
+                "sasl.username": ADMINISTRATOR,
+                "sasl.password": password,
+                "ssl.ca.location": str(self.authority),
+            },
+        )
+
+    def _passwords(self) -> _Passwords:
+        try:
+            return msgspec.json.decode(self._passwords_file.read_bytes(), type=_Passwords)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise ClusterError(
+                f"{self._passwords_file} cannot be read: {error}. Remove {self.folder} to have all made anew."
+            ) from error
+
+
+def _login(username: str, password: str, users: str = "") -> str:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    return f'{module} required username="{username}" password="{password}" {users}'.rstrip() + ";"

@@ -1,0 +1,149 @@
+"""What `ottla up --secure` starts, used as somebody who tries it out would: one command, and the file that it names."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ottla.client.settings import ClientSettings
+
+DEADLINE_S = 120
+OTTLA = (sys.executable, "-P", "-m", "ottla.client.cli")
+
+
+@dataclass(frozen=True)
+class SecureCluster:
+    """A broker that asks for a password, and the files that were made for its clients."""
+
+    directory: Path
+    bootstrap_servers: str
+
+    @property
+    def client_properties(self) -> Path:
+        """The administrator's."""
+        return self.directory / "security" / "client.properties"
+
+    def run(self, *command: str, config: Path | None = None, said: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a command of ours, as administrator unless another file is given."""
+        given = ["--command-config", str(config or self.client_properties), "-b", self.bootstrap_servers]
+        return ottla(*command, *given, said=said)
+
+
+def ottla(*command: str, said: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command of ours."""
+    return subprocess.run(
+        [*OTTLA, *command],
+        input=said,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
+    """One broker, as the command starts it."""
+    directory = tmp_path_factory.mktemp("secure") / "cluster"
+    ports = ("--base-port", "0", "--http-base-port", "0", "--zookeeper-port", "0")
+    up = ottla("up", "--secure", "--detach", "--brokers", "1", "--dir", str(directory), *ports)
+    try:
+        assert up.returncode == 0, up.stderr
+        properties = directory / "security" / "client.properties"
+        assert str(properties) in up.stdout
+        servers = ClientSettings.from_config(properties).bootstrap_servers
+        assert isinstance(servers, str)
+        yield SecureCluster(directory, servers)
+    finally:
+        ottla("down", "--dir", str(directory))
+
+
+@pytest.fixture(scope="module")
+def alice(cluster: SecureCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The options of a user that the administrator has made."""
+    folder = tmp_path_factory.mktemp("alice")
+    password = folder / "password"
+    password.write_text("it's alice\n")
+    made = cluster.run("user", "create", "alice", "--password-file", str(password))
+    assert made.returncode == 0, made.stderr
+    config = folder / "alice.properties"
+    config.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nsasl.username=alice\nsasl.password=it's alice\n"
+        f"ssl.truststore.location={cluster.directory / 'security' / 'ca.pem'}\n"
+    )
+    return config
+
+
+def test_users_have_the_rights_that_they_are_given(cluster: SecureCluster, alice: Path) -> None:
+    """The administrator may do everything, a new user nothing until an ACL says so."""
+    assert cluster.run("topic", "create", "orders").returncode == 0
+    refused = cluster.run("topic", "produce", "orders", config=alice, said="order 1\n")
+    assert (refused.returncode, "TOPIC_AUTHORIZATION_FAILED" in refused.stderr) == (1, True), refused.stderr
+    granted = cluster.run("acl", "create", "--producer", "--principal", "User:alice", "--topic", "orders")
+    assert granted.returncode == 0, granted.stderr
+    taken = cluster.run("topic", "produce", "orders", config=alice, said="order 1\n")
+    assert taken.returncode == 0, taken.stderr
+    read = cluster.run("topic", "consume", "orders", "--offset", "start", "--exit")
+    assert read.stdout == "order 1\n", read.stderr
+    assert cluster.run("topic", "consume", "orders", "--offset", "start", "--exit", config=alice).returncode == 1
+
+
+def test_kcat_takes_its_file(cluster: SecureCluster) -> None:
+    """Librdkafka has names of its own for the same options."""
+    kcat = shutil.which("kcat")
+    if kcat is None:
+        pytest.skip("there is no kcat")
+    config = cluster.directory / "security" / "librdkafka.conf"
+    listed = subprocess.run(
+        [kcat, "-F", config, "-b", cluster.bootstrap_servers, "-L"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    assert "broker 1 at" in listed.stdout
+
+
+def test_the_doctor_knows_mistakes_of_clients(cluster: SecureCluster, alice: Path, tmp_path: Path) -> None:
+    """Each has a name, and the line that is to be changed."""
+    wrong = tmp_path / "wrong.properties"
+    wrong.write_text(alice.read_text().replace("it's alice", "a guess"))
+    nothing = tmp_path / "nothing.properties"
+    nothing.write_text("")
+    strange = tmp_path / "strange.properties"
+    strange.write_text("security.protocol=SSL\n")
+    trusting = tmp_path / "trusting.properties"
+    trusting.write_text(f"security.protocol=SSL\nssl.ca.location={cluster.directory / 'security' / 'ca.pem'}\n")
+    for config, found, change in (
+        (nothing, "speaks TLS, and we speak plaintext", "security.protocol=SSL"),
+        (strange, "an authority that we do not trust", "ssl.truststore.location="),
+        (trusting, "wants SASL, and we do not authenticate", "security.protocol=SASL_SSL"),
+        (wrong, "does not know this user with this password", "ottla user update alice"),
+    ):
+        shown = cluster.run("doctor", config=config)
+        assert (shown.returncode, found in shown.stdout, change in shown.stdout) == (2, True, True), shown.stdout
+    assert cluster.run("doctor").returncode == 0
+
+
+def test_no_password_is_seen_in_processes_or_logs(cluster: SecureCluster) -> None:
+    """Neither by those who list processes nor by those who read the brokers' logs."""
+    password = ClientSettings.from_config(cluster.client_properties).sasl_plain_password
+    assert password is not None
+    for listing in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            shown = listing.read_bytes()
+        except OSError:
+            continue
+        assert password.encode() not in shown, listing
+    logs = list(cluster.directory.rglob("*.log"))
+    assert any(file.stat().st_size for file in logs)
+    for file in logs:
+        assert password.encode() not in file.read_bytes(), file
