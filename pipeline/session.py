@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -16,6 +17,9 @@ from ottla.pipeline.sources import register
 
 if TYPE_CHECKING:
     from ottla.pipeline.settings import JobSettings
+
+# What goes wrong in Spark: as PySpark words it, or as Java does where it has no words for it.
+SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
 
 # Set by spark-submit for the program that it starts: Java runs already, with the master that it was told.
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"

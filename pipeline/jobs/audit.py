@@ -7,21 +7,18 @@ nothing: compaction and transactions leave holes in them.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Final
 
-import typer
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from ottla.client.cli.output import print_table
 from ottla.pipeline.archives.files import Files
 from ottla.pipeline.archives.manifest import Piece
 from ottla.pipeline.archives.reading import Manifests, archive_rows, decided_files, listed_files, read_manifests
+from ottla.pipeline.audit_output import print_report
 from ottla.pipeline.errors import EXIT_FAILED, ArchiveError, AuditError, reason_of
+from ottla.pipeline.session import SPARK_ERRORS
 from ottla.pipeline.settings import AuditSettings
 from ottla.pipeline.topics import table_of
 from ottla.pipeline.transforms.comparison import (
@@ -46,8 +43,6 @@ from ottla.pipeline.transforms.findings import (
     ranges,
 )
 
-_STYLES: Final = {"complete": "bold green", "INCOMPLETE": "bold red"}
-
 Buckets = dict[tuple[str, int, int], Summary]
 
 
@@ -55,7 +50,7 @@ def run(spark: SparkSession, settings: AuditSettings) -> int:
     """Print the report; return 0 where all is well, 1 where something was found."""
     try:
         report = Audit(spark, settings).report()
-    except (PySparkException, ArchiveError) as error:
+    except (*SPARK_ERRORS, ArchiveError) as error:
         raise AuditError(f"the audit could not be made: {reason_of(error)}") from error
     print_report(report, settings.format)
     return 0 if report.is_complete else EXIT_FAILED
@@ -191,48 +186,3 @@ def _order(finding: Finding) -> tuple[str, int, int, str, str]:
         finding.kind,
         finding.file or "",
     )
-
-
-def print_report(report: AuditReport, output_format: str) -> None:
-    """Print a table of partitions and one of findings, or all of it as one object."""
-    if output_format == "json":
-        content = {
-            "complete": report.is_complete,
-            "partitions": [each.to_dict() for each in report.partitions],
-            "findings": [each.to_dict() for each in report.findings],
-        }
-        typer.echo(json.dumps(content))
-        return
-    headings = ("TOPIC", "PARTITION", "BEGIN", "END", "ROWS", "SOURCE-ROWS", "BEHIND", "CHECKSUM", "STATE")
-    rows = [
-        (
-            each.topic,
-            *map(_cell, (each.partition, each.begin, each.end, each.rows, each.source_rows, each.behind)),
-            checksum_text(each.checksum),
-            "INCOMPLETE" if each.findings else "complete",
-        )
-        for each in report.partitions
-    ]
-    if rows:
-        print_table(headings, rows, _STYLES)
-    if report.findings:
-        typer.echo()
-        columns = ("FINDING", "TOPIC", "PARTITION", "FIRST", "LAST", "RECORDS", "FILE", "DETAIL")
-        print_table(columns, [[_cell(value) for value in _cells(each)] for each in report.findings], {})
-
-
-def _cells(finding: Finding) -> tuple[object, ...]:
-    return (
-        finding.kind,
-        finding.topic,
-        finding.partition,
-        finding.first_offset,
-        finding.last_offset,
-        finding.records,
-        finding.file,
-        finding.detail,
-    )
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else str(value)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -23,6 +22,7 @@ from ottla.pipeline.archives.manifest import Offsets
 from ottla.pipeline.archives.replay_source import ReplaySource, replay_source, slices
 from ottla.pipeline.errors import PipelineError, SettingsError, reason_of
 from ottla.pipeline.metrics import JobMetrics
+from ottla.pipeline.session import SPARK_ERRORS
 from ottla.pipeline.settings import ReplaySettings
 from ottla.pipeline.streaming import query_metrics
 from ottla.pipeline.topics import send
@@ -49,7 +49,7 @@ def run(spark: SparkSession, settings: ReplaySettings) -> int:
         planned = _plan(source, settings, kept.progress.offsets)
         with query_metrics(spark, settings, QUERY) as metrics, StopSignals() as signals:
             return _run_steps(source, planned, settings, kept, metrics, signals)
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         raise PipelineError(f"the replay failed: {reason_of(error)}{kept.advice}") from error
 
 

@@ -164,3 +164,20 @@ def test_an_archive_that_is_not_there_cannot_be_audited(spark: SparkSession, tmp
         audited(spark, tmp_path, None)
 
     assert raised.value.exit_code == 2
+
+
+def test_brokers_that_do_not_answer_are_no_finding(spark: SparkSession, complete: Path) -> None:
+    """The comparison could not be made, which is another exit code, too."""
+    from ottla.pipeline.errors import AuditError
+    from ottla.pipeline.jobs.audit import run
+    from ottla.pipeline.settings import AuditSettings
+
+    # Nobody listens at port 1.
+    settings = AuditSettings(
+        archive=str(complete), bootstrap_servers="127.0.0.1:1", client={"default.api.timeout.ms": "1000"}
+    )
+
+    with pytest.raises(AuditError, match=r"could not be made: .*127\.0\.0\.1:1") as raised:
+        run(spark, settings)
+
+    assert raised.value.exit_code == 2
