@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +41,7 @@ class SaslListener:
         self._config = config
         self._credentials = credentials
         self._rarely = Rarely()
+        self._counting = threading.Lock()
         self.successes = 0
         self.failures = 0
         self._logins: dict[str, Login | None] = {}
@@ -85,7 +87,12 @@ class SaslListener:
             login = parse_login(text.value)
         except JaasError as error:
             raise _wrong(self.name, mechanism, str(error)) from error
-        return login if mechanism in login.mechanisms else None
+        if mechanism in login.mechanisms:
+            return login
+        # One login for all mechanisms may be about another one; only PLAIN has its users there.
+        if mechanism == "PLAIN":
+            raise _wrong(self.name, mechanism, "the login module is not for PLAIN")
+        return None
 
     def _token_verifier(self, config: BrokerConfig) -> TokenVerifier:
         keys = config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_jwks_endpoint_url)
@@ -126,11 +133,13 @@ class SaslListener:
 
     def succeeded(self) -> None:
         """Count an authentication."""
-        self.successes += 1
+        with self._counting:
+            self.successes += 1
 
     def failed(self, peer: str, mechanism: str, reason: str) -> None:
         """Count an authentication that failed, and log it unless that peer's last one was a moment ago."""
-        self.failures += 1
+        with self._counting:
+            self.failures += 1
         if self._rarely.allows(peer):
             log.warning("authentication_failed", listener=self.name, peer=peer, mechanism=mechanism, reason=reason)
 

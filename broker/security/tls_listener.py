@@ -52,6 +52,7 @@ class TlsListener:
         self._config = config
         self._rarely = Rarely()
         self.failures = 0
+        self._counting = threading.Lock()
         # Held while files are read, so that an older state does not replace a newer one.
         self._refreshing = threading.Lock()
         self._settings = TlsSettings.of(config(), name)
@@ -106,7 +107,8 @@ class TlsListener:
             log.warning(
                 "tls_handshake_failed", listener=self.name, peer=peer, error=reason, hint=_hint(error, first_bytes)
             )
-        self.failures += 1
+        with self._counting:
+            self.failures += 1
 
 
 def _hint(error: Exception, first_bytes: bytes) -> str:

@@ -216,7 +216,7 @@ def test_a_client_with_a_wrong_password_is_told_and_closed(mechanism: str) -> No
         started = time.monotonic()
         with pytest.raises(KafkaError) as error:
             refused.connect()
-        assert time.monotonic() - started >= 0.3
+        assert time.monotonic() - started >= 0.25, "timers may be a little early"
         assert error.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
         assert "planted" not in str(error.value)
         assert served.listener.failures == 1

@@ -21,6 +21,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.scram import ScramCredential
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 NO_USERS: Any = SimpleNamespace(get=lambda mechanism, user: None)
 FREE_APIS = {Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE}
 RIGHT = b"\0alice\0secret"
@@ -205,7 +206,14 @@ def test_scram_asks_for_what_zookeeper_has() -> None:
 
 
 @pytest.mark.parametrize(
-    "jaas", ["", "nonsense", f"{MODULE} required user_alice=planted", "x.y.JndiLoginModule required a=planted;"]
+    "jaas",
+    [
+        "",
+        "nonsense",
+        f"{MODULE} required user_alice=planted",
+        "x.y.JndiLoginModule required a=planted;",
+        f"{SCRAM} required a=planted;",
+    ],
 )
 def test_a_login_that_cannot_be_read_stops_the_start(jaas: str) -> None:
     """The message names the option, and nothing of what is in it."""
