@@ -1,0 +1,155 @@
+"""The jobs one after the other on a real cluster: archive, audit, replay, aggregate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.pipeline.conftest import MakeTopic
+
+from ottla.client.testing.fault_cluster import FaultCluster
+from ottla.client.types import ConsumerRecord
+from ottla.sync import Admin, Consumer, Producer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Dozens of small queries, on a machine that may have other things to do.
+pytestmark = pytest.mark.timeout(1800)
+
+BAD = {3: b"{", 7: b'{"id": "seven"}'}
+
+
+def produce(cluster: FaultCluster, topic: str, values: list[bytes | None]) -> None:
+    """Send values in turn to two partitions, with keys and headers that say which is which."""
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number, value in enumerate(values):
+            headers = [("number", b"%d" % number)]
+            producer.send(topic, value, key=b"key %d" % (number % 4), partition=number % 2, headers=headers)
+
+
+def consumed(cluster: FaultCluster, topic: str, count: int) -> list[ConsumerRecord[bytes, bytes]]:
+    """Return the first records of a topic, by partition and offset."""
+    settings: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 60_000}
+    found = []
+    with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, **settings) as consumer:
+        for record in consumer:
+            found.append(record)
+            if len(found) == count:
+                break
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def contents(records: list[ConsumerRecord[bytes, bytes]]) -> list[tuple[Any, ...]]:
+    """Return what a replay keeps."""
+    return [(each.partition, each.key, each.value, tuple(map(tuple, each.headers))) for each in records]
+
+
+def test_bad_records_go_to_the_dead_letter_topic_and_the_archive_stays_complete(
+    spark: SparkSession,
+    pipeline_cluster: FaultCluster,
+    pipeline_topic: MakeTopic,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """And the archive can be replayed to another topic, as can the log of a broker, once and not again."""
+    from ottla.pipeline.jobs import archive, audit, replay
+    from ottla.pipeline.settings import ArchiveSettings, AuditSettings, ReplaySettings
+
+    topic, dead, again = (pipeline_topic(partitions=2) for _ in range(3))
+    values = [BAD.get(n, b'{"id": %d}' % n) for n in range(20)]
+    produce(pipeline_cluster, topic, [*values, None])
+    where: dict[str, Any] = {"bootstrap_servers": pipeline_cluster.bootstrap_servers}
+    root = str(tmp_path / "archive")
+
+    settings = ArchiveSettings(
+        topics=(topic,), archive=root, schema="id BIGINT NOT NULL", dead_letter_topic=dead, once=True, **where
+    )
+    assert archive.run(spark, settings) == 0
+
+    letters = consumed(pipeline_cluster, dead, len(BAD))
+    assert {each.value for each in letters} == set(BAD.values())
+    reasons = {dict(each.headers)["ottla.dead-letter.reason"] for each in letters}
+    assert reasons == {b"the value is not JSON", b"the value is not of the schema"}
+    capsys.readouterr()
+    assert audit.run(spark, AuditSettings(archive=root, format="json", **where)) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [(each["rows"], each["source_rows"]) for each in report["partitions"]] == [(11, 11), (10, 10)]
+
+    replayed = ReplaySettings(
+        source=root, target_topic=again, progress=str(tmp_path / "progress.json"), chunk_records=8, **where
+    )
+    assert replay.run(spark, replayed) == 0
+    good = [each for each in consumed(pipeline_cluster, topic, 21) if each.value not in BAD.values()]
+    assert contents(consumed(pipeline_cluster, again, 19)) == contents(good)
+    capsys.readouterr()
+    assert replay.run(spark, replayed) == 0
+    assert capsys.readouterr().err == "0 records replayed\n"
+
+
+def test_a_log_is_replayed_with_the_places_of_its_records(
+    spark: SparkSession, pipeline_cluster: FaultCluster, pipeline_topic: MakeTopic
+) -> None:
+    """From the files of a broker, to a topic with other partitions."""
+    from ottla.pipeline.jobs import replay
+    from ottla.pipeline.settings import ReplaySettings
+
+    topic, again = pipeline_topic(partitions=2), pipeline_topic(partitions=1)
+    produce(pipeline_cluster, topic, [b"%d" % n for n in range(10)])
+    settings = ReplaySettings(
+        bootstrap_servers=pipeline_cluster.bootstrap_servers,
+        source=str(pipeline_cluster.data_dir(1)),
+        source_format="ottla-log",
+        topics=(topic,),
+        target_topic=again,
+        keep_partitions=False,
+        place_headers=True,
+        records_per_second=1000,
+    )
+
+    assert replay.run(spark, settings) == 0
+
+    places = [dict(each.headers) for each in consumed(pipeline_cluster, again, 10)]
+    for partition in (b"0", b"1"):
+        offsets = [each["ottla.replay.offset"] for each in places if each["ottla.replay.partition"] == partition]
+        assert offsets == [b"%d" % n for n in range(5)]
+
+
+def test_results_of_windows_go_to_a_compacted_topic_and_to_parquet(
+    spark: SparkSession, pipeline_cluster: FaultCluster, pipeline_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """A window is final when the watermark has passed it; the last one is still open."""
+    from ottla.pipeline.jobs import aggregate
+    from ottla.pipeline.settings import AggregateSettings
+
+    topic = pipeline_topic(partitions=2)
+    results = f"{topic}-results"
+    events = [("a", 0, 1), ("a", 1, 3), ("b", 2, 5), ("a", 600, 0)]
+    times = [f"2026-11-16T12:{seconds // 60:02d}:{seconds % 60:02d}Z" for _, seconds, _ in events]
+    values = [
+        json.dumps({"who": who, "at": at, "n": n}).encode() for (who, _, n), at in zip(events, times, strict=True)
+    ]
+    produce(pipeline_cluster, topic, [*values, b"not JSON"])
+    settings = AggregateSettings(
+        bootstrap_servers=pipeline_cluster.bootstrap_servers,
+        topics=(topic,),
+        key_field="who",
+        value_field="n",
+        time_field="at",
+        quantiles=(0.5,),
+        output_topic=results,
+        output=str(tmp_path / "results"),
+        once=True,
+    )
+
+    assert aggregate.run(spark, settings) == 0
+
+    records = [json.loads(each.value or b"") for each in consumed(pipeline_cluster, results, 2)]
+    found = {(each["key"], each["count"], each["sum"], each["quantiles"]["0.5"]) for each in records}
+    assert found == {("a", 2, 4.0, 1.0), ("b", 1, 5.0, 5.0)}
+    rows = spark.read.parquet(str(tmp_path / "results")).collect()
+    assert {(row["key"], row["count"]) for row in rows} == {("a", 2), ("b", 1)}
+    with Admin(bootstrap_servers=pipeline_cluster.bootstrap_servers) as admin:
+        admin.delete_topics([results])
