@@ -10,7 +10,7 @@ import typer
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.nouns import noun_app
 from ottla.client.cli.options import FormatOption
-from ottla.client.cli.output import Format, error, print_items, print_table
+from ottla.client.cli.output import Format, error, print_items, print_table, with_progress
 from ottla.client.cli.target import Target, cell, command
 
 if TYPE_CHECKING:
@@ -152,7 +152,8 @@ def verify(
     from ottla.client.cli.segment_files import segments_in
     from ottla.client.cli.segment_verifying import verified
 
-    reports = [verified(segment) for path in paths for segment in segments_in(path)]
+    segments = [segment for path in paths for segment in segments_in(path)]
+    reports = [verified(segment) for segment in with_progress(segments, "verifying")]
     if output_format.is_data:
         print_items((report.to_dict() for report in reports), output_format)
     else:

@@ -16,7 +16,7 @@ from tests.client.clusters import Bench, wait_until
 
 from ottla.client.cli.main import main
 from ottla.client.cli.options import default_directory, directory_arguments
-from ottla.client.cli.output import print_table
+from ottla.client.cli.output import print_table, with_progress
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -186,6 +186,19 @@ def test_a_table_on_a_terminal_has_the_same_cells(
     print_table(("A", "LONG"), [("first", "1"), ("2", "second")], {"second": "red"})
     shown = capsys.readouterr().out
     assert [line.split() for line in shown.splitlines()] == [line.split() for line in plain.splitlines()]
+
+
+def test_progress_is_shown_at_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On standard error, where it does not get among the results; the items are the same."""
+    assert list(with_progress([1, 2], "working")) == [1, 2]
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    assert list(with_progress([1, 2], "working")) == [1, 2]
+    shown = capsys.readouterr()
+    assert (shown.out, "working" in shown.err) == ("", True)
 
 
 def test_help_imports_nothing_heavy() -> None:
