@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 from tests.pipeline.conftest import MakeTopic
 
+from ottla.client.errors import TopicAlreadyExistsError
 from ottla.client.testing.fault_cluster import FaultCluster
 from ottla.sync import Admin
 
@@ -98,6 +100,18 @@ def test_a_stream_runs_until_it_is_stopped(
     assert found == list(range(20))
 
 
+def make_again(make: MakeTopic, topic: str) -> None:
+    """Make a topic once the old one of its name is gone."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            make(name=topic)
+            return
+        except TopicAlreadyExistsError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
 def test_a_topic_that_was_made_anew_is_a_loss_of_data(
     spark: SparkSession, pipeline_cluster: FaultCluster, pipeline_topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -107,7 +121,7 @@ def test_a_topic_that_was_made_anew_is_a_loss_of_data(
     run_to_end(stream(spark, pipeline_cluster, subscribe=topic), tmp_path)
     with Admin(bootstrap_servers=pipeline_cluster.bootstrap_servers) as admin:
         admin.delete_topics([topic])
-    pipeline_topic(name=topic)
+    make_again(pipeline_topic, topic)
     produce(pipeline_cluster, topic, range(100, 120))
     with pytest.raises(PySparkException, match=r"was read up to offset 50, and now ends at 20(.|\n)*failOnDataLoss"):
         run_to_end(stream(spark, pipeline_cluster, subscribe=topic), tmp_path)
