@@ -215,7 +215,8 @@ def delete(
 def timeline(target: Target, group: _Group) -> None:
     """Show the last rebalances of a group: when, why, and how long they took.
 
-    The coordinator tells over HTTP, which only an Ottla broker does.
+    The coordinator tells over HTTP, which only an Ottla broker does; one that wants a token there gets what stands in
+    OTTLA_HTTP_TOKEN.
 
     JSON: cause, began_ms, join_ms, sync_ms, generation, members.
 

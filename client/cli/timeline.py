@@ -11,7 +11,7 @@ from typing import Any, Final
 from ottla.client.admin import Admin
 from ottla.client.admin_results import ConfigResource, ConfigResourceType
 from ottla.client.cli.errors import CommandError
-from ottla.client.cli.http_pages import LISTENER, page_url
+from ottla.client.cli.http_pages import LISTENER, TOKEN_VARIABLE, authorization, page_url
 
 _TIMEOUT_S: Final = 10.0
 _PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -33,11 +33,15 @@ async def rebalances(admin: Admin, group: str) -> list[dict[str, Any]]:
         page = await asyncio.to_thread(_get, url)
         found: list[dict[str, Any]] = json.loads(page)["rebalances"]
     except (OSError, ValueError, KeyError) as error:
-        raise CommandError(f"{url} cannot be read: {error}. The HTTP port may be closed to this host.") from error
+        raise CommandError(
+            f"{url} cannot be read: {error}. The HTTP port may be closed to this host, or want a token: "
+            f"give it in {TOKEN_VARIABLE}."
+        ) from error
     return found
 
 
 def _get(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
+    request = urllib.request.Request(url, headers=authorization())
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
         page: bytes = response.read(_PAGE_BYTES_MAX)
     return page
