@@ -115,9 +115,11 @@ def pieces(logs: Iterable[Segment], begin_offset: int, end_offset: int, bytes_ma
         last = OFFSET_MAX if segment.next_base_offset is None else segment.next_base_offset
         if last <= begin_offset or segment.base_offset >= end_offset or not segment.size:
             continue
-        index = SegmentIndex.read(segment.path, segment.base_offset, segment.size)
-        first = index.position_before(begin_offset)
-        bounds = [first, *index.cuts(first, bytes_max), segment.size]
+        bounds = [0, segment.size]
+        if begin_offset > segment.base_offset or segment.size > bytes_max:
+            index = SegmentIndex.read(segment.path, segment.base_offset, segment.size)
+            first = index.position_before(begin_offset)
+            bounds = [first, *index.cuts(first, bytes_max), segment.size]
         for begin, end in pairwise(bounds):
             yield Piece(segment, begin, end, begin_offset, min(end_offset, last))
 

@@ -6,6 +6,7 @@ are read, also those that no follower has yet, and those of transactions that ar
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from ottla.protocol.identifiers import TopicPartition
 
 # What Spark gives a task of other files, too.
 _TASK_BYTES: Final = 128 * 1024 * 1024
+_TASK_BYTES_MIN: Final = 4 * 1024 * 1024
 _SUBSCRIPTIONS: Final = ("subscribe", "subscribepattern", "assign")
 
 
@@ -83,9 +85,10 @@ class LogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the work of each task."""
         options = self._options
-        task_bytes = options.task_bytes
+        total = sum(piece.size for piece in planned(options, OFFSET_MAX))
+        # As Spark divides other files: no task much larger than its share, and none too small to be worth it.
+        task_bytes = min(options.task_bytes, max(_TASK_BYTES_MIN, total // (os.cpu_count() or 1)))
         if options.read.min_partitions is not None:
-            total = sum(piece.size for piece in planned(options, OFFSET_MAX))
             task_bytes = max(1, min(task_bytes, total // options.read.min_partitions))
         return [LogPartition(load) for load in task_loads(planned(options, task_bytes), task_bytes)]
 
