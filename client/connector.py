@@ -15,8 +15,8 @@ class Connector:
 
     def __init__(self, tls: Callable[[], ssl.SSLContext] | None = None, login: Login | None = None) -> None:
         """`tls` gives the present context, None is in the clear; `login` says who we are, None is nobody."""
-        self._tls = tls
-        self._login = login
+        self.tls = tls
+        self.login = login
 
     def connection(
         self,
@@ -36,8 +36,8 @@ class Connector:
             connect_timeout_ms=connect_timeout_ms,
             request_timeout_ms=request_timeout_ms,
             response_bytes_max=response_bytes_max,
-            tls=self._tls,
-            login=self._login,
+            tls=self.tls,
+            login=self.login,
         )
 
 

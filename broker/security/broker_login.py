@@ -12,6 +12,7 @@ from ottla.client import sasl
 from ottla.client.connector import Connector
 from ottla.client.jaas import JaasError, parse_login
 from ottla.client.login import Login
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
@@ -30,8 +31,16 @@ def connector_to(
         mechanism = config().for_listener(listener, BrokerOptions.sasl_mechanism_inter_broker_protocol)
         if mechanism is not None:
             begin_exchange(listener, mechanism, config())  # to be told now of what is wrong
-            login = Login(mechanism, lambda: begin_exchange(listener, mechanism, config()))
+            login = Login(mechanism, lambda: _begun(listener, mechanism, config()))
     return Connector(None if tls is None else lambda: tls.client_context, login)
+
+
+def _begun(listener: str, mechanism: str, config: BrokerConfig) -> sasl.Exchange:
+    """Begin our login at work: what has become wrong meanwhile is one more login that fails, and is tried again."""
+    try:
+        return begin_exchange(listener, mechanism, config)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from error
 
 
 def begin_exchange(listener: str, mechanism: str, config: BrokerConfig) -> sasl.Exchange:

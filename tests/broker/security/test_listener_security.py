@@ -15,6 +15,7 @@ from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.security import listener_security
 from ottla.broker.security.listener_security import Listeners
 from ottla.broker.security.sasl_exchange import AuthenticationFailedError, Exchange
+from ottla.protocol.errors import KafkaError
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 NO_USERS: Any = SimpleNamespace(get=lambda mechanism, user: None)
@@ -152,3 +153,20 @@ def test_a_broker_without_a_login_for_others_does_not_start(tmp_path: Path) -> N
         ConfigError, match=r"listener\.name\.clients\.plain\.sasl\.jaas\.config: the login has no username"
     ):
         configured.listeners.connector("CLIENTS")
+
+
+def test_a_login_that_becomes_wrong_is_one_that_fails(tmp_path: Path) -> None:
+    """Threads that talk to other brokers try again, and outlive it."""
+    login = "listener.name.clients.plain.sasl.jaas.config"
+    good = f"{MODULE} required username=broker password=secret user_broker=secret;"
+    configured = Configured(
+        tmp_path,
+        **{"inter.broker.listener.name": "CLIENTS", "sasl.mechanism.inter.broker.protocol": "PLAIN", login: good},
+    )
+    connector = configured.listeners.connector("CLIENTS")
+    assert connector.login is not None
+    assert next(connector.login.begin()) == b"\0broker\0secret"
+    configured.options[login] = f"{MODULE} required password=planted;"
+    with pytest.raises(KafkaError, match="the login has no username") as failed:
+        connector.login.begin()
+    assert "planted" not in str(failed.value)
