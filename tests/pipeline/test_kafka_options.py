@@ -28,7 +28,9 @@ def test_options_of_the_other_client_are_passed_over() -> None:
 
 def test_options_without_effect_here_are_passed_over() -> None:
     """A job that was tuned for Java's consumer still runs."""
-    assert reader_settings(kafka_config({**SERVERS, "kafka.receive.buffer.bytes": "65536"}))
+    settings = reader_settings(kafka_config({**SERVERS, "kafka.receive.buffer.bytes": "65536"}))
+
+    assert settings.bootstrap_servers == SERVERS["kafka.bootstrap.servers"]
 
 
 def test_the_login_of_java_becomes_ours() -> None:
