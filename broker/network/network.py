@@ -140,6 +140,8 @@ class Network:
         if security is not None and security.sasl is not None:
             self._authenticate(connection, security.sasl)
         processor.adopt(connection)
+        if connection.is_handshaking:
+            self._handshakes.begun()
 
     def _authenticate(self, connection: Connection, sasl: SaslListener) -> None:
         """Take small requests only, until the client has said who it is."""

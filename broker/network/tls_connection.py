@@ -21,7 +21,7 @@ from ottla.broker.security.tls_listener import TlsListener
 
 
 class TlsConnection(Connection):
-    """The socket of one client, encrypted."""
+    """The socket of one client, encrypted. Whoever makes it counts its handshake in; it counts it out."""
 
     def __init__(
         self,
@@ -43,7 +43,6 @@ class TlsConnection(Connection):
         self.is_handshaking = True
         # Whether another thread has the handshake in hand: its memory is not ours then.
         self._is_stepping = False
-        handshakes.begun()
         # Under the lock: whether a worker is to send what waits.
         self._is_draining = False
 
