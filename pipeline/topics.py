@@ -63,14 +63,25 @@ def send(rows: DataFrame, settings: JobSettings, topic: str | None = None) -> No
     writer.mode("append").save()
 
 
-def ensure_topic(settings: JobSettings, topic: str, configs: Mapping[str, str]) -> None:
-    """Create a topic unless it is there; partitions and replicas are left to the brokers."""
+def ensure_topic(
+    settings: JobSettings, topic: str, configs: Mapping[str, str] | None = None, partitions: int = -1
+) -> None:
+    """Create a topic unless it is there, with so many partitions or as many as the brokers make.
+
+    SettingsError where it is there with fewer.
+    """
     try:
         options = ClientSettings.kwargs_from_config(dict(settings.client))
     except KafkaConfigurationError as error:
         raise SettingsError(f"an option of the client: {error.detail}") from error
-    with Admin(**{"bootstrap_servers": settings.bootstrap_servers, "client_id": "ottla-pipeline"} | options) as admin:
+    where = {"bootstrap_servers": settings.bootstrap_servers, "client_id": "ottla-pipeline"}
+    with Admin(**where | options) as admin:
         try:
-            admin.create_topics([NewTopic(topic, configs=dict(configs))])
+            admin.create_topics([NewTopic(topic, partitions, configs=dict(configs or {}))])
         except TopicAlreadyExistsError:
-            return
+            (found,) = admin.describe_topics([topic])
+            if len(found.partitions) < partitions:
+                raise SettingsError(
+                    f"the topic {topic} has {len(found.partitions)} partitions and {partitions} are needed: add some, "
+                    "or let records go by their keys with --no-keep-partitions"
+                ) from None

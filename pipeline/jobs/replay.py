@@ -25,7 +25,7 @@ from ottla.pipeline.metrics import JobMetrics
 from ottla.pipeline.session import SPARK_ERRORS
 from ottla.pipeline.settings import ReplaySettings
 from ottla.pipeline.streaming import query_metrics
-from ottla.pipeline.topics import send
+from ottla.pipeline.topics import ensure_topic, send
 from ottla.pipeline.transforms.headers import places, with_headers
 from ottla.pipeline.transforms.pacing import Step, advanced, steps, wait_seconds
 
@@ -54,10 +54,18 @@ def run(spark: SparkSession, settings: ReplaySettings) -> int:
 
 
 def _plan(source: ReplaySource, settings: ReplaySettings, offsets: Offsets) -> Iterator[Step]:
-    """Return the steps that are left: a second's worth each where the rate is limited."""
+    """Return the steps that are left, a second's worth each where the rate is limited; have topics to send them to."""
     rows = min(settings.chunk_records, settings.records_per_second or settings.chunk_records)
-    partitions = source.table().select("topic", "partition").distinct().count()
-    return steps(slices(source.table(), offsets, max(1, rows // max(1, partitions))), rows)
+    partitions = [
+        (row["topic"], row["partition"]) for row in source.table().select("topic", "partition").distinct().collect()
+    ]
+    targets: dict[str, int] = {}
+    for topic, partition in partitions:
+        target = settings.target_topic or topic
+        targets[target] = max(targets.get(target, 0), partition + 1)
+    for target, count in targets.items():
+        ensure_topic(settings, target, partitions=count if settings.keep_partitions else -1)
+    return steps(slices(source.table(), offsets, max(1, rows // max(1, len(partitions)))), rows)
 
 
 def _run_steps(

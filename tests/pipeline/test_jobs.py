@@ -55,10 +55,12 @@ def test_bad_records_go_to_the_dead_letter_topic_and_the_archive_stays_complete(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """And the archive can be replayed to another topic, as can the log of a broker, once and not again."""
+    from ottla.pipeline.errors import SettingsError
     from ottla.pipeline.jobs import archive, audit, replay
     from ottla.pipeline.settings import ArchiveSettings, AuditSettings, ReplaySettings
 
-    topic, dead, again = (pipeline_topic(partitions=2) for _ in range(3))
+    topic, dead = pipeline_topic(partitions=2), pipeline_topic(partitions=1)
+    again = f"{topic}-again"
     values = [BAD.get(n, b'{"id": %d}' % n) for n in range(20)]
     produce(pipeline_cluster, topic, [*values, None])
     where: dict[str, Any] = {"bootstrap_servers": pipeline_cluster.bootstrap_servers}
@@ -87,6 +89,10 @@ def test_bad_records_go_to_the_dead_letter_topic_and_the_archive_stays_complete(
     capsys.readouterr()
     assert replay.run(spark, replayed) == 0
     assert capsys.readouterr().err == "0 records replayed\n"
+    with pytest.raises(SettingsError, match="has 1 partitions and 2 are needed"):
+        replay.run(spark, ReplaySettings(source=root, target_topic=dead, **where))
+    with Admin(bootstrap_servers=pipeline_cluster.bootstrap_servers) as admin:
+        admin.delete_topics([again])
 
 
 def test_a_log_is_replayed_with_the_places_of_its_records(
