@@ -112,6 +112,7 @@ def test_every_metric_is_in_the_documentation(broker: Broker) -> None:
         connections=lambda: (),
         workers=SimpleNamespace(count=2),
         counts=SimpleNamespace(by_listener={"PLAINTEXT": 1}, accepted={"PLAINTEXT": 3}, rejected=0, frames_refused=0),
+        security={"SASL_SSL": (SimpleNamespace(failures=0), SimpleNamespace(successes=1, failures=0))},
         bytes_sendfile=0,
         bytes_copied=0,
     )
