@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 from tests.apache_kafka import UnavailableError, skip_or_fail
 from tests.broker_process import BrokerProcess
+from tests.faults.access import OPEN, Access
 from tests.faults.cluster_state import ClusterState, PartitionState, StateUnknownError
 from tests.faults.live import until
 from tests.faults.namespaces import NamespaceNetwork
+from tests.faults.protection import PROTOCOL as PROTECTED
+from tests.faults.protection import Protection
 from tests.hosts import LOOPBACK, Host
 from tests.zookeeper import ZooKeeperServer
 
@@ -45,7 +48,7 @@ LAG_LIMIT_S = 3.0
 # Several seconds of a machine that does something else are not a failure.
 SETTLE_TIMEOUT_S = 60.0
 REQUEST_TIMEOUT_MS = 15_000
-CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, METADATA_VERSION = 5, 4, 9
+CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, METADATA_VERSION, ACLS_VERSION = 5, 4, 9, 2
 HOST_NAMES = ("broker-1", "broker-2", "broker-3", "zookeeper", "client")
 
 _OPTIONS = (
@@ -59,7 +62,10 @@ _OPTIONS = (
 
 
 class Cluster:
-    """Brokers 1, 2 and 3; each keeps its address and its data over restarts."""
+    """Brokers 1, 2 and 3; each keeps its address and its data over restarts.
+
+    All listeners are PLAINTEXT, or all are SASL_SSL and nobody does anything without a right to.
+    """
 
     def __init__(
         self,
@@ -67,8 +73,14 @@ class Cluster:
         *overrides: str,
         network: NamespaceNetwork | None = None,
         process: type[BrokerProcess] = BrokerProcess,
+        protocol: str = "PLAINTEXT",
     ) -> None:
         self.network = network
+        self._protection: Protection | None = None
+        if protocol == PROTECTED:
+            addresses = [self._host(f"broker-{broker}").address for broker in BROKER_IDS]
+            self._protection = Protection(folder / "protection", addresses)
+            overrides += tuple(self._protection.broker_options())
         self.client_host = self._host("client")
         self.zookeeper = ZooKeeperServer(folder / "zookeeper", where=self._host("zookeeper"))
         self.brokers = {
@@ -79,6 +91,7 @@ class Cluster:
                 *overrides,
                 broker_id=broker,
                 where=self._host(f"broker-{broker}"),
+                protocol=protocol,
             )
             for broker in BROKER_IDS
         }
@@ -88,6 +101,11 @@ class Cluster:
     def bootstrap(self) -> str:
         """The addresses of all brokers."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    @property
+    def access(self) -> Access:
+        """How the clients of a workload get in."""
+        return OPEN if self._protection is None else self._protection.clients
 
     @property
     def state(self) -> ClusterState:
@@ -102,7 +120,11 @@ class Cluster:
         except JavaNotFoundError as error:
             skip_or_fail(UnavailableError(str(error)))
         self._state = ClusterState(self.zookeeper.connect, self.client_host)
+        if self._protection is not None:
+            self.client_host.call(partial(self._protection.create_users, self.zookeeper.connect))
         self.start_brokers(*BROKER_IDS)
+        if self._protection is not None:
+            self._give_rights(self._protection)
 
     def start_brokers(self, *brokers: int) -> None:
         """Start some brokers at the same time, and wait until all of the cluster see them."""
@@ -132,8 +154,9 @@ class Cluster:
         os.kill(self.brokers[broker].pid, signal.SIGCONT)
 
     def request(self, broker: int, api: Api, version: int, message: Message) -> Any:
-        """Ask one broker, as a client on the client's host; KafkaError where it does not answer."""
+        """Ask one broker, as a client on the client's host that may do all; KafkaError where it does not answer."""
         process = self.brokers[broker]
+        access = OPEN if self._protection is None else self._protection.administrator
 
         def ask() -> Any:
             connection = Connection(
@@ -142,6 +165,7 @@ class Cluster:
                 client_id="faults",
                 connect_timeout_ms=REQUEST_TIMEOUT_MS,
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
+                **access.connection,
             )
             with closing(connection):
                 return connection.request(api, version, message)
@@ -205,6 +229,17 @@ class Cluster:
 
     def _host(self, name: str) -> Host:
         return LOOPBACK if self.network is None else self.network.hosts[name]
+
+    def _give_rights(self, protection: Protection) -> None:
+        created = self.request(BROKER_IDS[0], Api.CREATE_ACLS, ACLS_VERSION, protection.rights())
+        assert not any(result.error_code for result in created.results), created
+
+        def are_known() -> bool:
+            question = protection.question()
+            answers = [self.request(broker, Api.DESCRIBE_ACLS, ACLS_VERSION, question) for broker in self._running()]
+            return all(map(protection.is_known, answers))
+
+        until(are_known, "all brokers know the rights of the clients", SETTLE_TIMEOUT_S)
 
     def _running(self) -> list[int]:
         return [broker for broker, process in self.brokers.items() if process.is_running]

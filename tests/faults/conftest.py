@@ -31,10 +31,16 @@ def hasty_broker(
         shared.kill()
 
 
+@pytest.fixture(params=["PLAINTEXT", pytest.param("SASL_SSL", marks=pytest.mark.long_faults)])
+def protocol(request: pytest.FixtureRequest) -> str:
+    """What all listeners of a cluster speak; with SASL_SSL it also has ACLs."""
+    return str(request.param)
+
+
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path, protocol: str) -> Iterator[Cluster]:
     """Three brokers and a ZooKeeper on the loopback interface."""
-    made = Cluster(tmp_path)
+    made = Cluster(tmp_path, protocol=protocol)
     try:
         made.start()
         yield made
@@ -56,9 +62,9 @@ def network(tmp_path: Path) -> Iterator[NamespaceNetwork]:
 
 
 @pytest.fixture
-def networked_cluster(network: NamespaceNetwork, tmp_path: Path) -> Iterator[Cluster]:
+def networked_cluster(network: NamespaceNetwork, tmp_path: Path, protocol: str) -> Iterator[Cluster]:
     """Three brokers and a ZooKeeper, each on a host of its own."""
-    made = Cluster(tmp_path, network=network)
+    made = Cluster(tmp_path, network=network, protocol=protocol)
     try:
         made.start()
         yield made

@@ -185,7 +185,7 @@ class Experiment:
     def _client(self, name: str, module: str, *options: str) -> GuardedProcess:
         command = [
             *(sys.executable, "-m", module, "--bootstrap", self.cluster.bootstrap, "--topic", self.topic),
-            *("--history", str(self._paths[name]), *options),
+            *("--access", self.cluster.access.to_json(), "--history", str(self._paths[name]), *options),
         ]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         return GuardedProcess(

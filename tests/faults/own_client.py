@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from tests.client.consuming import until
+from tests.faults.access import Access
 from tests.faults.cluster import Cluster
 from tests.faults.steps import replicas_led_by
 
@@ -26,8 +27,9 @@ SESSION_TIMEOUT_MS = 6_000
 class Workload:
     """A producer that numbers its records in each partition, and a group that reads them."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, group_protocol: str) -> None:
-        self.bootstrap = bootstrap
+    def __init__(self, bootstrap: str, access: Access, topic: str, partitions: int, group_protocol: str) -> None:
+        # What all clients are made with.
+        self._cluster = {"bootstrap_servers": bootstrap, **access.keywords}
         self.group = f"group-{uuid.uuid4().hex}"
         self.partitions = [TopicPartition(topic, number) for number in range(partitions)]
         self._group_protocol = group_protocol
@@ -40,7 +42,7 @@ class Workload:
 
     async def write(self) -> None:
         """Send records until `finish`, and wait for the acknowledgements in their order."""
-        async with Producer(bootstrap_servers=self.bootstrap) as producer, asyncio.TaskGroup() as tasks:
+        async with Producer(**self._cluster) as producer, asyncio.TaskGroup() as tasks:
             acknowledgements: asyncio.Queue[Delivery | None] = asyncio.Queue()
             tasks.create_task(self._count(acknowledgements))
             number = 0
@@ -86,7 +88,7 @@ class Workload:
 
     async def check(self) -> None:
         """Nothing lost, nothing twice, all in order; and the group has read it all and says so."""
-        async with Consumer(bootstrap_servers=self.bootstrap, group_id=self.group) as consumer:
+        async with Consumer(**self._cluster, group_id=self.group) as consumer:
             consumer.assign(self.partitions)
             for partition, deliveries in self._deliveries.items():
                 expected = [b"%d" % number for number in range(len(deliveries))]
@@ -109,7 +111,7 @@ class Workload:
             for _ in range(MEMBERS):
                 member = Consumer(
                     self.partitions[0].topic,
-                    bootstrap_servers=self.bootstrap,
+                    **self._cluster,
                     group_id=self.group,
                     group_protocol=self._group_protocol,
                     auto_offset_reset="earliest",
@@ -137,7 +139,7 @@ def run_scenario(
 ) -> None:
     """Do what `faults` does while our client works, go on after each of its steps, and check the outcome."""
     cluster.create_topic(topic, replicas_led_by(*leaders))
-    workload = Workload(cluster.bootstrap, topic, len(leaders), group_protocol)
+    workload = Workload(cluster.bootstrap, cluster.access, topic, len(leaders), group_protocol)
 
     async def scenario() -> None:
         async with asyncio.timeout(SCENARIO_TIMEOUT_S):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import pytest
 from tests.faults.cluster import BROKER_IDS, SETTLE_TIMEOUT_S, Cluster, process_state
 from tests.faults.cluster_state import StateUnknownError
 from tests.faults.live import until
@@ -11,6 +12,9 @@ from tests.faults.namespaces import NamespaceNetwork
 
 # Failing over takes a session timeout and a moment; this much only a broker that hangs.
 ACK_GAP_MAX_S = 30.0
+
+# Most tests of clusters are among the long ones where all listeners are SASL_SSL; those that show most are not.
+both_protocols = pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_SSL"], indirect=True)
 
 
 def others(broker: int) -> list[int]:

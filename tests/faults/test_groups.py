@@ -14,15 +14,15 @@ from tests.faults.steps import host, kill, network_of, others, until_known
 
 
 @pytest.fixture
-def experiment(tmp_path: Path) -> Iterator[GroupExperiment]:
+def experiment(tmp_path: Path, protocol: str) -> Iterator[GroupExperiment]:
     """Producers and a group that are not started yet, on the loopback interface."""
-    yield from _experiment(Cluster(tmp_path, *OPTIONS), tmp_path)
+    yield from _experiment(Cluster(tmp_path, *OPTIONS, protocol=protocol), tmp_path)
 
 
 @pytest.fixture
-def networked_experiment(network: NamespaceNetwork, tmp_path: Path) -> Iterator[GroupExperiment]:
+def networked_experiment(network: NamespaceNetwork, tmp_path: Path, protocol: str) -> Iterator[GroupExperiment]:
     """Producers and a group that are not started yet, on hosts between which packets can be dropped."""
-    yield from _experiment(Cluster(tmp_path, *OPTIONS, network=network), tmp_path)
+    yield from _experiment(Cluster(tmp_path, *OPTIONS, network=network, protocol=protocol), tmp_path)
 
 
 def _experiment(cluster: Cluster, folder: Path) -> Iterator[GroupExperiment]:

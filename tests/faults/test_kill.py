@@ -14,7 +14,7 @@ from tests.faults.cluster import BROKER_IDS, SETTLE_TIMEOUT_S, Cluster, process_
 from tests.faults.cluster_state import PartitionState, StateUnknownError
 from tests.faults.experiment import Experiment, check_valid
 from tests.faults.live import until
-from tests.faults.steps import ACK_GAP_MAX_S, controller_of, kill, others, replicas_led_by, until_known
+from tests.faults.steps import ACK_GAP_MAX_S, both_protocols, controller_of, kill, others, replicas_led_by, until_known
 
 from ottla.protocol.errors import KafkaError
 
@@ -22,6 +22,7 @@ TOPICS = 6
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.long_faults)])
+@both_protocols
 def test_f01_killing_one_leader_after_the_other_loses_nothing(experiment: Experiment, kills: int) -> None:
     """Another replica leads after the session's end, in a higher epoch; the dead one comes back into the ISR."""
     cluster = experiment.cluster

@@ -22,11 +22,12 @@ KILLS = 2
 
 
 @pytest.fixture(params=["ottla", pytest.param("kafka", marks=pytest.mark.long_faults)])
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, protocol: str) -> Iterator[Cluster]:
     """Three brokers, one of which coordinates all groups; ours, then Apache Kafka's."""
     if request.param == "kafka":
         kafka_or_skip()
-    made = Cluster(tmp_path, *OPTIONS, process=KafkaProcess if request.param == "kafka" else BrokerProcess)
+    process = KafkaProcess if request.param == "kafka" else BrokerProcess
+    made = Cluster(tmp_path, *OPTIONS, process=process, protocol=protocol)
     try:
         made.start()
         yield made

@@ -28,9 +28,11 @@ def disks(tmp_path: Path) -> Iterator[Disks]:
         yield made
 
 
-def test_f24_a_leader_that_loses_power_loses_nothing_for_the_cluster(disks: Disks, tmp_path: Path) -> None:
+def test_f24_a_leader_that_loses_power_loses_nothing_for_the_cluster(
+    disks: Disks, tmp_path: Path, protocol: str
+) -> None:
     """It comes back with less than it had; what it lacks was acknowledged by others as well, and it copies that."""
-    cluster = Cluster(tmp_path)
+    cluster = Cluster(tmp_path, protocol=protocol)
     with closing(cluster), closing(Experiment(cluster, tmp_path)) as experiment:
         try:
             for broker, process in cluster.brokers.items():

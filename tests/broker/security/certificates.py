@@ -6,6 +6,12 @@ import ssl
 from pathlib import Path
 
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 
 class Certificates:
@@ -23,7 +29,7 @@ class Certificates:
     def write(path: Path, ca: trustme.CA, *names: str, common_name: str | None = None) -> trustme.LeafCert:
         """Write a new certificate with its key into a file."""
         leaf = ca.issue_cert(*names, common_name=common_name, key_type=trustme.KeyType.ECDSA)
-        path.write_bytes(leaf.private_key_and_cert_chain_pem.bytes())
+        path.write_bytes(_pkcs8(leaf.private_key_pem.bytes()) + b"".join(pem.bytes() for pem in leaf.cert_chain_pems))
         return leaf
 
     def options(self, prefix: str = "") -> dict[str, str]:
@@ -43,3 +49,8 @@ class Certificates:
             self.write(own, self.ca, f"{common_name}@example.org", common_name=common_name)
             context.load_cert_chain(own)
         return context
+
+
+def _pkcs8(key: bytes) -> bytes:
+    """The only form in which Java reads a key in PEM."""
+    return load_pem_private_key(key, None).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.faults.access import OPEN, Access
 from tests.faults.checker.history import HistoryWriter
 from tests.faults.workload.consumer import ConsumerWorker
 from tests.faults.workload.drain import drain
@@ -22,6 +23,7 @@ def main() -> int:
     """Run the workers; exit code 0 if all ended as they should."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.workload")
     parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--access", type=Access.from_json, default=OPEN, help="JSON: how clients get in")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--history", type=Path, required=True)
@@ -32,7 +34,7 @@ def main() -> int:
     parser.add_argument("--drain", metavar="OFFSETS", help="JSON: up to which offset to read each partition at least")
     options = parser.parse_args()
     history = HistoryWriter(options.history)
-    producing = Settings(options.bootstrap, options.topic, options.partitions, history)
+    producing = Settings(options.bootstrap, options.access, options.topic, options.partitions, history)
     if options.drain is not None:
         known = {int(partition): int(end) for partition, end in json.loads(options.drain).items()}
         return 0 if drain(producing, known, options.seconds_max) else 1
@@ -42,7 +44,7 @@ def main() -> int:
     producers = [ProducerWorker(producing, f"p{number}", options.rate) for number in range(options.producers)]
     writers = [_start(producer.run, failures) for producer in producers]
     # Readers go on until all producers have ended.
-    reading = Settings(options.bootstrap, options.topic, options.partitions, history)
+    reading = Settings(options.bootstrap, options.access, options.topic, options.partitions, history)
     consumers = [ConsumerWorker(reading, f"c{number}") for number in range(options.consumers)]
     runs = [*(consumer.run for consumer in consumers), Observer(reading, "observer").run]
     readers = [_start(run, failures) for run in runs]

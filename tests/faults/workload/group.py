@@ -21,6 +21,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import CommitFailedError, KafkaError
+from tests.faults.access import OPEN, Access
 from tests.faults.checker.history import Commit, HistoryWriter, Own, Poll, PolledRecord
 
 POLL_MS = 100
@@ -51,6 +52,7 @@ class MemberWorker:
         """Read until told to stop, or for so long from its first partition on; commit, and leave."""
         self._client = AIOKafkaConsumer(
             bootstrap_servers=self._options.bootstrap,
+            **self._options.access.keywords,
             group_id=self._options.group,
             client_id=self._name,
             partition_assignment_strategy=(RangePartitionAssignor,),
@@ -161,6 +163,7 @@ def main() -> None:
     """Read the options and run."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.workload.group")
     parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--access", type=Access.from_json, default=OPEN, help="JSON: how clients get in")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--group", required=True)
     parser.add_argument("--history", type=Path, required=True)

@@ -144,5 +144,6 @@ class Observer:
                 client_id=self._name,
                 connect_timeout_ms=CONNECT_TIMEOUT_MS,
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
+                **self._settings.access.connection,
             )
         return self._connections[address]

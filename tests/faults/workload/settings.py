@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
+from tests.faults.access import Access
 from tests.faults.checker.history import HistoryWriter
 
 # librdkafka's defaults wait longer than a whole test lasts.
@@ -21,6 +22,7 @@ class Settings:
     """Where to send, where to write the history, and whether to go on."""
 
     bootstrap: str
+    access: Access
     topic: str
     partitions: int
     history: HistoryWriter
@@ -35,6 +37,7 @@ class Settings:
         """The options of every librdkafka client."""
         return {
             "bootstrap.servers": self.bootstrap,
+            **self.access.librdkafka,
             "socket.timeout.ms": REQUEST_TIMEOUT_MS,
             "socket.connection.setup.timeout.ms": CONNECT_TIMEOUT_MS,
             "reconnect.backoff.ms": 50,
