@@ -178,6 +178,11 @@ class Cluster:
         with translated_errors():
             return self._configs.read_all(entity_type, skip_malformed=True)
 
+    def entity_configs_of(self, entity_types: Sequence[str]) -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+        """Return the same for many types, by type."""
+        with translated_errors():
+            return self._configs.read_types(entity_types, skip_malformed=True)
+
     def change_entity_config(
         self, entity_type: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
     ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -105,22 +105,26 @@ class Configs:
         return {} if node is None or not node.data else znodes.ConfigNode.decode(node.data, path).config
 
     def names(self, entity_type: str) -> list[str]:
-        """Return the entities of a type that have a node, which may be empty; a type may be `users/<user>/clients`."""
-        try:
-            return self._zookeeper.children(f"/config/{entity_type}")
-        except NoNodeError:
-            return []
+        """Return the entities of a type that have a node, which may be empty."""
+        return self._zookeeper.children_many([f"/config/{entity_type}"])[0]
 
     def read_all(self, entity_type: str, *, skip_malformed: bool = False) -> dict[str, Mapping[str, str]]:
         """Return what is set for all entities of a type; where it may, without those that cannot be read."""
-        names = self.names(entity_type)
-        paths = [znodes.config_path(entity_type, name) for name in names]
-        read: dict[str, Mapping[str, str]] = {}
-        for name, path, node in zip(names, paths, self._zookeeper.read_many(paths), strict=True):
+        return self.read_types([entity_type], skip_malformed=skip_malformed)[entity_type]
+
+    def read_types(
+        self, entity_types: Sequence[str], *, skip_malformed: bool = False
+    ) -> dict[str, dict[str, Mapping[str, str]]]:
+        """Return the same for many types; one may be `users/<user>/clients`."""
+        listed = self._zookeeper.children_many([f"/config/{each}" for each in entity_types])
+        entities = [(each, name) for each, names in zip(entity_types, listed, strict=True) for name in names]
+        paths = [znodes.config_path(*entity) for entity in entities]
+        read: dict[str, dict[str, Mapping[str, str]]] = {each: {} for each in entity_types}
+        for (entity_type, name), path, node in zip(entities, paths, self._zookeeper.read_many(paths), strict=True):
             if node is None or not node.data:
                 continue
             try:
-                read[name] = znodes.ConfigNode.decode(node.data, path).config
+                read[entity_type][name] = znodes.ConfigNode.decode(node.data, path).config
             except znodes.MalformedNodeError as error:
                 if not skip_malformed:
                     raise

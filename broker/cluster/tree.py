@@ -94,6 +94,18 @@ class Tree(ABC):
         names = self._call(lambda client: client.get_children_async(self._full(path), self._watcher(watch)), path)
         return sorted(names)
 
+    def children_many(self, paths: Sequence[str]) -> list[list[str]]:
+        """Return the sorted names below many nodes, several at a time; none below those that are not there."""
+
+        def listing(path: str) -> Submit:
+            return lambda client: client.get_children_async(self._full(path))
+
+        answers = self._call_many([listing(path) for path in paths], paths)
+        for answer in answers:
+            if isinstance(answer, ZooKeeperError) and not isinstance(answer, NoNodeError):
+                raise answer
+        return [[] if isinstance(answer, NoNodeError) else sorted(answer) for answer in answers]
+
     # Writing
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> NodeStat:

@@ -107,9 +107,11 @@ def _configs(
         for name, config in cluster.entity_configs(USERS).items():
             yield entity_of(Place(USERS, name)), config
     if not body.strict or CLIENT_ID in matches:
-        for user in _users(services, body):
-            for name, config in cluster.entity_configs(f"{USERS}/{user}/{CLIENTS}").items():
-                yield entity_of(Place(USERS, f"{user}/{CLIENTS}/{name}")), config
+        below = [f"{user}/{CLIENTS}" for user in _users(services, body)]
+        read = cluster.entity_configs_of([f"{USERS}/{path}" for path in below])
+        for path in below:
+            for name, config in read[f"{USERS}/{path}"].items():
+                yield entity_of(Place(USERS, f"{path}/{name}")), config
 
 
 def _users(services: Services, body: DescribeClientQuotasRequest) -> list[str]:

@@ -109,10 +109,10 @@ class ClientQuotas:
     def _read_all(self) -> Iterator[tuple[_Path, Mapping[str, str]]]:
         types = [USERS, CLIENTS, IPS]
         types += [f"{USERS}/{user}/{CLIENTS}" for user in self._configs.names(USERS)]
-        for entity_type in types:
+        for entity_type, configs in self._configs.read_types(types, skip_malformed=True).items():
             top, _, below = entity_type.partition("/")
             prefix = f"{below}/" if below else ""
-            for name, config in self._configs.read_all(entity_type, skip_malformed=True).items():
+            for name, config in configs.items():
                 yield (top, prefix + name), config
 
     def _apply(self) -> None:

@@ -10,8 +10,8 @@ import pytest
 from tests.broker.cluster.facade import Facade
 from tests.broker.sessions import NOW_MS, TIMEOUT_S, Connect, clock, expire
 
-from ottla.broker.cluster.configs import ConfigChange, ConfigChanges, ConfigOperation, changed_config
-from ottla.broker.cluster.operations import ZooKeeperUnavailableError
+from ottla.broker.cluster.configs import ConfigChange, ConfigChanges, ConfigOperation, Configs, changed_config
+from ottla.broker.cluster.operations import ZooKeeperError, ZooKeeperUnavailableError
 from ottla.broker.cluster.session import SessionRenewal
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import TOPIC_OPTIONS
@@ -227,3 +227,26 @@ def test_zookeepers_absence_is_told_as_a_code_to_retry(connect: Connect) -> None
     facade = Facade(connect())
     expire(facade.zookeeper)
     assert code_of(facade.cluster.delete_topic, "a") is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_options_of_many_types_are_read_together(connect: Connect) -> None:
+    """Also of client ids below users, where there are none, and without what cannot be read."""
+    zookeeper = connect()
+    for path in ("/config/users/bare", "/config/changes"):
+        zookeeper.ensure_path(path)
+    configs = Configs(zookeeper)
+    configs.change("users", "u", lambda _config: {"a": "1"})
+    configs.change("users", "u/clients/c", lambda _config: {"b": "2"})
+    zookeeper.create("/config/users/broken", b"{")
+
+    read = configs.read_types(["users", "users/u/clients", "users/bare/clients", "ips"], skip_malformed=True)
+
+    assert configs.names("users") == ["bare", "broken", "u"]
+    assert read == {
+        "users": {"u": {"a": "1"}},
+        "users/u/clients": {"c": {"b": "2"}},
+        "users/bare/clients": {},
+        "ips": {},
+    }
+    with pytest.raises(ZooKeeperError, match="/config/users/broken holds 1 bytes"):
+        configs.read_all("users")

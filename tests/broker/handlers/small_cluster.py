@@ -154,6 +154,10 @@ class FakeCluster:
         self._refuse(entity_type)
         return self.entities.get(entity_type, {})
 
+    def entity_configs_of(self, entity_types: Sequence[str]) -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+        """What is set for all of many types."""
+        return {entity_type: self.entity_configs(entity_type) for entity_type in entity_types}
+
     def entity_names(self, entity_type: str) -> list[str]:
         """Those of a type for which, or below which, something is set."""
         below = (path.split("/") for path in self.entities if path.startswith(f"{entity_type}/"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.broker.cluster.znodes import MalformedNodeError
@@ -29,11 +29,17 @@ class FakeConfigs:
             raise MalformedNodeError(f"{entity_type}/{name}")
         return found
 
-    def read_all(self, entity_type: str, *, skip_malformed: bool) -> dict[str, Mapping[str, str]]:
-        """All of a type."""
+    def read_types(
+        self, entity_types: Sequence[str], *, skip_malformed: bool
+    ) -> dict[str, dict[str, Mapping[str, str]]]:
+        """All of some types."""
         assert skip_malformed
-        paths = {name: f"{entity_type}/{name}" for name in self.names(entity_type)}
-        return {name: config for name, path in paths.items() if (config := self.nodes.get(path))}
+        return {
+            entity_type: {
+                name: config for name in self.names(entity_type) if (config := self.nodes.get(f"{entity_type}/{name}"))
+            }
+            for entity_type in entity_types
+        }
 
 
 def quotas_of(nodes: dict[str, Mapping[str, str] | None]) -> tuple[ClientQuotas, FakeConfigs]:
