@@ -21,17 +21,11 @@ from tests.broker.handlers.data_path import Broker, batch, running_broker
 
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
-from ottla.broker.security.acl import (
-    AclEntry,
-    AclOperation,
-    PatternType,
-    PermissionType,
-    ResourcePattern,
-    ResourceType,
-)
+from ottla.broker.security.acl import AclEntry, ResourcePattern
 from ottla.broker.security.acl_snapshot import AclSnapshot
 from ottla.broker.security.authorizer import AclAuthorizer, Authorizer
 from ottla.broker.security.session import ANONYMOUS, Session
+from ottla.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -45,7 +39,7 @@ GOAL = 0.03
 
 def acls(others: int) -> AclSnapshot:
     """The ACL that lets the client in, among others of both kinds."""
-    entry = AclEntry(ANONYMOUS, "*", AclOperation.WRITE, PermissionType.ALLOW)
+    entry = AclEntry(ANONYMOUS, "*", AclOperation.WRITE, AclPermissionType.ALLOW)
     kinds = (PatternType.LITERAL, PatternType.PREFIXED)
     around = {ResourcePattern(ResourceType.TOPIC, f"u{number}", kinds[number % 2]) for number in range(others)}
     return AclSnapshot(dict.fromkeys([ResourcePattern(ResourceType.TOPIC, TOPIC), *around], frozenset({entry})))

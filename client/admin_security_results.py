@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 
 from ottla.client.admin_results import Result
 from ottla.client.kafka_error import KafkaError
+from ottla.protocol.acls import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.protocol.scram import ITERATIONS_DEFAULT, ScramMechanism
 
 __all__ = [
@@ -28,65 +28,6 @@ __all__ = [
     "UserOutcome",
     "UserScramCredentials",
 ]
-
-CLUSTER_NAME = "kafka-cluster"
-
-
-class _Named(IntEnum):
-    """A number of the protocol with a name for people."""
-
-    @property
-    def label(self) -> str:
-        """The name as commands take and print it."""
-        return self.name.lower().replace("_", "-")
-
-
-class ResourceType(_Named):
-    """What rights are about; ANY is of filters alone."""
-
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternType(_Named):
-    """How resources are named: by name (`*` for all), by the beginning of the name; ANY and MATCH are of filters."""
-
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclOperation(_Named):
-    """What is done with a resource; ANY is of filters alone."""
-
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-
-
-class AclPermissionType(_Named):
-    """Whether an ACL gives a right or takes it; ANY is of filters alone."""
-
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from functools import wraps
 from typing import Any, Final
 
 from ottla.broker.handlers.request import Delayed, Handler, Request
-from ottla.broker.security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message

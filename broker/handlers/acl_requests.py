@@ -11,18 +11,9 @@ import structlog
 from ottla.broker.handlers.access import CLUSTER, check
 from ottla.broker.handlers.outcome import DONE, Outcome
 from ottla.broker.handlers.request import Request
-from ottla.broker.security.acl import (
-    CLUSTER_NAME,
-    AclBinding,
-    AclEntry,
-    AclFilter,
-    AclOperation,
-    PatternType,
-    PermissionType,
-    ResourcePattern,
-    ResourceType,
-)
+from ottla.broker.security.acl import AclBinding, AclEntry, AclFilter, ResourcePattern
 from ottla.broker.security.acl_store import AclStore, check_name
+from ottla.protocol.acls import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_acls import AclCreation
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter
@@ -30,7 +21,7 @@ from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 
 log = structlog.get_logger(__name__)
 
-Code = TypeVar("Code", ResourceType, PatternType, AclOperation, PermissionType)
+Code = TypeVar("Code", ResourceType, PatternType, AclOperation, AclPermissionType)
 
 _PRINCIPAL: Final = re.compile(r"[^:]+:.+", re.DOTALL)
 
@@ -57,7 +48,7 @@ def binding_of(creation: AclCreation) -> AclBinding:
     if not _PRINCIPAL.fullmatch(creation.principal) or not creation.host:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "an ACL has a principal, as in User:alice, and a host")
     operation = _single(AclOperation, creation.operation)
-    permission = _single(PermissionType, creation.permission_type)
+    permission = _single(AclPermissionType, creation.permission_type)
     return AclBinding(pattern, AclEntry(creation.principal, creation.host, operation, permission))
 
 
@@ -70,7 +61,7 @@ def filter_of(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
         wanted.principal_filter,
         wanted.host_filter,
         _known(AclOperation, wanted.operation),
-        _known(PermissionType, wanted.permission_type),
+        _known(AclPermissionType, wanted.permission_type),
     )
 
 

@@ -1,84 +1,20 @@
 """Access control lists as values: who may, or may not, do what with which resource.
 
-    AclBinding
-      pattern   ResourcePattern   the resources: one name, all names ("*"), or all that begin with a prefix
-      entry     AclEntry          principal and host ("User:*" and "*" are all), operation, DENY or ALLOW
-
-The numbers are those of the requests; the words, such as `ClusterAction`, are those in Kafka's nodes in ZooKeeper.
+AclBinding
+  pattern   ResourcePattern   the resources: one name, all names ("*"), or all that begin with a prefix
+  entry     AclEntry          principal and host ("User:*" and "*" are all), operation, DENY or ALLOW
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final, NamedTuple
+
+from ottla.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 
 WILDCARD: Final = "*"
 EVERYBODY: Final = "User:*"
-CLUSTER_NAME: Final = "kafka-cluster"
 
 
-class _Word(IntEnum):
-    """A code with its spelling in ZooKeeper."""
-
-    @property
-    def word(self) -> str:
-        """The name without underscores, each part with a capital."""
-        return "".join(part.capitalize() for part in self.name.split("_"))
-
-
-class AclOperation(_Word):
-    """What is done with a resource."""
-
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-
-
-class PermissionType(_Word):
-    """Whether an ACL gives a right or takes it."""
-
-    UNKNOWN = 0
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
-
-
-class ResourceType(_Word):
-    """What rights are about."""
-
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternType(_Word):
-    """How a pattern names resources; ANY and MATCH are of filters alone."""
-
-    UNKNOWN = 0
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-OPERATIONS: Final = frozenset(AclOperation) - {AclOperation.UNKNOWN, AclOperation.ANY}
 RESOURCE_TYPES: Final = tuple(kind for kind in ResourceType if kind > ResourceType.ANY)
 PATTERN_TYPES: Final = (PatternType.LITERAL, PatternType.PREFIXED)
 
@@ -136,7 +72,7 @@ class AclEntry(NamedTuple):
     principal: str
     host: str
     operation: AclOperation
-    permission: PermissionType
+    permission: AclPermissionType
 
     def concerns(self, principal: str, host: str) -> bool:
         """Whether it is about somebody who asks from somewhere."""
@@ -159,7 +95,7 @@ class AclFilter(NamedTuple):
     principal: str | None = None
     host: str | None = None
     operation: AclOperation = AclOperation.ANY
-    permission: PermissionType = PermissionType.ANY
+    permission: AclPermissionType = AclPermissionType.ANY
 
     def matches_pattern(self, pattern: ResourcePattern) -> bool:
         """Whether ACLs that stand at a pattern can be meant; MATCH means all that concern a resource of the name."""
@@ -177,5 +113,5 @@ class AclFilter(NamedTuple):
             self.principal in (None, entry.principal)
             and self.host in (None, entry.host)
             and self.operation in (AclOperation.ANY, entry.operation)
-            and self.permission in (PermissionType.ANY, entry.permission)
+            and self.permission in (AclPermissionType.ANY, entry.permission)
         )

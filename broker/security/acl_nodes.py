@@ -18,19 +18,8 @@ from typing import Final
 import msgspec
 
 from ottla.broker.cluster.znodes import Content, MalformedNodeError
-from ottla.broker.security.acl import (
-    EVERYBODY,
-    OPERATIONS,
-    PATTERN_TYPES,
-    RESOURCE_TYPES,
-    WILDCARD,
-    AclEntry,
-    AclOperation,
-    PatternType,
-    PermissionType,
-    ResourcePattern,
-    ResourceType,
-)
+from ottla.broker.security.acl import EVERYBODY, PATTERN_TYPES, RESOURCE_TYPES, WILDCARD, AclEntry, ResourcePattern
+from ottla.protocol.acls import OPERATIONS, AclOperation, AclPermissionType, PatternType, ResourceType
 
 ACL_PATHS: Final = {PatternType.LITERAL: "/kafka-acl", PatternType.PREFIXED: "/kafka-acl-extended/prefixed"}
 CHANGE_PATHS: Final = {
@@ -40,13 +29,13 @@ CHANGE_PATHS: Final = {
 CHANGE_PREFIX: Final = "acl_changes_"
 
 _OPERATIONS: Final = {operation.word: operation for operation in OPERATIONS}
-_PERMISSIONS: Final = {each.word: each for each in (PermissionType.DENY, PermissionType.ALLOW)}
+_PERMISSIONS: Final = {each.word: each for each in (AclPermissionType.DENY, AclPermissionType.ALLOW)}
 _TYPES: Final = {spelling: kind for kind in RESOURCE_TYPES for spelling in (kind.name, kind.word)}
 # What ZooKeeper takes in no path, and the separator, which would make a name reach out of its folder.
 _NO_NODE_NAME: Final = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]|^[.]{1,2}$")
 
 # Stands for ACLs that cannot be read: nobody but super users is let in.
-UNREADABLE: Final = frozenset({AclEntry(EVERYBODY, WILDCARD, AclOperation.ALL, PermissionType.DENY)})
+UNREADABLE: Final = frozenset({AclEntry(EVERYBODY, WILDCARD, AclOperation.ALL, AclPermissionType.DENY)})
 
 
 def is_node_name(name: str) -> bool:

@@ -15,18 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from ottla.broker.security.acl import (
-    IMPLYING,
-    WILDCARD,
-    AclBinding,
-    AclEntry,
-    AclFilter,
-    AclOperation,
-    PatternType,
-    PermissionType,
-    ResourcePattern,
-    ResourceType,
-)
+from ottla.broker.security.acl import IMPLYING, WILDCARD, AclBinding, AclEntry, AclFilter, ResourcePattern
+from ottla.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 
 Entries = frozenset[AclEntry]
 
@@ -70,9 +60,9 @@ class AclSnapshot:
         if not found:
             return None
         concerned = [entry for entries in found for entry in entries if entry.concerns(principal, host)]
-        if _has(concerned, PermissionType.DENY, {operation}):
+        if _has(concerned, AclPermissionType.DENY, {operation}):
             return False
-        return _has(concerned, PermissionType.ALLOW, IMPLYING.get(operation, {operation}))
+        return _has(concerned, AclPermissionType.ALLOW, IMPLYING.get(operation, {operation}))
 
     def _concerning(self, resource_type: ResourceType, name: str) -> list[Entries]:
         acls = self.acls
@@ -97,9 +87,9 @@ class AclSnapshot:
             if pattern.resource_type is not resource_type:
                 continue
             concerned = [entry for entry in entries if entry.concerns(principal, host)]
-            if _has(concerned, PermissionType.DENY, {operation}):
+            if _has(concerned, AclPermissionType.DENY, {operation}):
                 denied.add(pattern)
-            elif _has(concerned, PermissionType.ALLOW, {operation}):
+            elif _has(concerned, AclPermissionType.ALLOW, {operation}):
                 allowed.append(pattern)
         everything = ResourcePattern(resource_type, WILDCARD)
         if everything in denied:
@@ -119,7 +109,7 @@ class AclSnapshot:
         )
 
 
-def _has(entries: Iterable[AclEntry], permission: PermissionType, operations: Iterable[AclOperation]) -> bool:
+def _has(entries: Iterable[AclEntry], permission: AclPermissionType, operations: Iterable[AclOperation]) -> bool:
     return any(
         entry.permission is permission and (entry.operation is AclOperation.ALL or entry.operation in operations)
         for entry in entries

@@ -29,7 +29,7 @@ from ottla.broker.cluster.operations import (
 )
 from ottla.broker.cluster.znodes import MalformedNodeError
 from ottla.broker.cluster.zookeeper import ZooKeeper
-from ottla.broker.security.acl import PATTERN_TYPES, RESOURCE_TYPES, AclEntry, PatternType, ResourcePattern
+from ottla.broker.security.acl import PATTERN_TYPES, RESOURCE_TYPES, AclEntry, ResourcePattern
 from ottla.broker.security.acl_nodes import (
     CHANGE_PATHS,
     CHANGE_PREFIX,
@@ -43,6 +43,7 @@ from ottla.broker.security.acl_nodes import (
     types_path,
 )
 from ottla.broker.security.acl_snapshot import AclSnapshot, Entries
+from ottla.protocol.acls import PatternType
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = structlog.get_logger(__name__)

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from ottla.broker.security.acl import AclOperation, ResourceType
+from ottla.protocol.acls import AclOperation, ResourceType
 from ottla.broker.security.session import Session
 
 log = structlog.get_logger(__name__)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, Final
 
-from ottla.broker.security.acl import CLUSTER_NAME, SUPPORTED, AclOperation, ResourceType
+from ottla.broker.security.acl import SUPPORTED
 from ottla.broker.security.acl_snapshot import AclSnapshot
 from ottla.broker.security.audit import Audit
 from ottla.broker.security.session import Session
+from ottla.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
 
 # Answers that are kept for one snapshot: hundreds of clients with hundreds of topics each. Who asks for more, such as
 # one who tries names, makes the others be worked out anew.

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from ottla.client.admin_security_results import (
-    CLUSTER_NAME,
     AclBinding,
     AclFilter,
     AclOperation,
@@ -15,6 +14,7 @@ from ottla.client.admin_security_results import (
     ResourceType,
 )
 from ottla.client.cli.errors import CommandError
+from ottla.protocol.acls import CLUSTER_NAME, OPERATIONS
 
 Names = Sequence[str] | None
 _Resource = tuple[ResourceType, str]
@@ -141,8 +141,8 @@ def _principal(text: str) -> str:
 
 
 def _operation(text: str) -> AclOperation:
-    for operation in AclOperation:
-        if operation.label == text.lower().replace("_", "-") and operation is not AclOperation.ANY:
+    for operation in OPERATIONS:
+        if operation.label == text.lower().replace("_", "-"):
             return operation
-    known = ", ".join(each.label for each in AclOperation if each is not AclOperation.ANY)
+    known = ", ".join(each.label for each in OPERATIONS)
     raise CommandError(f"There is no operation {text}, but {known}.", 2)

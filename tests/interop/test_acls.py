@@ -19,9 +19,10 @@ from tests.interop.clients.record import DEADLINE_S
 from tests.interop.java_tools import RunTool
 from tests.zookeeper import ZooKeeper, ZooKeeperServer
 
-from ottla.broker.security.acl import AclEntry, AclOperation, PermissionType, ResourcePattern, ResourceType
+from ottla.broker.security.acl import AclEntry, ResourcePattern
 from ottla.broker.security.acl_store import AclStore
 from ottla.broker.security.session import ANONYMOUS
+from ottla.protocol.acls import AclOperation, AclPermissionType, ResourceType
 
 ALLOWED = (AclOperation.CLUSTER_ACTION, AclOperation.ALTER, AclOperation.CREATE)
 AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
@@ -39,7 +40,7 @@ def closed(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathF
     with sessions(ensemble) as connect:
         store = AclStore(connect(), lambda _snapshot: None)
         store.start()
-        rights = [AclEntry(ANONYMOUS, "*", operation, PermissionType.ALLOW) for operation in ALLOWED]
+        rights = [AclEntry(ANONYMOUS, "*", operation, AclPermissionType.ALLOW) for operation in ALLOWED]
         store.change(ResourcePattern(ResourceType.CLUSTER, "kafka-cluster"), added=rights)
         store.close()
     broker = BrokerProcess(tmp_path_factory.mktemp("closed"), ensemble.connect, f"authorizer.class.name={AUTHORIZER}")

@@ -8,7 +8,7 @@ from typing import Any
 from tests.broker.handlers.data_path import batch, topic_id
 
 from ottla.broker.handlers.access import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID
-from ottla.broker.security.acl import ResourceType
+from ottla.protocol.acls import ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.message import Message
 from ottla.protocol.primitives import Array

@@ -14,21 +14,15 @@ from tests.broker.handlers.small_cluster import FakeCluster, every_version
 
 from ottla.broker.handlers.access import ACCESS, CLUSTER, GROUP, OPEN, TOPIC, TRANSACTIONAL_ID
 from ottla.broker.handlers.table import HANDLERS
-from ottla.broker.security.acl import (
-    WILDCARD,
-    AclEntry,
-    AclOperation,
-    PermissionType,
-    ResourcePattern,
-    ResourceType,
-)
+from ottla.broker.security.acl import WILDCARD, AclEntry, ResourcePattern
 from ottla.broker.security.acl_snapshot import AclSnapshot
 from ottla.broker.security.authorizer import AclAuthorizer
 from ottla.broker.security.session import ANONYMOUS
+from ottla.protocol.acls import AclOperation, AclPermissionType, ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
+ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
 CODES = {
     TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -42,7 +36,7 @@ NOT_SERVED = {(Api.INIT_PRODUCER_ID, TRANSACTIONAL_ID), (Api.FIND_COORDINATOR, T
 # Followers are told about their partitions.
 OTHER_CODES = {(Api.FETCH, CLUSTER): ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
-Right = tuple[PermissionType, AclOperation, ResourceType]
+Right = tuple[AclPermissionType, AclOperation, ResourceType]
 
 PAIRS = [(api, kind) for api in HANDLERS for kind in ACCESS[api].needed]
 LOUD = [pair for pair in PAIRS if pair not in SILENT]

@@ -9,8 +9,9 @@ import pytest
 from tests.broker.handlers.access_samples import built
 from tests.broker.handlers.small_cluster import SmallCluster, every_version
 
-from ottla.broker.security.acl import AclEntry, AclOperation, PermissionType, ResourcePattern, ResourceType
+from ottla.broker.security.acl import AclEntry, ResourcePattern
 from ottla.broker.security.acl_snapshot import AclSnapshot
+from ottla.protocol.acls import AclOperation, AclPermissionType, ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -86,7 +87,7 @@ def test_an_acl_is_created_described_and_deleted(cluster: SmallCluster, store: S
     """All three tell the same of it."""
     assert create(cluster, VALID, version=version) == [0]
     pattern = ResourcePattern(ResourceType.TOPIC, "t")
-    entry = AclEntry("User:alice", "*", AclOperation.READ, PermissionType.ALLOW)
+    entry = AclEntry("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW)
     assert store.snapshot.acls == {pattern: {entry}}
     described = ask(cluster, Api.DESCRIBE_ACLS, version, **ALL_LITERAL)
     (resource,) = described.resources

@@ -9,18 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.cluster.znodes import MalformedNodeError
-from ottla.broker.security.acl import (
-    OPERATIONS,
-    PATTERN_TYPES,
-    RESOURCE_TYPES,
-    AclEntry,
-    AclOperation,
-    PatternType,
-    PermissionType,
-    ResourcePattern,
-    ResourceType,
-)
+from ottla.broker.security.acl import PATTERN_TYPES, RESOURCE_TYPES, AclEntry, ResourcePattern
 from ottla.broker.security.acl_nodes import AclNode, acl_path, decode_change, encode_change, is_node_name
+from ottla.protocol.acls import OPERATIONS, AclOperation, AclPermissionType, PatternType, ResourceType
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 entries = st.builds(
@@ -28,7 +19,7 @@ entries = st.builds(
     text,
     text,
     st.sampled_from(sorted(OPERATIONS)),
-    st.sampled_from([PermissionType.DENY, PermissionType.ALLOW]),
+    st.sampled_from([AclPermissionType.DENY, AclPermissionType.ALLOW]),
 )
 patterns = st.builds(
     ResourcePattern, st.sampled_from(RESOURCE_TYPES), text.filter(is_node_name), st.sampled_from(PATTERN_TYPES)
@@ -77,9 +68,9 @@ def test_hostile_bytes_give_one_kind_of_error(data: bytes, pattern_type: Pattern
         (AclOperation.IDEMPOTENT_WRITE, "IdempotentWrite"),
         (ResourceType.TRANSACTIONAL_ID, "TransactionalId"),
         (ResourceType.DELEGATION_TOKEN, "DelegationToken"),
-        (PermissionType.DENY, "Deny"),
+        (AclPermissionType.DENY, "Deny"),
     ],
 )
-def test_words_are_those_of_kafka(operation: AclOperation | ResourceType | PermissionType, word: str) -> None:
+def test_words_are_those_of_kafka(operation: AclOperation | ResourceType | AclPermissionType, word: str) -> None:
     """Its brokers read them."""
     assert operation.word == word

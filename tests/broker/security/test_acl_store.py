@@ -13,23 +13,17 @@ from tests.zookeeper import ZooKeeperServer
 
 from ottla.broker.cluster.session import SessionRenewal
 from ottla.broker.cluster.zookeeper import State, ZooKeeper
-from ottla.broker.security.acl import (
-    AclEntry,
-    AclOperation,
-    PatternType,
-    PermissionType,
-    ResourcePattern,
-    ResourceType,
-)
+from ottla.broker.security.acl import AclEntry, ResourcePattern
 from ottla.broker.security.acl_nodes import UNREADABLE
 from ottla.broker.security.acl_snapshot import AclSnapshot, Entries
 from ottla.broker.security.acl_store import AclStore
+from ottla.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 TOPIC = ResourcePattern(ResourceType.TOPIC, "orders")
 PREFIX = ResourcePattern(ResourceType.TRANSACTIONAL_ID, "or", PatternType.PREFIXED)
-READ = AclEntry("User:alice", "*", AclOperation.READ, PermissionType.ALLOW)
-NO_WRITE = AclEntry("User:CN=bob,O=x", "10.0.0.1", AclOperation.DESCRIBE_CONFIGS, PermissionType.DENY)
+READ = AclEntry("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW)
+NO_WRITE = AclEntry("User:CN=bob,O=x", "10.0.0.1", AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY)
 
 READ_ROW = '{"principal":"User:alice","permissionType":"Allow","operation":"Read","host":"*"}'
 NO_WRITE_ROW = '{"principal":"User:CN=bob,O=x","permissionType":"Deny","operation":"DescribeConfigs","host":"10.0.0.1"}'

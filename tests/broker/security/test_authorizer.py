@@ -10,26 +10,17 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from ottla.broker.security import authorizer as module
-from ottla.broker.security.acl import (
-    EVERYBODY,
-    WILDCARD,
-    AclEntry,
-    AclFilter,
-    AclOperation,
-    PatternType,
-    PermissionType,
-    ResourcePattern,
-    ResourceType,
-)
+from ottla.broker.security.acl import EVERYBODY, WILDCARD, AclEntry, AclFilter, ResourcePattern
 from ottla.broker.security.acl_snapshot import AclSnapshot, Entries
 from ottla.broker.security.audit import Audit
 from ottla.broker.security.authorizer import AclAuthorizer, Authorizer
 from ottla.broker.security.session import Session
+from ottla.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 
 ALICE, BOB, ADMIN = "User:alice", "User:bob", "User:admin"
 HERE, THERE = "10.0.0.1", "10.0.0.2"
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
-ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
+ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
 Op = AclOperation
 
@@ -65,7 +56,7 @@ def session(principal: str = ALICE, host: str = HERE) -> Session:
 
 
 def entry(
-    permission: PermissionType, operation: AclOperation, principal: str = ALICE, host: str = WILDCARD
+    permission: AclPermissionType, operation: AclOperation, principal: str = ALICE, host: str = WILDCARD
 ) -> frozenset[AclEntry]:
     """One ACL."""
     return frozenset({AclEntry(principal, host, operation, permission)})
