@@ -31,12 +31,14 @@ def build_session(settings: JobSettings, app_name: str = "ottla") -> SparkSessio
     if not submitted:
         _check_java()
     builder = SparkSession.builder.appName(app_name)
-    for name, value in session_options(settings).items():
+    master = settings.master or (None if submitted else "local[*]")
+    is_local = master is not None and master.startswith("local")
+    for name, value in session_options(settings, is_local=is_local).items():
         builder = builder.config(name, value)
-    if settings.master is not None or not submitted:
-        builder = builder.master(settings.master or "local[*]")
+    if master is not None:
+        builder = builder.master(master)
     # Tasks need the modules that this process has; on a cluster the nodes say where their Python is.
-    if (settings.master or "local").startswith("local"):
+    if is_local:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     try:
@@ -48,7 +50,7 @@ def build_session(settings: JobSettings, app_name: str = "ottla") -> SparkSessio
     return spark
 
 
-def session_options(settings: JobSettings) -> dict[str, str]:
+def session_options(settings: JobSettings, *, is_local: bool) -> dict[str, str]:
     """Return the options of the session; those that the settings name for Spark count more than ours."""
     options = {
         "spark.sql.session.timeZone": "UTC",
@@ -61,7 +63,7 @@ def session_options(settings: JobSettings) -> dict[str, str]:
         # A stop lets the batch finish; what comes too late must not hang the process.
         "spark.sql.streaming.stopTimeout": "30s",
     }
-    if (settings.master or "local").startswith("local"):
+    if is_local:
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     named = {name if name.startswith("spark.") else f"spark.{name}": value for name, value in settings.spark.items()}
     return options | named

@@ -164,3 +164,18 @@ def test_the_commands_are_the_jobs() -> None:
     )
 
     assert all(f"\n  {job} " in done.stdout for job in JOBS)
+
+
+def test_only_a_session_on_this_machine_is_bound_to_it() -> None:
+    """Executors elsewhere must reach the driver; and what the settings say of Spark counts more than our choice."""
+    from ottla.pipeline.session import session_options
+
+    settings = archive_settings(None, {}, **NEEDED, spark=["sql.shuffle.partitions=9", "spark.executor.memory=2g"])
+
+    elsewhere = session_options(settings, is_local=False)
+
+    assert "spark.driver.host" not in elsewhere
+    assert session_options(settings, is_local=True)["spark.driver.host"] == "127.0.0.1"
+    assert elsewhere["spark.sql.shuffle.partitions"] == "9"
+    assert elsewhere["spark.executor.memory"] == "2g"
+    assert elsewhere["spark.sql.session.timeZone"] == "UTC"
