@@ -34,7 +34,8 @@ from ottla.protocol.identifiers import TopicPartition
 
 # What Spark gives a task of other files, too.
 _TASK_BYTES: Final = 128 * 1024 * 1024
-_TASK_BYTES_MIN: Final = 4 * 1024 * 1024
+_TASK_BYTES_MIN: Final = 8 * 1024 * 1024
+_TASKS_PER_PROCESSOR: Final = 4
 _SUBSCRIPTIONS: Final = ("subscribe", "subscribepattern", "assign")
 
 
@@ -86,8 +87,9 @@ class LogReader(DataSourceReader):
         """Return the work of each task."""
         options = self._options
         total = sum(piece.size for piece in planned(options, OFFSET_MAX))
-        # As Spark divides other files: no task much larger than its share, and none too small to be worth it.
-        task_bytes = min(options.task_bytes, max(_TASK_BYTES_MIN, total // (os.cpu_count() or 1)))
+        # Several tasks for each processor, so that the last one does not run alone for long; none too small to pay.
+        share = total // (_TASKS_PER_PROCESSOR * (os.cpu_count() or 1))
+        task_bytes = min(options.task_bytes, max(_TASK_BYTES_MIN, share))
         if options.read.min_partitions is not None:
             task_bytes = max(1, min(task_bytes, total // options.read.min_partitions))
         return [LogPartition(load) for load in task_loads(planned(options, task_bytes), task_bytes)]
