@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run check format test faults bench bench-kafka bench-replicated bench-scale bench-groups bench-clients bench-spark compose-test docs lock clean
+.PHONY: setup run check format test faults faults-secure bench bench-kafka bench-replicated bench-scale bench-groups bench-clients bench-security bench-spark compose-test docs lock clean
 
 setup: $(STAMP)
 
@@ -36,6 +36,10 @@ test: setup
 faults: setup
 	$(BIN)/pytest tests/faults -m "" $(PYTEST_ARGS)
 
+# Those of clusters alone, with every listener on SASL_SSL, and ACLs; `make faults` has them, too.
+faults-secure: setup
+	$(BIN)/pytest tests/faults -m "" -k SASL_SSL $(PYTEST_ARGS)
+
 # What parts of the broker cost, then a whole one under load. BENCH_ARGS="--quick" to try it out, "--json FILE" to keep it.
 bench: setup
 	$(BIN)/python bench/codec.py
@@ -63,6 +67,10 @@ bench-groups: setup
 # Our client beside aiokafka, kafka-python and confluent-kafka, on one broker of ours, by turns.
 bench-clients: setup
 	$(BIN)/python -m bench.clients $(BENCH_ARGS)
+
+# TLS and logins: what they cost a broker of ours, and one of Apache Kafka beside it, by turns.
+bench-security: setup
+	$(BIN)/python -m bench.security $(BENCH_ARGS)
 
 # Our Spark sources beside Spark's own connector, on one topic, by turns. BENCH_ARGS="--rows 1000000" for a short one.
 bench-spark: setup

@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -44,15 +44,27 @@ class Contender(ABC):
 
     name: str
 
-    def __init__(self, folder: Path, broker_count: int = 1, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        broker_count: int = 1,
+        properties: Mapping[str, str] | None = None,
+        protocols: Sequence[str] = ("PLAINTEXT",),
+    ) -> None:
+        """A broker has a listener for each protocol; others talk to it through the first, in the clear."""
         self.folder = folder
         folder.mkdir(parents=True)
         self.broker_count = broker_count
         self._properties = properties or {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._zookeeper_port = 0
-        # By broker id.
+        self._protocols = protocols
+        # By broker id: the address of the first listener.
         self.addresses: dict[int, str] = {}
+        # By protocol, the addresses of all brokers.
+        self.listeners: dict[str, list[str]] = {}
+        # What clients need to be let in.
+        self.client_settings: dict[str, str] = {}
 
     @property
     def bootstrap(self) -> str:
@@ -94,9 +106,12 @@ class Contender(ABC):
         """Start brokers without data; return the time from their start to the first record that all acknowledge."""
         identity = uuid.uuid4().hex
         ports: set[int] = set()
+        self.listeners = {protocol: [] for protocol in self._protocols}
         for broker in range(1, self.broker_count + 1):
-            ports.add(port := free_port(HOST, ports))
-            self.addresses[broker] = f"{HOST}:{port}"
+            for addresses in self.listeners.values():
+                ports.add(port := free_port(HOST, ports))
+                addresses.append(f"{HOST}:{port}")
+            self.addresses[broker] = self.listeners[self._protocols[0]][-1]
         configs = {broker: self._write_config(broker, identity, ports) for broker in self.addresses}
         producer = Producer(
             {
@@ -176,7 +191,7 @@ class Contender(ABC):
             **self._own_properties(ports),
             **self._properties,
             "broker.id": str(broker),
-            "listeners": f"PLAINTEXT://{self.addresses[broker]}",
+            "listeners": ",".join(f"{protocol}://{all_[broker - 1]}" for protocol, all_ in self.listeners.items()),
             "zookeeper.connect": f"{HOST}:{self._zookeeper_port}/{identity}",
             "log.dirs": str(self.folder / f"data-{broker}-{identity}"),
         }

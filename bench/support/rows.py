@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from bench.support.contender import Contender
 from bench.support.usage import cpu_seconds, forget_peak, memory_mb
@@ -44,6 +45,26 @@ def at_least(ratio: float) -> Goal:
 def at_most(ratio: float) -> Goal:
     """Less is better."""
     return Goal(ratio)
+
+
+class Target(Protocol):
+    """What a load is sent to: a contender, or one of its listeners."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients begin."""
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """What they need to be let in: options of librdkafka."""
+
+    @property
+    def broker_count(self) -> int:
+        """How many brokers there are."""
+
+    @property
+    def pids(self) -> list[int]:
+        """Their processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +222,10 @@ def _start_with_zookeeper(contender: Contender) -> Values:
 
 
 @contextmanager
-def topic_for(contender: Contender, partitions: int = 1) -> Iterator[str]:
+def topic_for(contender: Target, partitions: int = 1) -> Iterator[str]:
     """A topic for one measurement, with a replica on every broker."""
     name = f"bench-{uuid.uuid4().hex}"
-    admin = AdminClient({"bootstrap.servers": contender.bootstrap, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": contender.bootstrap, "log_level": 0, **contender.client_settings})
     admin.create_topics([NewTopic(name, partitions, contender.broker_count)])[name].result(ADMIN_SECONDS_MAX)
     try:
         yield name
@@ -212,10 +233,10 @@ def topic_for(contender: Contender, partitions: int = 1) -> Iterator[str]:
         admin.delete_topics([name])[name].result(ADMIN_SECONDS_MAX)
 
 
-def load(contender: Contender, kind: str, topic: str, size: int, *arguments: str) -> Values:
+def load(contender: Target, kind: str, topic: str, size: int, *arguments: str) -> Values:
     """Run a load in a process of its own; return what it says."""
     command = [sys.executable, "-m", "bench.support.load", kind, "--bootstrap", contender.bootstrap, "--topic", topic]
-    command += ["--record-bytes", str(size), *arguments]
+    command += ["--record-bytes", str(size), *settings(*map("=".join, contender.client_settings.items())), *arguments]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=LOAD_SECONDS_MAX)
     values: Values = json.loads(done.stdout)
     return values
@@ -226,12 +247,17 @@ def settings(*pairs: str) -> list[str]:
     return [argument for pair in pairs for argument in ("--set", pair)]
 
 
-def throughput(contender: Contender, kind: str, topic: str, size: int, *arguments: str) -> Values:
+def throughput(contender: Target, kind: str, topic: str, size: int, *arguments: str) -> Values:
     """Run a load, and count bytes and what the brokers use for them."""
+    return counted(contender, kind, topic, size, *arguments)[1]
+
+
+def counted(contender: Target, kind: str, topic: str, size: int, *arguments: str) -> tuple[int, Values]:
+    """As `throughput`; return how many records there were as well."""
     before = cpu_seconds(contender.pids)
     result = load(contender, kind, topic, size, *arguments)
     used = cpu_seconds(contender.pids) - before
-    return {
+    return int(result["records"]), {
         "MB/s": result["bytes"] / MB / result["seconds"],
         "records/s": result["records"] / result["seconds"],
         "CPU s/GB": used / (result["bytes"] / GB),
