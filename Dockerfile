@@ -28,7 +28,8 @@ LABEL org.opencontainers.image.title="Ottla" \
       org.opencontainers.image.version="0.1.0.dev0"
 # The data belongs to a number, so that a volume keeps its owner over images.
 RUN useradd --uid 10001 --no-create-home --home-dir /var/lib/ottla --shell /usr/sbin/nologin ottla \
- && install --directory --owner ottla --group ottla /var/lib/ottla
+ && install --directory --owner ottla --group ottla /var/lib/ottla \
+ && install --directory --owner ottla --group ottla --mode 700 /etc/ottla/security
 COPY --from=broker-packages /packages /usr/local
 COPY config/container.properties /etc/ottla/server.properties
 ENV PYTHONUNBUFFERED=1

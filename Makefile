@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run check format test faults faults-secure bench bench-kafka bench-replicated bench-scale bench-groups bench-clients bench-security bench-spark compose-test docs lock clean
+.PHONY: setup run check format test faults faults-secure bench bench-kafka bench-replicated bench-scale bench-groups bench-clients bench-security bench-spark compose-test compose-test-secure docs lock clean
 
 setup: $(STAMP)
 
@@ -79,6 +79,10 @@ bench-spark: setup
 # docker-compose.yml tried for real: a cluster in containers, used, harmed and restarted. Says what it needs.
 compose-test: setup
 	$(BIN)/python scripts/compose_test.py $(COMPOSE_ARGS)
+
+# Its profile `secure`: TLS, passwords and ACLs.
+compose-test-secure: setup
+	$(BIN)/python -m scripts.compose_test_secure $(COMPOSE_ARGS)
 
 # The generated pages and dashboards; a test fails when they are not current.
 docs: setup

@@ -17,14 +17,12 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-PROJECT = "ottla-compose-test"
-SERVICES = ("zookeeper", "broker-1", "broker-2", "broker-3")
 TOPIC = "compose-test"
 PARTITIONS = 6
 HEALTHY_SECONDS_MAX = 300
@@ -108,14 +106,29 @@ def free_ports(count: int) -> list[str]:
 class Cluster:
     """The containers of this test."""
 
+    project = "ottla-compose-test"
+    profiles: tuple[str, ...] = ()
+    services: tuple[str, ...] = ("zookeeper", "broker-1", "broker-2", "broker-3")
+    # What the ports of brokers on this host are set by: for clients, and for metrics.
+    port_variables: tuple[str, ...] = (
+        *(f"OTTLA_PORT_{i}" for i in (1, 2, 3)),
+        *(f"OTTLA_HTTP_PORT_{i}" for i in (1, 2, 3)),
+    )
+
     def __init__(self, compose: Sequence[str]) -> None:
-        ports = free_ports(6)
-        self.image = f"{PROJECT}:{os.getpid()}"
-        self.bootstrap = ",".join(f"localhost:{port}" for port in ports[:3])
+        names = self.port_variables
+        ports = free_ports(len(names))
+        self.image = f"{self.project}:{os.getpid()}"
+        self.client_options = {"bootstrap.servers": ",".join(f"localhost:{port}" for port in ports[:3])}
         self.metrics = [f"http://localhost:{port}/metrics" for port in ports[3:]]
-        names = [*(f"OTTLA_PORT_{i}" for i in (1, 2, 3)), *(f"OTTLA_HTTP_PORT_{i}" for i in (1, 2, 3))]
         self._environment = os.environ | dict(zip(names, ports, strict=True)) | {"OTTLA_IMAGE": self.image}
-        self._compose = [*compose, "--project-name", PROJECT, "--file", "docker-compose.yml"]
+        profiles = [f"--profile={profile}" for profile in self.profiles]
+        self._compose = [*compose, "--project-name", self.project, "--file", "docker-compose.yml", *profiles]
+
+    def up(self) -> None:
+        """Start what is not running, and wait until it is healthy."""
+        self.compose("up", "--detach", *self.services)
+        self.wait_healthy()
 
     def compose(self, *arguments: str) -> str:
         """Run compose."""
@@ -123,11 +136,11 @@ class Cluster:
 
     def ottla(self, *arguments: str) -> str:
         """Run our command line in the container of broker 1."""
-        return self.compose("exec", "-T", "broker-1", "ottla", *arguments)
+        return self.compose("exec", "-T", self.services[1], "ottla", *arguments)
 
     def container(self, service: str) -> str:
         """Return the id of a service's container, also when it has stopped."""
-        label = f"label=com.docker.compose.project={PROJECT}"
+        label = f"label=com.docker.compose.project={self.project}"
         service_label = f"label=com.docker.compose.service={service}"
         return run(["docker", "ps", "--all", "--quiet", "--filter", label, "--filter", service_label]).strip()
 
@@ -137,7 +150,7 @@ class Cluster:
 
     def wait_healthy(self, *services: str) -> None:
         """Wait until the health checks of services pass."""
-        wanted = services or SERVICES
+        wanted = services or self.services
 
         def is_well() -> bool:
             return all(self.inspected(service, ".State.Health.Status") == "healthy" for service in wanted)
@@ -157,7 +170,7 @@ class Cluster:
 
     def say_why(self) -> None:
         """Show what the health checks and the services said last."""
-        for service in SERVICES:
+        for service in self.services:
             if self.container(service):
                 say(f"{service}: {self.inspected(service, 'json .State.Health')[-1000:]}")
         for line in self.compose("logs", "--no-color", "--tail", "40").splitlines():
@@ -172,12 +185,12 @@ class Cluster:
 class Load:
     """Produces numbered records from this host, with acks=all and idempotence, until it is told to stop."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, client_options: Mapping[str, str]) -> None:
         from confluent_kafka import Producer
 
         self._producer: Any = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **client_options,
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "message.timeout.ms": 120_000,
@@ -234,13 +247,13 @@ class Load:
         wait_until(lambda: len(self.acknowledged) >= goal, f"{count} more records acknowledged", 90)
 
 
-def consumed(bootstrap: str, group: str) -> Counter[int]:
+def consumed(client_options: Mapping[str, str], group: str) -> Counter[int]:
     """Read the topic from this host, from its beginning to its end, in a new group."""
     from confluent_kafka import Consumer, KafkaError
 
     consumer: Any = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **client_options,
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
@@ -268,11 +281,20 @@ def consumed(bootstrap: str, group: str) -> Counter[int]:
 
 def check_nothing_lost(cluster: Cluster, load: Load, group: str) -> None:
     """Every acknowledged record is there, once."""
-    found = consumed(cluster.bootstrap, group)
+    found = consumed(cluster.client_options, group)
     lost = load.acknowledged - found.keys()
     twice = [number for number, count in found.items() if count > 1]
     check(not lost, f"{len(lost)} acknowledged records are lost, such as {sorted(lost)[:5]}")
     check(not twice, f"{len(twice)} records are there twice, such as {twice[:5]}")
+
+
+def use_from_host(cluster: Cluster, load: Load) -> None:
+    """Produce and consume the first records."""
+    with step(f"{RECORDS} records produced and consumed from the host with confluent-kafka"):
+        cluster.ottla("topic", "create", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "3")
+        load.produce(RECORDS)
+        check(len(load.acknowledged) == RECORDS, f"{len(load.acknowledged)} acknowledged: {load.errors[:3]}")
+        check_nothing_lost(cluster, load, "first")
 
 
 def use(cluster: Cluster, load: Load) -> None:
@@ -281,11 +303,7 @@ def use(cluster: Cluster, load: Load) -> None:
         for url in cluster.metrics:
             with urllib.request.urlopen(url, timeout=30) as answer:
                 check(b"kafka_server_replicamanager_leadercount" in answer.read(), f"{url} lacks the broker's metrics")
-    with step(f"{RECORDS} records produced and consumed from the host with confluent-kafka"):
-        cluster.ottla("topic", "create", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "3")
-        load.produce(RECORDS)
-        check(len(load.acknowledged) == RECORDS, f"{len(load.acknowledged)} acknowledged: {load.errors[:3]}")
-        check_nothing_lost(cluster, load, "first")
+    use_from_host(cluster, load)
     with step("produced and consumed with the command line inside a container"):
         cluster.ottla("topic", "produce", "inside", "one", "two", "three")
         read = cluster.ottla(
@@ -294,18 +312,24 @@ def use(cluster: Cluster, load: Load) -> None:
         check(sorted(read.split()) == ["one", "three", "two"], f"read {read!r}")
 
 
-def harm(cluster: Cluster, load: Load) -> None:
-    """Kill a broker under load, restart ZooKeeper under load; nothing may get lost."""
-    with step("broker 2 killed under load: the others go on, it comes back, all replicas in sync"), load.running():
+def kill_broker(cluster: Cluster, load: Load) -> None:
+    """Kill a broker under load, and have it back; nothing may get lost."""
+    broker = cluster.services[2]
+    with step(f"{broker} killed under load: the others go on, it comes back, all replicas in sync"), load.running():
         load.wait_for_more()
-        run(["docker", "kill", "--signal", "KILL", cluster.container("broker-2")])
+        run(["docker", "kill", "--signal", "KILL", cluster.container(broker)])
         load.wait_for_more()
-        cluster.compose("start", "broker-2")
-        cluster.wait_healthy("broker-2")
+        cluster.compose("start", broker)
+        cluster.wait_healthy(broker)
         cluster.wait_in_sync()
         load.wait_for_more()
     with step(f"nothing lost, nothing twice, of {len(load.acknowledged)} records"):
         check_nothing_lost(cluster, load, "after-kill")
+
+
+def harm(cluster: Cluster, load: Load) -> None:
+    """Kill a broker under load, restart ZooKeeper under load; nothing may get lost."""
+    kill_broker(cluster, load)
     with step("ZooKeeper restarted under load"), load.running():
         load.wait_for_more()
         cluster.compose("restart", "zookeeper")
@@ -319,12 +343,11 @@ def stop_and_start(cluster: Cluster, load: Load) -> None:
     """Stop in good order, remove the containers, and find the data again."""
     with step("stopped in good order"):
         cluster.compose("stop")
-        codes = {service: cluster.inspected(service, ".State.ExitCode") for service in SERVICES[1:]}
+        codes = {service: cluster.inspected(service, ".State.ExitCode") for service in cluster.services[1:]}
         check(set(codes.values()) == {"0"}, f"exit codes {codes}")
     with step("down and up again: the data is there"):
         cluster.compose("down")
-        cluster.compose("up", "--detach")
-        cluster.wait_healthy()
+        cluster.up()
         cluster.wait_in_sync()
         check_nothing_lost(cluster, load, "after-down")
         check(cluster.ottla("group", "list").count("after-kill") == 1, "the groups are gone")
@@ -332,31 +355,35 @@ def stop_and_start(cluster: Cluster, load: Load) -> None:
 
 def try_all(cluster: Cluster) -> None:
     """All steps in turn."""
-    with step("built"):
-        cluster.compose("build")
-    size = int(run(["docker", "image", "inspect", "--format", "{{.Size}}", cluster.image]))
-    say(f"              image of {size / 1e6:.0f} MB")
+    build(cluster)
     with step("up and healthy"):
-        cluster.compose("up", "--detach")
-        cluster.wait_healthy()
-    load = Load(cluster.bootstrap)
+        cluster.up()
+    load = Load(cluster.client_options)
     use(cluster, load)
     harm(cluster, load)
     stop_and_start(cluster, load)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the test; 0 when all is well, 1 when a step failed, 2 without Docker."""
+def build(cluster: Cluster) -> None:
+    """Build the image of brokers, which all of them share."""
+    with step("built"):
+        cluster.compose("build", cluster.services[1])
+    size = int(run(["docker", "image", "inspect", "--format", "{{.Size}}", cluster.image]))
+    say(f"              image of {size / 1e6:.0f} MB")
+
+
+def main(kind: type[Cluster], steps: Callable[[Cluster], None]) -> int:
+    """Run a test of a cluster; 0 when all is well, 1 when a step failed, 2 without Docker."""
     parser = argparse.ArgumentParser(description="Try docker-compose.yml for real.", epilog=NEEDS)
     parser.add_argument("--keep", action="store_true", help="leave the containers and volumes there in the end")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     compose = compose_command()
     if compose is None:
         sys.stderr.write(NEEDS)
         return 2
-    cluster = Cluster(compose)
+    cluster = kind(compose)
     try:
-        try_all(cluster)
+        steps(cluster)
     except (FailedError, subprocess.TimeoutExpired) as error:
         say(f"FAILED: {error}")
         cluster.say_why()
@@ -369,4 +396,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Cluster, try_all))

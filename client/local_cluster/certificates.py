@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -21,9 +22,10 @@ _NAMES: Final = ("localhost",)
 _ADDRESSES: Final = ("127.0.0.1", "::1")
 
 
-def make_certificates(authority: Path, broker: Path) -> None:
+def make_certificates(authority: Path, broker: Path, names: Iterable[str] = ()) -> None:
     """Write the authority's certificate, and the brokers' key and certificate in one file that its owner alone reads.
 
+    Brokers are reached by the names of this machine, and by `names`.
     The authority's key is forgotten: nobody can make another certificate that clients of this cluster believe in.
     """
     try:
@@ -34,7 +36,7 @@ def make_certificates(authority: Path, broker: Path) -> None:
 
     authority_key, broker_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority_certificate = _sign_authority(authority_key)
-    broker_certificate = _sign_broker(broker_key, authority_certificate, authority_key)
+    broker_certificate = _sign_broker(broker_key, (*_NAMES, *names), authority_certificate, authority_key)
     pem = serialization.Encoding.PEM
     private = broker_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     write_private(broker, private + broker_certificate.public_bytes(pem))
@@ -74,19 +76,22 @@ def _sign_authority(key: EllipticCurvePrivateKey) -> Certificate:
 
 
 def _sign_broker(
-    key: EllipticCurvePrivateKey, authority: Certificate, authority_key: EllipticCurvePrivateKey
+    key: EllipticCurvePrivateKey,
+    names: Iterable[str],
+    authority: Certificate,
+    authority_key: EllipticCurvePrivateKey,
 ) -> Certificate:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    names = [x509.DNSName(name) for name in _NAMES]
+    hosts = [x509.DNSName(name) for name in names]
     addresses = [x509.IPAddress(ip_address(address)) for address in _ADDRESSES]
     uses = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
     return (
         _begun(_name("broker"), authority.subject, key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([*names, *addresses]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([*hosts, *addresses]), critical=False)
         .add_extension(uses, critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
         .sign(authority_key, hashes.SHA256())

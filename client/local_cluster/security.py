@@ -7,7 +7,7 @@ that must be there before ZooKeeper has any, the administrator's and the brokers
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,18 +40,30 @@ class ClusterSecurity:
         self._broker = folder / "broker.pem"
         self._passwords_file = folder / "passwords.json"
 
-    def prepare(self, bootstrap_servers: str) -> None:
-        """Make what is not there yet, and tell clients where the brokers are now."""
+    def prepare(self, bootstrap_servers: str, names: Iterable[str] = ()) -> None:
+        """Make what is not there yet, and tell clients where the brokers are now.
+
+        `names` are further hosts that the certificate is for, when one is made.
+        """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             # The authority's is written last: where it is there, so are the others.
             if not self.authority.exists():
                 passwords = _Passwords(*(secrets.token_urlsafe(_PASSWORD_BYTES) for _ in range(2)))
                 write_private(self._passwords_file, msgspec.json.encode(passwords))
-                make_certificates(self.authority, self._broker)
-            self._write_client_files(bootstrap_servers)
+                make_certificates(self.authority, self._broker, names)
+            self._write_client_files(self.folder, bootstrap_servers, str(self.authority))
         except OSError as error:
             raise ClusterError(f"{self.folder} cannot be used: {error.strerror}.") from error
+
+    def export(self, folder: Path, bootstrap_servers: str) -> None:
+        """Write what clients elsewhere take: a folder to be copied, and to be run in, for the authority has no path."""
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            (folder / self.authority.name).write_bytes(self.authority.read_bytes())
+            self._write_client_files(folder, bootstrap_servers, self.authority.name)
+        except OSError as error:
+            raise ClusterError(f"{folder} cannot be used: {error.strerror}.") from error
 
     def broker_options(self) -> dict[str, str]:
         """Return the options of brokers that tell no secret."""
@@ -75,25 +87,25 @@ class ClusterSecurity:
         login = _login(_BROKER, passwords.broker, known)
         return {f"listener.name.{listener.lower()}.plain.sasl.jaas.config": login for listener in listeners}
 
-    def _write_client_files(self, bootstrap_servers: str) -> None:
+    def _write_client_files(self, folder: Path, bootstrap_servers: str, authority: str) -> None:
         password = self._passwords().administrator
         common = {"bootstrap.servers": bootstrap_servers, "security.protocol": PROTOCOL, "sasl.mechanism": _MECHANISM}
         write_properties(
-            self.client_properties,
+            folder / self.client_properties.name,
             {
                 **common,
                 "sasl.jaas.config": _login(ADMINISTRATOR, password),
                 "ssl.truststore.type": "PEM",
-                "ssl.truststore.location": str(self.authority),
+                "ssl.truststore.location": authority,
             },
         )
         write_properties(
-            self.librdkafka_properties,
+            folder / self.librdkafka_properties.name,
             {
                 **common,
                 "sasl.username": ADMINISTRATOR,
                 "sasl.password": password,
-                "ssl.ca.location": str(self.authority),
+                "ssl.ca.location": authority,
             },
         )
 

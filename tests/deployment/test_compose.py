@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 BROKERS = [name for name in SERVICES if name.startswith("broker-")]
+SECURE_BROKERS = [name for name in SERVICES if name.startswith("secure-broker-")]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
@@ -24,7 +25,7 @@ def default_of(text: str) -> str:
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
 
 
-@pytest.mark.parametrize("name", BROKERS)
+@pytest.mark.parametrize("name", [*BROKERS, *SECURE_BROKERS])
 def test_a_broker_is_reached_from_inside_and_from_the_host(name: str) -> None:
     """Two listeners; the one for the host is advertised at the port that is published."""
     broker = SERVICES[name]
@@ -52,6 +53,33 @@ def test_brokers_differ_in_what_must_differ() -> None:
     ports = [default_of(port) for service in SERVICES.values() for port in service.get("ports", ())]
     assert len({port.split(":")[1] for port in ports}) == len(ports)
     assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_secure_brokers_are_a_cluster_of_their_own_that_is_never_open() -> None:
+    """With another root in ZooKeeper, every listener on SASL_SSL, and no secret in the environment."""
+    assert len({SERVICES[name]["environment"]["KAFKA_BROKER_ID"] for name in SECURE_BROKERS}) == 3
+    for name in SECURE_BROKERS:
+        broker = SERVICES[name]
+        environment = broker["environment"]
+        assert broker["profiles"] == ["secure"]
+        assert environment["KAFKA_ZOOKEEPER_CONNECT"] == "zookeeper:2181/secure"
+        assert environment["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"] == "INTERNAL:SASL_SSL,EXTERNAL:SASL_SSL"
+        assert not [variable for variable in environment if "SASL" in variable or "PASSWORD" in variable]
+        assert broker["volumes"] == [f"{name}:/var/lib/ottla", "security:/etc/ottla/security:ro"]
+
+
+def test_the_files_of_secure_brokers_are_made_first_and_for_their_addresses() -> None:
+    """A certificate for other names, or files with other ports, would be of no use."""
+    command = [default_of(argument) for argument in SERVICES["secure-files"]["command"]]
+    told = dict(argument.removeprefix("--").split("=", 1) for argument in command if "side=" in argument)
+    advertised = [
+        default_of(SERVICES[name]["environment"]["KAFKA_ADVERTISED_LISTENERS"]).split(",") for name in SECURE_BROKERS
+    ]
+    inside, outside = (",".join(each.split("://")[1] for each in side) for side in zip(*advertised, strict=True))
+    assert told == {"inside": inside, "outside": outside}
+    for name in SECURE_BROKERS:
+        made = SERVICES[name]["depends_on"]["secure-files"]
+        assert made == {"condition": "service_completed_successfully"}
 
 
 def test_what_is_mounted_exists() -> None:

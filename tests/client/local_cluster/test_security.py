@@ -68,6 +68,16 @@ def test_lost_passwords_are_named_with_what_to_do(made: ClusterSecurity) -> None
         made.prepare("127.0.0.1:9092")
 
 
+def test_the_files_for_another_place_name_nothing_of_this_one(made: ClusterSecurity, tmp_path: Path) -> None:
+    """They are copied with the authority beside them, and say where the brokers are from there."""
+    there = tmp_path / "there"
+    made.export(there, "localhost:9192")
+    settings = ClientSettings.from_config(there / made.client_properties.name)
+    assert (settings.bootstrap_servers, settings.ssl_cafile) == ("localhost:9192", "ca.pem")
+    assert ClientSettings.from_config(there / made.librdkafka_properties.name) == settings
+    assert (there / "ca.pem").read_bytes() == made.authority.read_bytes()
+
+
 def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None:
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = client.wrap_bio(to_client, to_server, server_hostname=name)
