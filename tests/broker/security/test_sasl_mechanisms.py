@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 from collections.abc import Generator
 from typing import Any
 
@@ -145,6 +146,22 @@ def test_scram_refuses_a_last_message_that_does_not_belong_to_the_first(changes:
     final = client_final(first, exchange.send(first), "pencil", **changes)
     with pytest.raises(AuthenticationFailedError):
         exchange.send(final)
+
+
+def test_scram_lets_a_client_repeat_its_nonce() -> None:
+    """As librdkafka did for years, in front of both, and signed that."""
+    exchange = begun(scram("SCRAM-SHA-256", {"user": credential("pencil")}.get, b"", RFC_SERVER_NONCE))
+    exchange.send(f"n,,n=user,r={NONCE}".encode())
+    bare = f"c=biws,r={NONCE}{NONCE}{RFC_SERVER_NONCE}"
+    message = b",".join([f"n=user,r={NONCE}".encode(), RFC_SERVER_FIRST, bare.encode()])
+    iterations = credential("pencil").iterations
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", credential("pencil").salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    signature = hmac.digest(credential("pencil").stored_key, message, "sha256")
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
+    with pytest.raises(StopIteration) as end:
+        exchange.send(f"{bare},p={proof}".encode())
+    assert end.value.value.user == "user"
 
 
 def test_scram_cannot_be_replayed() -> None:
