@@ -61,6 +61,11 @@ class TlsConnection(Connection):
     def _receive_handshake(self) -> bool:
         if not self._is_stepping:
             if not self.channel.receive_handshake():
+                # Who has not said a word only looked whether somebody listens.
+                if self.channel.first_bytes:
+                    self._tls.failed(
+                        self.peer, ConnectionAbortedError("no end of the handshake"), self.channel.first_bytes
+                    )
                 return False
             self.last_read = time.monotonic()
             self._is_stepping = True

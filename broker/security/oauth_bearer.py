@@ -54,15 +54,15 @@ class InvalidTokenError(Exception):
     """A token is not good; the text is for our log, and does not hold the token."""
 
 
-def oauth_bearer(verify: Verify) -> Exchange:
-    """Take a token, and the client's word that it has seen why that was no good."""
+def oauth_bearer(verify: Verify, on_refused: Callable[[str], None] = lambda reason: None) -> Exchange:
+    """Take a token, and the client's word that it has seen why that was no good; `on_refused` is told why."""
     first = _FIRST.fullmatch(text_of((yield b"")))
     if first is None:
         raise AuthenticationFailedError("Authentication failed: the OAUTHBEARER message cannot be read")
     try:
         proof = verify(first["token"])
     except InvalidTokenError as error:
-        log.info("token_refused", reason=str(error))
+        on_refused(str(error))
         yield _INVALID
         raise AuthenticationFailedError("Authentication failed: invalid token") from error
     check_authorization_id(first["authorization_id"] or "", proof.user)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Final
 
 _SECONDS: Final = 60.0
-# Beyond that many peers, one peer's events count as everybody's.
-_PEERS_MAX: Final = 1024
+# Beyond that many kinds, nothing new is let through until some are over.
+_KINDS_MAX: Final = 1024
 
 
 class Rarely:
-    """One event of each peer in a while. Thread-safe."""
+    """One event of each kind in a while; a kind is a peer, or what a peer did. Thread-safe."""
 
     def __init__(self, seconds: float = _SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -21,15 +21,15 @@ class Rarely:
         self._lock = threading.Lock()
         self._last: dict[str, float] = {}
 
-    def allows(self, peer: str) -> bool:
-        """Say whether an event of a peer is the first in a while."""
+    def allows(self, kind: str) -> bool:
+        """Say whether an event is the first of its kind in a while."""
         now = self._clock()
         with self._lock:
-            if now - self._last.get(peer, float("-inf")) < self._seconds:
+            if now - self._last.get(kind, float("-inf")) < self._seconds:
                 return False
-            if len(self._last) >= _PEERS_MAX:
+            if len(self._last) >= _KINDS_MAX:
                 self._last = {known: last for known, last in self._last.items() if now - last < self._seconds}
-            if len(self._last) < _PEERS_MAX:
-                self._last[peer] = now
+            if len(self._last) < _KINDS_MAX:
+                self._last[kind] = now
                 return True
             return False

@@ -124,7 +124,7 @@ class SaslListener:
             return plain(login.users if login is not None else {})
         if mechanism == "OAUTHBEARER":
             assert self._verifier is not None
-            return oauth_bearer(self._verifier)
+            return oauth_bearer(self._verifier, self._token_refused)
         return scram(mechanism, lambda user: self._credentials.get(mechanism, user), self._fake_secret)
 
     def max_reauth_ms(self) -> int:
@@ -137,11 +137,16 @@ class SaslListener:
             self.successes += 1
 
     def failed(self, peer: str, mechanism: str, reason: str) -> None:
-        """Count an authentication that failed, and log it unless that peer's last one was a moment ago."""
+        """Count an authentication that failed, and log it unless that peer failed alike a moment ago."""
         with self._counting:
             self.failures += 1
-        if self._rarely.allows(peer):
+        if self._rarely.allows(f"{peer} {mechanism} {reason}"):
             log.warning("authentication_failed", listener=self.name, peer=peer, mechanism=mechanism, reason=reason)
+
+    def _token_refused(self, reason: str) -> None:
+        # At once: not every client goes on to the end, where the authentication fails.
+        if self._rarely.allows(f"token {reason}"):
+            log.warning("token_refused", listener=self.name, reason=reason)
 
 
 def _wrong(listener: str, mechanism: str, reason: str) -> ConfigError:

@@ -101,8 +101,8 @@ class TlsListener:
         return f"User:{user}"
 
     def failed(self, peer: str, error: Exception, first_bytes: bytes) -> None:
-        """Count a handshake that failed, and log it unless that peer's last one was a moment ago."""
-        if self._rarely.allows(peer):
+        """Count a handshake that failed, and log it unless one of that peer failed alike a moment ago."""
+        if self._rarely.allows(f"{peer} {getattr(error, 'reason', None) or type(error).__name__}"):
             reason = getattr(error, "reason", None) or str(error)
             log.warning(
                 "tls_handshake_failed", listener=self.name, peer=peer, error=reason, hint=_hint(error, first_bytes)
