@@ -122,7 +122,9 @@ class BrokerConnection(FrameReceiver):
                     f"{host}:{port} was not connected within {settings.connect_timeout_ms} ms"
                 ) from error
             if isinstance(error, OSError):
-                raise KafkaConnectionError(f"cannot connect to {host}:{port}: {error}") from error
+                # Closed without a word: what speaks no TLS does that.
+                reason = str(error) or "it closed the connection within the TLS handshake: does it speak TLS there?"
+                raise KafkaConnectionError(f"cannot connect to {host}:{port}: {reason}") from error
             raise
         connection._keep_house()
         return connection
@@ -228,6 +230,8 @@ class BrokerConnection(FrameReceiver):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._error is None:
             reason = f": {exc}" if exc else ""
+            if not reason and not self.versions:
+                reason = " and did not answer: is security_protocol that of its listener?"
             self._fail(KafkaConnectionError(f"{self.host}:{self.port} closed the connection{reason}"))
         if not self._closed.done():
             self._closed.set_result(None)
