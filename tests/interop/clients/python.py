@@ -21,6 +21,7 @@ __all__ = [
     "AlterConfigOp",
     "ConfigResource",
     "KafkaConsumer",
+    "KafkaProducer",
     "KafkaPython",
     "MemberToRemove",
     "OffsetSpec",

@@ -1,0 +1,28 @@
+"""Every client gets in at every door, by every mechanism that it has."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+import pytest
+from tests.interop.security.clients import SecureClient
+from tests.interop.security.secure_broker import MECHANISMS, SecureBroker
+
+TOPIC: Final = "exchanged"
+WAYS: Final = [
+    *((listener, None) for listener in ("PLAINTEXT", "SSL", "MUTUAL")),
+    *((listener, mechanism) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in MECHANISMS),
+]
+
+
+@pytest.mark.parametrize(("listener", "mechanism"), WAYS)
+def test_a_record_goes_in_and_comes_out(
+    client: SecureClient, listener: str, mechanism: str | None, secure_broker: SecureBroker
+) -> None:
+    """Over all four protocols."""
+    if mechanism is not None and mechanism not in client.mechanisms:
+        pytest.skip(f"{client.name} signs no tokens")
+    value = uuid.uuid4().hex.encode()
+
+    client.exchange(secure_broker.access(listener, mechanism=mechanism), TOPIC, value)
