@@ -25,6 +25,7 @@ _READ_BYTES_MIN: Final = 64 * 1024
 # Hellos and a chain of certificates; more comes from nobody who wants to be let in.
 _HANDSHAKE_BYTES_MAX: Final = 128 * 1024
 _HANDSHAKE_READ_BYTES: Final = 16 * 1024
+_NOTHING: Final = memoryview(b"")
 
 
 class _Scratch(threading.local):
@@ -48,7 +49,7 @@ class TlsChannel:
         # With a buffer it returns how much it has put there, whatever its type says.
         self._read = cast(Callable[[int, memoryview], int], self._tls.read)
         self._lock = threading.Lock()
-        self._unsent = b""
+        self._unsent = _NOTHING
         self._is_ended = False
         # Whether something waits here that no selector knows of, apart from an unfinished record.
         self.has_received = False
@@ -153,12 +154,13 @@ class TlsChannel:
     def _send_pending(self) -> bool:
         while self._unsent or self._outgoing.pending:
             if not self._unsent:
-                self._unsent = self._outgoing.read()
+                self._unsent = memoryview(self._outgoing.read())
             try:
                 sent = self._socket.send(self._unsent)
             except BlockingIOError:
                 return False
-            self._unsent = self._unsent[sent:] if sent < len(self._unsent) else b""
+            # An empty view of what was sent would keep it.
+            self._unsent = self._unsent[sent:] if sent < len(self._unsent) else _NOTHING
         return True
 
     def close(self) -> None:
