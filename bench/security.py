@@ -178,7 +178,8 @@ def main() -> None:
         chosen = [listener for listener in listeners if options.only in listener.name]
         for listener in chosen:
             # A JVM gets faster for a while.
-            measured(listener, SIZES["1 KB"], options.seconds)
+            for size in SIZES.values():
+                measured(listener, size, options.seconds)
         for number in range(options.rounds):
             for label, size in SIZES.items():
                 for listener in chosen if number % 2 == 0 else reversed(chosen):
