@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from ottla.broker.cluster.cluster import ALL_BROKERS
 from ottla.broker.config import BrokerConfig, ConfigError
+from ottla.broker.config.names import broker_option
 from ottla.broker.config.rows.broker import BrokerOptions
 from ottla.broker.handlers.access import CLUSTER, TOPIC, check
 from ottla.broker.handlers.outcome import DONE, Outcome
@@ -48,6 +49,11 @@ class NamedValue(Protocol):
         """Its name."""
         ...
 
+    @property
+    def value(self) -> str | None:
+        """What it is to be; None where it is taken back."""
+        ...
+
 
 R = TypeVar("R", bound=Resource)
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -84,7 +90,11 @@ def check_access(request: Request, resource: Resource) -> None:
 
 
 def check_alterable(resource: Resource, changes: Sequence[NamedValue], without_value: Iterable[NamedValue]) -> None:
-    """Raise INVALID_REQUEST for a resource that has no options, and for options named twice or without a value."""
+    """Raise INVALID_REQUEST for a resource without options, and for options named twice, without a value, or secret.
+
+    What is set this way stands in ZooKeeper, where others may read it. Kafka refuses it, too, unless it has a key to
+    encrypt it with.
+    """
     problem = ""
     if resource.resource_type not in (ResourceType.TOPIC, ResourceType.BROKER):
         problem = f"only topics and brokers have options, not resources of type {resource.resource_type}"
@@ -94,8 +104,17 @@ def check_alterable(resource: Resource, changes: Sequence[NamedValue], without_v
         problem = f"named twice: {', '.join(twice)}"
     elif nulls := sorted(each.name for each in without_value):
         problem = f"without a value: {', '.join(nulls)}"
+    elif resource.resource_type == ResourceType.BROKER and (secrets := sorted(_secrets(changes))):
+        problem = f"secrets are set in the broker's own file, not through ZooKeeper: {', '.join(secrets)}"
     if problem:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _secrets(changes: Sequence[NamedValue]) -> Iterator[str]:
+    for each in changes:
+        option = broker_option(each.name)
+        if each.value and option is not None and option.sensitive:
+            yield each.name
 
 
 def current_broker_config(services: Services) -> BrokerConfig:

@@ -243,6 +243,21 @@ def test_brokers_take_only_what_can_be_changed_while_they_run(level: str, option
     assert codes(change(cluster, 1, steps(BROKER, level, (option, SET, value)))) == [ErrorCode.INVALID_CONFIG]
 
 
+@pytest.mark.parametrize("option", ["ssl.key.password", "listener.name.sasl_ssl.plain.sasl.jaas.config"])
+def test_secrets_do_not_go_to_zookeeper(option: str) -> None:
+    """They are refused without being repeated; one that is there can be taken back."""
+    cluster = SmallCluster()
+
+    for answer in (
+        replace(cluster, 2, whole(BROKER, "1", (option, "planted"))),
+        change(cluster, 1, steps(BROKER, "1", (option, SET, "planted"))),
+    ):
+        assert codes(answer) == [ErrorCode.INVALID_REQUEST]
+        assert "planted" not in answer[0].error_message
+    assert cluster.zookeeper.brokers["1"] == {}
+    assert codes(change(cluster, 1, steps(BROKER, "1", (option, DELETE, None)))) == [ErrorCode.NONE]
+
+
 @pytest.mark.parametrize("level", ["1", ""])
 @pytest.mark.parametrize(
     "option", ["num.io.threads", "num.network.threads", "num.replica.fetchers", "background.threads"]
