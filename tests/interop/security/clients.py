@@ -65,13 +65,13 @@ class ConfluentClient:
     def exchange(self, access: Access, topic: str, value: bytes) -> None:
         """Use Producer and Consumer."""
         failed: list[KafkaError] = []
-        producer = Producer(self._options(access))
+        producer = Producer(self.options(access))
         producer.produce(
             topic, value, partition=0, on_delivery=lambda error, _: failed.append(error) if error else None
         )
         assert producer.flush(DEADLINE_S) == 0
         assert failed == []
-        consumer = Consumer({**self._options(access), "group.id": "not-used", "enable.auto.commit": False})
+        consumer = Consumer({**self.options(access), "group.id": "not-used", "enable.auto.commit": False})
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         deadline = time.monotonic() + DEADLINE_S
         found = None
@@ -86,14 +86,15 @@ class ConfluentClient:
         told: list[KafkaError] = []
         logger = logging.Logger("librdkafka", logging.INFO)
         with log_of(logger) as said:
-            producer = Producer({**self._options(access), "log_level": 6, "error_cb": told.append}, logger=logger)
+            producer = Producer({**self.options(access), "log_level": 6, "error_cb": told.append}, logger=logger)
             deadline = time.monotonic() + DEADLINE_S
             while not any("FAIL" in line for line in said):
                 producer.poll(0.1)
                 assert time.monotonic() < deadline, "it does not say that it cannot get in"
         return "\n".join([*(f"{error.name()}: {error.str()}" for error in told), *said])
 
-    def _options(self, access: Access) -> dict[str, Any]:
+    def options(self, access: Access) -> dict[str, Any]:
+        """The options of all its parts, by its own names."""
         expires = time.time() + TOKEN_SECONDS
         tokens = {"oauth_cb": lambda _: (access.token, expires)} if access.mechanism == "OAUTHBEARER" else {}
         return {**librdkafka_options(access), "log_level": 0, **tokens}
@@ -161,16 +162,16 @@ class AioKafkaClient:
 
     async def _exchange(self, access: Access, topic: str, value: bytes) -> None:
         partition = AioTopicPartition(topic, 0)
-        async with AIOKafkaProducer(**self._options(access)) as producer:
+        async with AIOKafkaProducer(**self.options(access)) as producer:
             await producer.send_and_wait(topic, value, partition=0)
-        async with AIOKafkaConsumer(**self._options(access)) as consumer:
+        async with AIOKafkaConsumer(**self.options(access)) as consumer:
             consumer.assign([partition])
             await consumer.seek_to_beginning(partition)
             while (await consumer.getone()).value != value:
                 pass
 
     async def _refusal(self, access: Access) -> str:
-        producer = AIOKafkaProducer(**self._options(access))
+        producer = AIOKafkaProducer(**self.options(access))
         try:
             await producer.start()
         except AioKafkaError as error:
@@ -179,7 +180,9 @@ class AioKafkaClient:
             await producer.stop()
         raise AssertionError("it got in")
 
-    def _options(self, access: Access) -> dict[str, Any]:
+    def options(self, access: Access) -> dict[str, Any]:
+        """The options of all its parts, by its own names."""
+
         class Provider(AbstractTokenProvider):  # type: ignore[misc]
             async def token(self) -> str:
                 return access.token
@@ -203,13 +206,13 @@ class KafkaPythonClient:
 
     def exchange(self, access: Access, topic: str, value: bytes) -> None:
         """Use its producer and consumer."""
-        producer = KafkaProducer(**self._options(access))
+        producer = KafkaProducer(**self.options(access))
         try:
             producer.send(topic, value, partition=0).get(timeout=DEADLINE_S)
         finally:
             producer.close(timeout=DEADLINE_S)
         partition = PythonTopicPartition(topic, 0)
-        consumer = KafkaConsumer(**self._options(access))
+        consumer = KafkaConsumer(**self.options(access))
         try:
             consumer.assign([partition])
             consumer.seek_to_beginning(partition)
@@ -231,7 +234,9 @@ class KafkaPythonClient:
             finally:
                 gc.collect()
 
-    def _options(self, access: Access) -> dict[str, Any]:
+    def options(self, access: Access) -> dict[str, Any]:
+        """The options of all its parts, by its own names."""
+
         class Provider(PythonTokenProvider):  # type: ignore[misc]
             def token(self) -> str:
                 return access.token
@@ -245,7 +250,7 @@ class KafkaPythonClient:
 
     def _refusal(self, access: Access) -> str:
         try:
-            producer = KafkaProducer(**self._options(access), bootstrap_timeout_ms=REFUSED_WITHIN_MS)
+            producer = KafkaProducer(**self.options(access), bootstrap_timeout_ms=REFUSED_WITHIN_MS)
         except errors.KafkaError as error:
             return repr(error)
         producer.close(timeout=0)
@@ -268,9 +273,9 @@ class OwnClient:
 
     async def _exchange(self, access: Access, topic: str, value: bytes) -> None:
         partition = OwnTopicPartition(topic, 0)
-        async with OwnProducer(**self._options(access)) as producer:
+        async with OwnProducer(**self.options(access)) as producer:
             await producer.send_and_wait(topic, value, partition=0)
-        async with OwnConsumer(**self._options(access)) as consumer:
+        async with OwnConsumer(**self.options(access)) as consumer:
             consumer.assign([partition])
             consumer.seek(partition, 0)
             while (await consumer.getone()).value != value:
@@ -278,12 +283,14 @@ class OwnClient:
 
     async def _refusal(self, access: Access) -> str:
         try:
-            async with OwnProducer(**self._options(access)):
+            async with OwnProducer(**self.options(access)):
                 raise AssertionError("it got in")
         except OwnError as error:
             return repr(error)
 
-    def _options(self, access: Access) -> dict[str, Any]:
+    def options(self, access: Access) -> dict[str, Any]:
+        """The options of all its parts, by its own names."""
+
         async def token() -> str:
             return access.token
 
