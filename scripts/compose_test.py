@@ -190,11 +190,11 @@ class Load:
 
         self._producer: Any = Producer(
             {
-                **client_options,
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "message.timeout.ms": 120_000,
                 "log_level": 2,
+                **client_options,
             }
         )
         self.acknowledged: set[int] = set()
