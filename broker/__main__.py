@@ -67,6 +67,9 @@ def _serve(config: object) -> int:
             loop.add_signal_handler(number, server.stop)
         await server.run()
 
+    # Records and credentials are nobody else's to read: neither in our files, nor in what is left of a crash.
+    os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Connections and segments share one budget, and the usual soft limit of 1024 is a laptop's.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

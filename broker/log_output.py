@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TextIO
+from typing import Final, TextIO
 
 import structlog
+
+# What a terminal obeys, in names that clients choose. The renderers take care of the ends of lines.
+_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n\r"}
 
 
 def configure_logging(level: str = "INFO", *, as_json: bool | None = None, output: TextIO = sys.stdout) -> None:
@@ -16,6 +19,7 @@ def configure_logging(level: str = "INFO", *, as_json: bool | None = None, outpu
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
+        _without_controls,
     ]
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
@@ -42,3 +46,10 @@ def configure_logging(level: str = "INFO", *, as_json: bool | None = None, outpu
     root.handlers[:] = [handler]
     root.setLevel(level)
     logging.getLogger("kazoo").setLevel(logging.WARNING)
+
+
+def _without_controls(_logger: object, _method: str, fields: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    for name, value in fields.items():
+        if isinstance(value, str) and not value.isprintable():
+            fields[name] = value.translate(_CONTROLS)
+    return fields

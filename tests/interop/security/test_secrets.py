@@ -80,6 +80,14 @@ def test_no_process_shows_one(used: SecureBroker, secrets: list[bytes]) -> None:
         assert not any(secret in line for line in shown), secret
 
 
+def test_nobody_else_reads_the_files_of_the_broker(used: SecureBroker) -> None:
+    """Nor what is left of a crash: it leaves nothing."""
+    modes = {path: path.stat().st_mode & 0o077 for path in used.log_dir.rglob("*")}
+    assert modes
+    assert {path: mode for path, mode in modes.items() if mode} == {}
+    assert "Max core file size        0                    0 " in Path(f"/proc/{used.pid}/limits").read_text()
+
+
 def test_described_configs_show_none(used: SecureBroker, secrets: list[bytes]) -> None:
     """Neither to confluent-kafka nor to our client; what was set is there, without its value."""
     admin = api.AdminClient(librdkafka_options(used.access("SASL_SSL")))
