@@ -40,6 +40,8 @@ IGNORED_BROKER_OPTIONS = {
         password.encoder.""",
     "the connection to ZooKeeper is plain": """
         zookeeper.clientCnxnSocket zookeeper.ssl.""",
+    "ZooKeeper is trusted, and its nodes are open to whoever reaches it": """
+        zookeeper.set.acl""",
     "one quota serves all moves between directories": """
         alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds""",
 }

@@ -56,7 +56,6 @@ class ZooKeeperOptions(Options):
     zookeeper_connection_timeout_ms = Option(
         Int(at_least=1), zookeeper_session_timeout_ms, "How long to try to connect at the start."
     )
-    zookeeper_set_acl = Option(Boolean(), False, "Protect the nodes that the broker creates by ZooKeeper's ACLs.")
     zookeeper_max_in_flight_requests = Option(
         Int(at_least=1), 10, "Requests sent to ZooKeeper without waiting for the answers."
     )
