@@ -100,7 +100,8 @@ class Dispatcher:
                 return
             answer = self._handle(exchange, frame.body)
         except (DecodeError, RequestFailedError, NotAuthenticatedError) as error:
-            if not connection.session.is_stranger or self._strangers.allows(connection.peer):
+            kind = f"{connection.peer} {connection.listener} {type(error).__name__}"
+            if not connection.session.is_stranger or self._strangers.allows(kind):
                 log.warning("request_refused", peer=connection.peer, listener=connection.listener, error=str(error))
             connection.fail(str(error))
             return

@@ -157,7 +157,7 @@ class NetworkProcessor:
 
     def _refuse(self, connection: Connection, error: FrameError) -> None:
         self._counts.frames_refused += 1
-        if not connection.session.is_stranger or self._strangers.allows(connection.peer):
+        if not connection.session.is_stranger or self._strangers.allows(f"{connection.peer} {connection.listener}"):
             log.warning(
                 "frame_refused",
                 peer=connection.peer,
