@@ -227,7 +227,7 @@ class KafkaPythonClient:
     def refusal(self, access: Access) -> str:
         """Make a producer."""
         with log_of(logging.getLogger("kafka")) as said, warnings.catch_warnings():
-            # It leaves sockets to the garbage collector.
+            # What it could not connect with is left to the garbage collector.
             warnings.simplefilter("ignore", ResourceWarning)
             try:
                 return "\n".join([self._refusal(access), *said])
@@ -249,11 +249,21 @@ class KafkaPythonClient:
         return options
 
     def _refusal(self, access: Access) -> str:
+        made: list[Any] = []
+
+        def kafka_client(**options: Any) -> Any:
+            made.append(KafkaProducer.DEFAULT_CONFIG["kafka_client"](**options))
+            return made[-1]
+
         try:
-            producer = KafkaProducer(**self.options(access), bootstrap_timeout_ms=REFUSED_WITHIN_MS)
+            KafkaProducer(
+                **self.options(access), bootstrap_timeout_ms=REFUSED_WITHIN_MS, kafka_client=kafka_client
+            ).close(timeout=0)
         except errors.KafkaError as error:
             return repr(error)
-        producer.close(timeout=0)
+        finally:
+            # A producer that is not made does not close what it has begun with.
+            made[0].close()
         raise AssertionError("it got in")
 
 

@@ -151,8 +151,9 @@ def lines(output: str, refused: Refused) -> list[str]:
 
 def max_lines(refused: Refused) -> int:
     """How many lines a client that tries again and again may cause."""
-    # Each bad frame in the clear is told: it comes from a fault, and not from knocking at a door.
-    return 1000 if refused.event == "frame_refused" else 1
+    # A handshake has some ways to end, and each has its line. Each bad frame in the clear is told: it comes from a
+    # fault, and not from knocking at a door.
+    return {"frame_refused": 1000, "tls_handshake_failed": 3}.get(refused.event, 1)
 
 
 def await_line(broker: SecureBroker, refused: Refused) -> None:
