@@ -147,7 +147,7 @@ def main() -> None:
     """Run the command line; what goes wrong is said in plain words."""
     from ottla.client.errors import KafkaError
 
-    # PySpark warns of each pandas that is newer than itself, and we use none of it.
+    # PySpark warns of each pandas that is newer than itself, where one is installed; we use none of it.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     try:
         app(prog_name="python -m ottla.pipeline")
