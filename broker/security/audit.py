@@ -13,8 +13,8 @@ from typing import Final
 
 import structlog
 
-from ottla.protocol.acls import AclOperation, ResourceType
 from ottla.broker.security.session import Session
+from ottla.protocol.acls import AclOperation, ResourceType
 
 log = structlog.get_logger(__name__)
 
