@@ -35,7 +35,9 @@ def secrets(secure_broker: SecureBroker) -> list[bytes]:
     bodies = [key.splitlines()[1] for key in keys]
     assert all(len(body) > 40 for body in bodies)
     encoded = [base64.b64encode(password.encode()).rstrip(b"=")[:-1] for password in passwords]
-    return [*(password.encode() for password in passwords), *encoded, *bodies]
+    # All tokens begin alike.
+    token = secure_broker.tokens.token().partition(".")[0]
+    return [*(password.encode() for password in passwords), *encoded, *bodies, token.encode()]
 
 
 @pytest.fixture
