@@ -65,6 +65,7 @@ class Network:
             listening = socket.socket(family, socket.SOCK_STREAM)
             try:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                self._set_buffers(listening)
                 listening.bind((listener.host, listener.port))
                 listening.listen(self._config.socket_listen_backlog_size)
                 listening.setblocking(False)
@@ -81,6 +82,15 @@ class Network:
             adopt = partial(self._adopt, listener.name)
             self._acceptors.append(Acceptor(listener.name, listening, processors, self.counts, self._rates, adopt))
         return [acceptor.socket.getsockname()[1] for acceptor in self._acceptors]
+
+    def _set_buffers(self, listening: socket.socket) -> None:
+        """Size the buffers of the sockets to come: what is accepted has those of the socket that accepts."""
+        for option, size in (
+            (socket.SO_SNDBUF, self._config.socket_send_buffer_bytes),
+            (socket.SO_RCVBUF, self._config.socket_receive_buffer_bytes),
+        ):
+            if size >= 0:
+                listening.setsockopt(socket.SOL_SOCKET, option, size)
 
     def start(self) -> None:
         """Serve."""

@@ -13,7 +13,7 @@ from ottla.broker.config.addresses import (
     SecurityProtocol,
 )
 from ottla.broker.config.kinds import Int, Long, String
-from ottla.broker.config.option import CLUSTER_WIDE, INT_MAX, MINUTES, PER_BROKER, SECONDS, KiB, MiB, Option, Options
+from ottla.broker.config.option import CLUSTER_WIDE, INT_MAX, MINUTES, PER_BROKER, SECONDS, MiB, Option, Options
 
 
 class NetworkOptions(Options):
@@ -46,8 +46,12 @@ class NetworkOptions(Options):
         String(), None, "Listener of its own for the controller's requests; unset, they share the brokers' listener."
     )
     socket_request_max_bytes = Option(Int(at_least=1), 100 * MiB, "Largest request that is accepted.")
-    socket_send_buffer_bytes = Option(Int(at_least=-1), 100 * KiB, "Send buffer of a socket; -1 is the system's.")
-    socket_receive_buffer_bytes = Option(Int(at_least=-1), 100 * KiB, "Receive buffer of a socket; -1 is the system's.")
+    socket_send_buffer_bytes = Option(
+        Int(at_least=-1), -1, "Send buffer of a socket; -1 is the system's, which grows.", kafka_default="102400"
+    )
+    socket_receive_buffer_bytes = Option(
+        Int(at_least=-1), -1, "Receive buffer of a socket; -1 is the system's, which grows.", kafka_default="102400"
+    )
     socket_listen_backlog_size = Option(Int(at_least=1), 50, "Connections that may wait to be accepted.")
     socket_connection_setup_timeout_ms = Option(
         Long(at_least=1), 10 * SECONDS, "First limit for connecting to another broker; grows with each failure."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -310,3 +311,14 @@ def test_a_port_that_is_taken_is_named() -> None:
         taken = Listener("PLAINTEXT", SecurityProtocol.PLAINTEXT, "127.0.0.1", served.port)
         with pytest.raises(OSError, match=f"127.0.0.1:{served.port}"):
             served.on_loop(lambda: served.network.bind([taken]))
+
+
+def test_sockets_have_the_buffers_that_were_asked_for() -> None:
+    """The system keeps as much again for itself; without a word they are its own, which grow."""
+    options = {"socket.send.buffer.bytes": "40000", "socket.receive.buffer.bytes": "50000"}
+    with serving(echo, **options) as served, served.connect() as client:
+        send_frame(client, b"hello")
+        assert receive_frame(client) == b"hello"
+        (taken,) = served.on_loop(served.network.connections)
+        sizes = [taken.socket.getsockopt(socket.SOL_SOCKET, each) for each in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
+    assert sizes == ([80_000, 100_000] if sys.platform == "linux" else [40_000, 50_000])
