@@ -62,7 +62,7 @@ class OwnMember(Member):
 
     def _committed(self, partition: TopicPartition) -> Commit | None:
         found = self._runner.run(self._client.committed_offsets([partition]))[partition]
-        return None if found is None else Commit(found.offset, found.metadata)
+        return None if found is None else Commit.of(found.offset, found.metadata)
 
 
 class _Listener(ConsumerRebalanceListener):
