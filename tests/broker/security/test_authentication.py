@@ -275,16 +275,16 @@ def test_a_signed_token_says_who_and_for_how_long(issuer: Issuer) -> None:
     for user in ("", "alice"):
         _, session, step = shown(to, issuer.token(), user)
         assert step.error is ErrorCode.NONE
-        assert 590_000 < step.lifetime_ms <= 600_000
+        assert 500_000 < step.lifetime_ms <= 600_000
         assert session.principal == "User:alice"
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"exp": int(time.time()) - 60},
+        {"exp": 1},
         {"exp": None},
-        {"nbf": int(time.time()) + 600},
+        {"nbf": 1 << 40},
         {"sub": None},
         {"sub": ""},
         {"sub": 7},
