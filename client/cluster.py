@@ -325,11 +325,16 @@ class Cluster:
         raise NoBrokersAvailable("; ".join(dict.fromkeys(failures)))
 
     def _addresses(self) -> list[Address]:
-        """All addresses, the least busy connections first, then brokers in any order, then bootstrap servers."""
+        """All addresses: brokers by chance, those that failed lately after the others, then bootstrap servers.
+
+        The less busy of two goes first, and not the least busy of all: that could be a broker that is cut off from the
+        cluster, which would be asked again and again for what it cannot know.
+        """
         known = [Address(broker.host, broker.port) for broker in self.brokers.values()]
         random.shuffle(known)
-        busy = {address: self._connections.in_flight(address) for address in known}
-        known.sort(key=lambda address: (busy[address] is None, busy[address] or 0))
+        known.sort(key=self._connections.is_failing)
+        if not any(map(self._connections.is_failing, known[:2])):
+            known[:2] = sorted(known[:2], key=self._connections.in_flight)
         return list(dict.fromkeys((*known, *self.settings.addresses)))
 
     def _forget_controller(self, controller: int) -> None:

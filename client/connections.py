@@ -26,6 +26,8 @@ class _Slot:
         self.connection: BrokerConnection | None = None
         self.opening: asyncio.Task[BrokerConnection] | None = None
         self.backoff = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
+        # The last time that it was tried.
+        self.has_failed = False
         # No attempt before this time of the loop.
         self.not_before = 0.0
 
@@ -75,20 +77,27 @@ class Connections:
         try:
             await asyncio.sleep(max(0.0, slot.not_before - loop.time()))
             slot.connection = await BrokerConnection.open(address.host, address.port, self._settings)
+            slot.has_failed = False
             slot.backoff.reset()
             # For a broker that lets us in and then breaks the connection, over and over.
             slot.not_before = loop.time() + self._settings.reconnect_backoff_ms / 1000
             return slot.connection
         except KafkaError:
+            slot.has_failed = True
             slot.not_before = loop.time() + slot.backoff.next()
             raise
         finally:
             slot.opening = None
 
-    def in_flight(self, address: Address) -> int | None:
-        """Return how many requests wait on the common lane to an address; None if there is no connection."""
+    def in_flight(self, address: Address) -> int:
+        """Return how many requests wait on the common lane to an address."""
         connection = self.ready(address)
-        return None if connection is None else connection.in_flight
+        return 0 if connection is None else connection.in_flight
+
+    def is_failing(self, address: Address) -> bool:
+        """Whether the last attempt to connect to an address failed, or is under way."""
+        slot = self._slots.get(("", address))
+        return slot is not None and (slot.has_failed or slot.opening is not None)
 
     async def close(self) -> None:
         """Close all, and make no more."""

@@ -284,6 +284,44 @@ def test_a_refresh_asks_for_the_kept_topics_and_tells_listeners() -> None:
     run(test)
 
 
+def test_a_broker_that_is_cut_off_is_not_the_only_one_to_be_asked() -> None:
+    """Although it is connected and the others are not: it would tell the same for ever."""
+
+    async def test() -> None:
+        script, newer = Script(), Script()
+        script.leaders, newer.leaders, newer.leader_epoch = {"a": [1]}, {"a": [2]}, 1
+        async with (
+            scripted_broker(script.answer) as alone,
+            scripted_broker(newer.answer) as one,
+            scripted_broker(newer.answer) as other,
+        ):
+            script.brokers = newer.brokers = {1: alone, 2: one, 3: other}
+            async with Cluster(settings(alone)) as cluster:
+                cluster.add_topics(["a"])
+                while cluster.leader(TopicPartition("a", 0)) != 2:
+                    await cluster.request_refresh()
+
+    run(test)
+
+
+def test_a_broker_that_could_not_be_reached_is_asked_after_the_others() -> None:
+    """Each attempt may take long."""
+
+    async def test() -> None:
+        script = Script()
+        async with scripted_broker(script.answer) as dead:
+            pass
+        async with scripted_broker(script.answer) as broker:
+            script.brokers = {1: broker, 2: dead}
+            async with Cluster(settings(broker)) as cluster:
+                with pytest.raises(KafkaConnectionError):
+                    await cluster.connection(2)
+                for _ in range(20):
+                    assert next(iter(cluster._addresses())) == broker.address
+
+    run(test)
+
+
 def test_a_leader_hint_counts_when_its_epoch_is_newer() -> None:
     """It may name a broker that metadata did not have yet."""
 
