@@ -8,6 +8,7 @@ import typer
 
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.nouns import noun_app
+from ottla.client.cli.progress import progress
 from ottla.client.cli.target import Target, command, run
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ def produce(
     load = _load(records, seconds, size, rate, _RECORDS_DEFAULT)
     linger = {} if rate else {"linger_ms": 5}
     settings = linger | target.settings(ProducerSettings) | {"acks": _checked_acks(acks)}
-    _show(target, run(lambda: measure_produce(settings, topic, load)))
+    with progress("writing", load.records) as tell:
+        measured = run(lambda: measure_produce(settings, topic, load, tell))
+    _show(target, measured)
 
 
 @command(app)
@@ -78,7 +81,9 @@ def consume(target: Target, topic: _Topic, records: _Records = None, seconds: _S
     from ottla.client.consumer_settings import ConsumerSettings
 
     settings = target.settings(ConsumerSettings)
-    _show(target, run(lambda: measure_consume(settings, topic, records, seconds)))
+    with progress("reading", records) as tell:
+        measured = run(lambda: measure_consume(settings, topic, records, seconds, tell))
+    _show(target, measured)
 
 
 @command(app)
@@ -106,7 +111,9 @@ def e2e(
 
     load = _load(records, seconds, size, rate, _PACED_RECORDS_DEFAULT)
     settings, options = target.settings(ClientSettings), {"acks": _checked_acks(acks)}
-    _show(target, run(lambda: measure_end_to_end(settings, options, topic, load)))
+    with progress("writing and reading", load.records) as tell:
+        measured = run(lambda: measure_end_to_end(settings, options, topic, load, tell))
+    _show(target, measured)
 
 
 def _load(records: int | None, seconds: float | None, size: int, rate: float | None, default: int) -> Load:

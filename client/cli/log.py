@@ -10,7 +10,8 @@ import typer
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.nouns import noun_app
 from ottla.client.cli.options import FormatOption
-from ottla.client.cli.output import Format, error, print_items, print_table, with_progress
+from ottla.client.cli.output import Format, error, print_items, print_table
+from ottla.client.cli.progress import with_progress
 from ottla.client.cli.target import Target, cell, command
 
 if TYPE_CHECKING:

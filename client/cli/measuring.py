@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from ottla.client.admin_results import Result
+from ottla.client.cli.progress import Tell, untold
 from ottla.client.consumer import Consumer
 from ottla.client.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
 from ottla.client.producer import Producer
@@ -100,8 +101,8 @@ async def _due_times(load: Load) -> AsyncIterator[tuple[int, float]]:
         number += 1
 
 
-async def measure_produce(settings: dict[str, Any], topic: str, load: Load) -> Measured:
-    """Write records; their time ends when they are acknowledged."""
+async def measure_produce(settings: dict[str, Any], topic: str, load: Load, tell: Tell = untold) -> Measured:
+    """Write records; their time ends when they are acknowledged. `tell` hears now and then how many there are."""
     value = os.urandom(load.size_bytes)
     samples = array("d")
     written = 0
@@ -128,13 +129,16 @@ async def measure_produce(settings: dict[str, Any], topic: str, load: Load) -> M
                 delivery.add_done_callback(partial(timed, due))
             if number % _BURST == 0:
                 acknowledge()
+                tell(written)
         await producer.flush()
         seconds = time.perf_counter() - started
         acknowledge()
     return Measured.of(topic, written, written * load.size_bytes, seconds, samples)
 
 
-async def measure_consume(settings: dict[str, Any], topic: str, records: int | None, seconds: float | None) -> Measured:
+async def measure_consume(
+    settings: dict[str, Any], topic: str, records: int | None, seconds: float | None, tell: Tell = untold
+) -> Measured:
     """Read what a topic has, from its start to where it ended when this began."""
     taken = size_bytes = 0
     async with Consumer(**settings) as consumer:
@@ -154,12 +158,15 @@ async def measure_consume(settings: dict[str, Any], topic: str, records: int | N
             for some in got.values():
                 taken += len(some)
                 size_bytes += sum(max(0, each.serialized_value_size) for each in some)
+            tell(taken)
             left = {each for each in left if await consumer.position(each) < ends[each]}
         took = time.perf_counter() - started
     return Measured.of(topic, taken, size_bytes, took)
 
 
-async def measure_end_to_end(settings: dict[str, Any], options: dict[str, Any], topic: str, load: Load) -> Measured:
+async def measure_end_to_end(
+    settings: dict[str, Any], options: dict[str, Any], topic: str, load: Load, tell: Tell = untold
+) -> Measured:
     """Write records and read them back; their time ends when a consumer has them. `options` are the producer's own."""
     run = os.urandom(RUN_BYTES)
     padding = os.urandom(load.size_bytes - STAMP_BYTES)
@@ -184,6 +191,7 @@ async def measure_end_to_end(settings: dict[str, Any], options: dict[str, Any], 
                     if record.value is not None and record.value.startswith(run):
                         number = int.from_bytes(record.value[RUN_BYTES:STAMP_BYTES], "big")
                         samples.append(now - due_times[number])
+            tell(len(samples))
             if is_sent and (time.perf_counter() - heard_at) * 1000 > consumer.settings.default_api_timeout_ms:
                 raise KafkaTimeoutError(f"{len(due_times) - len(samples)} records were written and did not come back")
 

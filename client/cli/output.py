@@ -6,13 +6,11 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 import typer
 
 from ottla.client.cli.errors import CommandError
-
-T = TypeVar("T")
 
 
 class Format(StrEnum):
@@ -47,16 +45,6 @@ def confirm(question: str, yes: bool) -> None:
         raise CommandError(f"{question} Nobody is there to answer: repeat the command with --yes.", 2)
     if not typer.confirm(question, err=True):
         raise CommandError("Nothing was done.")
-
-
-def with_progress(items: Sequence[T], label: str) -> Iterable[T]:
-    """Return the items one by one, and show at a terminal how many of them are done; the bar is gone at the end."""
-    if not sys.stderr.isatty():
-        return items
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(items, label, console=Console(stderr=True), transient=True)
 
 
 def print_items(items: Iterable[Mapping[str, Any]], output_format: Format) -> None:

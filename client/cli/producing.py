@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final
 
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.output import say
+from ottla.client.cli.progress import Tell, untold
 from ottla.client.cli.target import Target
 from ottla.client.producer import Producer
 from ottla.client.producer_batch import Delivery
@@ -21,6 +22,7 @@ _CHUNK_BYTES: Final = 1 << 16
 _LINE_BYTES_MAX: Final = 100 * 1024 * 1024
 _UNACKNOWLEDGED_MAX: Final = 10_000
 _LINGER_MS: Final = 5
+_TOLD_EVERY: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ async def produce_records(
     partition: int | None,
     headers: list[tuple[str, bytes]],
     options: dict[str, Any],
+    tell: Tell = untold,
 ) -> None:
     """Write all records, and say where; the first error ends it."""
     settings = target.settings(ProducerSettings)
@@ -94,6 +97,8 @@ async def produce_records(
         while len(unacknowledged) > left:
             metadata = await unacknowledged.popleft()
             written += 1
+            if written % _TOLD_EVERY == 0:
+                tell(written)
             if target.is_data:
                 place = {"topic": metadata.topic, "partition": metadata.partition, "offset": metadata.offset}
                 target.print_items([{**place, "timestamp": metadata.timestamp}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -12,6 +13,7 @@ import typer
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.offsets import OFFSET_HELP, partitions_of, resolve
 from ottla.client.cli.output import Format, say, written
+from ottla.client.cli.progress import progress, untold
 from ottla.client.cli.target import Target, run
 
 if TYPE_CHECKING:
@@ -186,7 +188,10 @@ def produce(
         values=values, file=file, key=key, key_delimiter=key_delimiter, null_value=null_value, input=sys.stdin.buffer
     )
     pairs = [(name, value.encode()) for name, value in key_values(headers or (), "--header").items()]
-    run(lambda: produce_records(target, topic, records, partition, pairs, options))
+    # Not where somebody types the records, or sees where each of them went.
+    is_shown = not (values or file or target.is_data or sys.stdin.isatty())
+    with progress("writing") if is_shown else nullcontext(untold) as tell:
+        run(lambda: produce_records(target, topic, records, partition, pairs, options, tell))
 
 
 def _acks(text: str) -> int:

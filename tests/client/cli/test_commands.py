@@ -16,7 +16,8 @@ from tests.client.clusters import Bench, wait_until
 
 from ottla.client.cli.main import main
 from ottla.client.cli.options import default_directory, directory_arguments
-from ottla.client.cli.output import print_table, with_progress
+from ottla.client.cli.output import print_table
+from ottla.client.cli.progress import progress, with_progress
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -199,6 +200,12 @@ def test_progress_is_shown_at_a_terminal_alone(
     assert list(with_progress([1, 2], "working")) == [1, 2]
     shown = capsys.readouterr()
     assert (shown.out, "working" in shown.err) == ("", True)
+    with progress("counting") as tell:
+        tell(12_345)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "counting" in shown.err
+    assert "12,345" in shown.err
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -1,0 +1,43 @@
+"""Bars at a terminal for what takes long: on standard error, and gone at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+Tell = Callable[[int], None]
+
+
+def untold(done: int) -> None:
+    """Show nobody how much is done."""
+
+
+@contextmanager
+def progress(label: str, total: int | None = None) -> Iterator[Tell]:
+    """Return whom to tell how much is done; without a total, the bar shows only that it goes on, and how fast."""
+    if not sys.stderr.isatty():
+        yield untold
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f}"),
+        TimeElapsedColumn() if total is None else TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task(label, total=total)
+        yield lambda done: bars.update(bar, completed=done)
+
+
+def with_progress(items: Sequence[T], label: str) -> Iterable[T]:
+    """Return the items one by one, and show how many of them are done."""
+    with progress(label, len(items)) as tell:
+        for number, item in enumerate(items):
+            tell(number)
+            yield item
