@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.output import say
-from ottla.client.cli.progress import Tell, untold
+from ottla.client.cli.progress import Tell
 from ottla.client.cli.target import Target
 from ottla.client.producer import Producer
 from ottla.client.producer_batch import Delivery
@@ -82,7 +83,7 @@ async def produce_records(
     partition: int | None,
     headers: list[tuple[str, bytes]],
     options: dict[str, Any],
-    tell: Tell = untold,
+    bar: AbstractContextManager[Tell],
 ) -> None:
     """Write all records, and say where; the first error ends it."""
     settings = target.settings(ProducerSettings)
@@ -92,7 +93,7 @@ async def produce_records(
     written = 0
     unacknowledged: deque[Delivery] = deque()
 
-    async def acknowledge(left: int) -> None:
+    async def acknowledge(left: int, tell: Tell) -> None:
         nonlocal written
         while len(unacknowledged) > left:
             metadata = await unacknowledged.popleft()
@@ -104,12 +105,13 @@ async def produce_records(
                 target.print_items([{**place, "timestamp": metadata.timestamp}])
 
     try:
-        async with Producer(**(defaults | settings | options)) as producer:
-            async for key, value in records.pairs():
-                unacknowledged.append(await producer.send(topic, value, key, partition, headers=headers))
-                await acknowledge(_UNACKNOWLEDGED_MAX)
-            await producer.flush()
-            await acknowledge(0)
+        with bar as tell:
+            async with Producer(**(defaults | settings | options)) as producer:
+                async for key, value in records.pairs():
+                    unacknowledged.append(await producer.send(topic, value, key, partition, headers=headers))
+                    await acknowledge(_UNACKNOWLEDGED_MAX, tell)
+                await producer.flush()
+                await acknowledge(0, tell)
     finally:
         took = time.monotonic() - started
         say(f"{written} {'record' if written == 1 else 'records'} written to {topic} in {took:.2f} s")

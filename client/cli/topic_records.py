@@ -189,9 +189,8 @@ def produce(
     )
     pairs = [(name, value.encode()) for name, value in key_values(headers or (), "--header").items()]
     # Not where somebody types the records, or sees where each of them went.
-    is_shown = not (values or file or target.is_data or sys.stdin.isatty())
-    with progress("writing") if is_shown else nullcontext(untold) as tell:
-        run(lambda: produce_records(target, topic, records, partition, pairs, options, tell))
+    bar = nullcontext(untold) if values or file or target.is_data or sys.stdin.isatty() else progress("writing")
+    run(lambda: produce_records(target, topic, records, partition, pairs, options, bar))
 
 
 def _acks(text: str) -> int:
