@@ -14,6 +14,7 @@ from ottla.broker.config.option import (
     LONG_MAX,
     MINUTES,
     MS_OF_UNIT,
+    READ_ONLY,
     SECONDS,
     GiB,
     KiB,
@@ -38,7 +39,8 @@ key=value`; of several, the last one counts. The names are Kafka's, those that b
   `max.connection.creation.rate` or `num.network.threads` for one listener, and
   `listener.name.<listener>.<mechanism>.sasl.jaas.config` one for a SASL mechanism there.
 - The column "Dynamic" says whether an option can change while the broker runs: *per-broker* for one broker,
-  *cluster-wide* for one or for all, *read-only* not without a restart.
+  *cluster-wide* for one or for all, *read-only* not without a restart. Secrets are read-only, other than in Kafka: what
+  changes while brokers run stands in ZooKeeper.
 - A value that is not valid stops the start, and the message names the key, the value, what is valid and the place.
   An unknown name only gives a warning.
 """
@@ -61,10 +63,15 @@ def _broker_options() -> Iterator[str]:
         yield from _table(
             ("Option", "Type", "Default", "Valid values", "Dynamic", "Meaning"),
             (
-                (_code(row.name), _type(row), _default(row), row.kind.valid, row.dynamic.value, _meaning(row))
+                (_code(row.name), _type(row), _default(row), row.kind.valid, _dynamic(row), _meaning(row))
                 for row in theme.rows().values()
             ),
         )
+
+
+def _dynamic(row: Option[Any]) -> str:
+    # AlterConfigs refuses them.
+    return (READ_ONLY if row.sensitive else row.dynamic).value
 
 
 def _topic_options() -> Iterator[str]:
