@@ -291,8 +291,14 @@ class Cluster:
             topic in known and known[topic].partitions and known[topic].error is ErrorCode.NONE for topic in topics
         )
 
-    async def _update(self, topics: Collection[str] | None, allow_auto_create: bool) -> None:
-        """Ask for metadata and take it in."""
+    async def _update(
+        self, topics: Collection[str] | None, allow_auto_create: bool, *, is_doubted: bool = False
+    ) -> None:
+        """Ask for metadata and take it in.
+
+        Where what we know is doubted, any broker is asked: the one that we are connected to may be cut off from the
+        others, and would tell the same for ever.
+        """
         wanted = None if topics is None else sorted({*topics, *self._topics})
 
         def build(version: int) -> MetadataRequest:
@@ -301,7 +307,9 @@ class Cluster:
             rows = None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted]
             return MetadataRequest(topics=rows, allow_auto_topic_creation=creates)
 
-        response = await self._ask_around(Api.METADATA, build, _METADATA_VERSION_MIN, LAST_VERSION)
+        response = await self._ask_around(
+            Api.METADATA, build, _METADATA_VERSION_MIN, LAST_VERSION, by_chance=is_doubted
+        )
         merged = self.snapshot.merged(response)
         gone = set(merged.topics) - {row.name for row in response.topics}
         self._replace(merged.without(gone) if topics is None else merged)
@@ -311,12 +319,14 @@ class Cluster:
         for listener in self._listeners:
             listener(snapshot)
 
-    async def _ask_around(self, api: Api, message: Request, version_min: int, version_max: int) -> Any:
+    async def _ask_around(
+        self, api: Api, message: Request, version_min: int, version_max: int, *, by_chance: bool = False
+    ) -> Any:
         """Send a request to one address after the other until one answers; NoBrokersAvailable if none does."""
         if self._closed:
             raise IllegalStateError("the client is closed")
         failures = []
-        for address in self._addresses():
+        for address in self._addresses(by_chance=by_chance):
             try:
                 connection = await self._connections.get(address)
                 return await connection.request(api, message, version_min=version_min, version_max=version_max)
@@ -324,17 +334,18 @@ class Cluster:
                 failures.append(error.detail)
         raise NoBrokersAvailable("; ".join(dict.fromkeys(failures)))
 
-    def _addresses(self) -> list[Address]:
-        """All addresses: brokers by chance, those that failed lately after the others, then bootstrap servers.
+    def _addresses(self, *, by_chance: bool) -> list[Address]:
+        """All addresses: brokers, those that failed lately after the others, then bootstrap servers.
 
-        The less busy of two goes first, and not the least busy of all: that could be a broker that is cut off from the
-        cluster, which would be asked again and again for what it cannot know.
+        Connections that are there and least busy come first, unless it is left to chance.
         """
+        connections = self._connections
         known = [Address(broker.host, broker.port) for broker in self.brokers.values()]
         random.shuffle(known)
-        known.sort(key=self._connections.is_failing)
-        if not any(map(self._connections.is_failing, known[:2])):
-            known[:2] = sorted(known[:2], key=self._connections.in_flight)
+        if not by_chance:
+            known.sort(key=connections.in_flight)
+            known.sort(key=lambda address: connections.ready(address) is None)
+        known.sort(key=connections.is_failing)
         return list(dict.fromkeys((*known, *self.settings.addresses)))
 
     def _forget_controller(self, controller: int) -> None:
@@ -348,10 +359,11 @@ class Cluster:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.settings.metadata_max_age_ms / 1000):
                     await self._refresh_asked.wait()
+            is_doubted = self._refresh_asked.is_set()
             self._refresh_asked.clear()
             waiting, self._refreshed = self._refreshed, None
             try:
-                await self._update((), self._auto_create)
+                await self._update((), self._auto_create, is_doubted=is_doubted)
                 backoff.reset()
             except KafkaError:
                 self._refresh_asked.set()

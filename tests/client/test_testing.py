@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -17,6 +18,8 @@ from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.errors import ClusterError, OptionError
 from ottla.sync import Admin, Consumer, Producer
 from ottla.testing import FaultCluster
+
+T = TypeVar("T")
 
 RUN_TIMEOUT_S = 120
 GUARD_TIMEOUT_S = 30
@@ -56,44 +59,47 @@ def test_a_cluster_survives_what_a_test_does_to_it(tmp_path: Path) -> None:
     assert cluster.running() == ()
 
 
-def until(holds: Callable[[], bool]) -> None:
+def until(holds: Callable[[], T]) -> T:
     """Ask again and again until it is so."""
     deadline = time.monotonic() + RUN_TIMEOUT_S
-    while not holds():
+    while not (found := holds()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    return found
+
+
+def leader_and_isr(admin: Admin) -> tuple[int | None, list[int]]:
+    """Who leads the topic, as one of the brokers knows it; one that was not told yet has no partitions to show."""
+    (topic,) = admin.describe_topics(["orders"], raise_errors=False)
+    return next(((each.leader, sorted(each.isr)) for each in topic.partitions), (None, []))
 
 
 def test_the_network_between_brokers_can_be_cut(tmp_path: Path) -> None:
     """A follower without its leader falls out of the ISR, a leader without ZooKeeper is replaced; both come back."""
     options = {"replica.lag.time.max.ms": "1500", "replica.fetch.wait.max.ms": "200"}
-    with FaultCluster(tmp_path, 3, options) as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic("orders", num_partitions=1, replication_factor=3)])
-
-        def leader_and_isr() -> tuple[int | None, list[int]]:
-            # A broker that was not told yet has no partitions to show.
-            (topic,) = admin.describe_topics(["orders"], raise_errors=False)
-            return next(((each.leader, sorted(each.isr)) for each in topic.partitions), (None, []))
-
-        until(lambda: leader_and_isr()[1] == [1, 2, 3])
-        leader, _ = leader_and_isr()
-        assert leader is not None
-        # A leader that is cut off from the controller could not change the ISR.
-        controller = admin.describe_cluster().controller_id
+    with FaultCluster(tmp_path, 3, options) as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("orders", num_partitions=1, replication_factor=3)])
+            leader = until(lambda: (told := leader_and_isr(admin))[1] == [1, 2, 3] and told[0])
+            assert leader is not None
+            # A leader that is cut off from the controller could not change the ISR.
+            controller = admin.describe_cluster().controller_id
         follower = next(broker for broker in cluster.brokers if broker not in (leader, controller))
         (third,) = {1, 2, 3} - {leader, follower}
-        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        # One that is never cut off from ZooKeeper is asked: the others may tell what was.
+        asked = cluster.bootstrap_servers.split(",")[third - 1]
+        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer, Admin(bootstrap_servers=asked) as admin:
             cluster.partition(leader, follower)
             producer.send_and_wait("orders", b"without a follower")
-            until(lambda: leader_and_isr() == (leader, sorted((leader, third))))
+            until(lambda: leader_and_isr(admin) == (leader, sorted((leader, third))))
             cluster.heal(leader, follower)
-            until(lambda: leader_and_isr() == (leader, [1, 2, 3]))
+            until(lambda: leader_and_isr(admin) == (leader, [1, 2, 3]))
 
             cluster.partition(leader, "zookeeper")
-            until(lambda: leader_and_isr()[0] not in (leader, None))
+            until(lambda: leader_and_isr(admin)[0] not in (leader, None))
             producer.send_and_wait("orders", b"under another leader")
             cluster.start()
-            until(lambda: leader_and_isr()[1] == [1, 2, 3])
+            until(lambda: leader_and_isr(admin)[1] == [1, 2, 3])
         assert values(cluster, "orders", 2) == [b"without a follower", b"under another leader"]
         with pytest.raises(OptionError, match="from itself"):
             cluster.partition(1, 1)
