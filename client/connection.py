@@ -41,6 +41,8 @@ _HEADER_START: Final = struct.Struct(">ihhi")
 # What SO_RCVTIMEO and SO_SNDTIMEO take: struct timeval.
 _TIMEVAL: Final = struct.Struct("@ll")
 _CORRELATION_ID_LIMIT: Final = 2**31
+# Brokers close what was idle for long: after so many seconds we look whether that has happened.
+_IDLE_SECONDS: Final = 1.0
 # We log in anew when this part of a login's life is over.
 _LOGIN_SHARE: Final = 0.85
 
@@ -90,6 +92,7 @@ class Connection:
         # TLS has no way to wait for all.
         self._wait_for_all = 0 if tls is not None else socket.MSG_WAITALL
         self._correlation_id = -1
+        self._used_at = 0.0
         self._header_ends: dict[tuple[Api, int], bytes] = {}
         self._first = memoryview(bytearray(_FIRST_BYTES))
         # The two below change under the lock, since `close` comes from other threads.
@@ -113,6 +116,7 @@ class Connection:
             made = self._made()
         except OSError as error:
             raise ConnectionFailedError(f"cannot connect to {self.host}:{self.port}: {error}") from error
+        self._used_at = time.monotonic()
         with self._lock:
             if not self._closed:
                 self._socket = made
@@ -159,6 +163,8 @@ class Connection:
 
     def request_encoded(self, api: Api, version: int, body: bytes) -> Any:
         """Send a request that is encoded already, without its header, and return the response; raises as `request`."""
+        if time.monotonic() - self._used_at > _IDLE_SECONDS and self._is_ended():
+            self._drop()
         self.connect()
         if self._login is not None and time.monotonic() > self._login_due:
             self._log_in(self._login)
@@ -170,7 +176,8 @@ class Connection:
         header = _HEADER_START.pack(
             _HEADER_START.size - SIZE_BYTES + len(client) + len(body), api, version, self._correlation_id
         )
-        deadline = time.monotonic() + self._request_timeout
+        self._used_at = time.monotonic()
+        deadline = self._used_at + self._request_timeout
         try:
             answer = self._exchange(b"".join((header, client, body)), deadline)
             response_header, response = decode_response(api, version, answer)
@@ -226,6 +233,23 @@ class Connection:
             with contextlib.suppress(OSError):
                 _shut_down(dropped)
             dropped.close()
+
+    def _is_ended(self) -> bool:
+        """Whether the broker has closed the connection since the last answer: nothing can be lost with it.
+
+        All that can be there to receive is the end, or the word of TLS that it comes.
+        """
+        connected = self._socket
+        if connected is None:
+            return False
+        try:
+            # A socket with TLS would look into its records.
+            socket.socket.recv(connected, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        return True
 
     def _exchange(self, request: bytes, deadline: float) -> Buffer:
         connected = self._socket

@@ -93,6 +93,25 @@ def test_requests_are_answered_one_after_the_other() -> None:
     assert ids == [0, 1]
 
 
+def test_what_the_broker_closed_while_it_was_idle_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an error: no request was under way."""
+    monkeypatch.setattr("ottla.client.connection._IDLE_SECONDS", 0.0)
+    is_closed = threading.Event()
+
+    def answer_and_close(peer: socket.socket, correlation_id: int) -> None:
+        good_answer(peer, correlation_id)
+        peer.close()
+        is_closed.set()
+
+    with server(answer_and_close, good_answer, good_answer) as port:
+        talking = connection(port)
+        assert talking.request(Api.UPDATE_METADATA, 8, REQUEST).error_code == 77
+        assert is_closed.wait(TIMEOUT_S)
+        for _ in range(2):
+            assert talking.request(Api.UPDATE_METADATA, 8, REQUEST).error_code == 77
+        talking.close()
+
+
 def test_a_response_may_come_byte_by_byte() -> None:
     """And be larger than the first buffer."""
 
