@@ -94,7 +94,7 @@ class Said:
 
     def check_no_failure(self) -> None:
         """Fail if something went wrong that nobody had foreseen."""
-        for word in ("Traceback", "request_failed", "Exception in callback"):
+        for word in ("Traceback", "] request_failed", "Exception in callback"):
             at = self.text.find(word)
             assert at < 0, self.text[max(0, at - 500) : at + 3000]
 
