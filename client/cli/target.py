@@ -39,7 +39,12 @@ _Bootstrap = Annotated[
 ]
 _CommandConfig = Annotated[
     Path | None,
-    typer.Option("--command-config", metavar="FILE", help="A .properties file with options of the client."),
+    typer.Option(
+        "--command-config",
+        envvar="OTTLA_COMMAND_CONFIG",
+        metavar="FILE",
+        help="A .properties file with options of the client.",
+    ),
 ]
 _Overrides = Annotated[
     list[str] | None,

@@ -137,7 +137,7 @@ def _show(cluster: LocalCluster, directory: Path | None, *, started: bool, detac
     if record.secure:
         files = cluster.directory.security
         typer.echo(f"for clients:       {files.client_properties} ({files.librdkafka_properties.name} for kcat)")
-        say(f"\nTry: ottla topic list --command-config {shlex.quote(str(files.client_properties))}")
+        say(f"\nTry: export OTTLA_COMMAND_CONFIG={shlex.quote(str(files.client_properties))}\n     ottla topic list")
     arguments = directory_arguments(directory)
     say(f"\nStop with: ottla down{arguments}" if detach or not started else "\nPress Ctrl-C to stop.")
 

@@ -36,7 +36,7 @@ class SecureCluster:
         return ottla(*command, *given, said=said)
 
 
-def ottla(*command: str, said: str = "") -> subprocess.CompletedProcess[str]:
+def ottla(*command: str, said: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command of ours."""
     return subprocess.run(
         [*OTTLA, *command],
@@ -45,7 +45,7 @@ def ottla(*command: str, said: str = "") -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=DEADLINE_S,
         check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables},
     )
 
 
@@ -80,6 +80,13 @@ def alice(cluster: SecureCluster, tmp_path_factory: pytest.TempPathFactory) -> P
         f"ssl.truststore.location={cluster.directory / 'security' / 'ca.pem'}\n"
     )
     return config
+
+
+def test_the_environment_says_which_file_commands_take(cluster: SecureCluster) -> None:
+    """As `ottla up` tells; the file knows where the brokers are, too."""
+    variable = {"OTTLA_COMMAND_CONFIG": str(cluster.client_properties)}
+    listed = ottla("cluster", "info", "--format", "json", **variable)
+    assert (listed.returncode, '"controller' in listed.stdout) == (0, True), listed.stderr
 
 
 def test_users_have_the_rights_that_they_are_given(cluster: SecureCluster, alice: Path) -> None:

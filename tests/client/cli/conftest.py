@@ -54,6 +54,7 @@ def config_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("OTTLA_DIR", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
     monkeypatch.delenv("OTTLA_PROFILE", raising=False)
+    monkeypatch.delenv("OTTLA_COMMAND_CONFIG", raising=False)
     return home
 
 
