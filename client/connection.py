@@ -13,6 +13,7 @@ the answer. Each call saved is also one less wait for the interpreter's lock.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import ssl
 import struct
@@ -242,14 +243,9 @@ class Connection:
         connected = self._socket
         if connected is None:
             return False
-        try:
-            # A socket with TLS would look into its records.
-            socket.socket.recv(connected, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-        except OSError:
-            pass
-        return True
+        polled = select.poll()
+        polled.register(connected, select.POLLIN)
+        return bool(polled.poll(0))
 
     def _exchange(self, request: bytes, deadline: float) -> Buffer:
         connected = self._socket

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,32 @@ def test_requests_go_through_tls(certificates: Certificates) -> None:
         try:
             for _ in range(10):
                 assert connection.request(Api.UPDATE_METADATA, VERSION, REQUEST).error_code == 77
+        finally:
+            connection.close()
+
+
+def test_an_idle_connection_is_kept_until_the_broker_ends_it(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TLS has sent all that it had to say with the first answer, so that what comes then is the end."""
+    monkeypatch.setattr("ottla.client.connection._IDLE_SECONDS", 0.0)
+    peers: list[Any] = []
+
+    def note(connection: Any, frame: Any, slot: Any, arrived: float) -> None:
+        peers.append(connection)
+        answer(connection, frame, slot, arrived)
+
+    with serving_tls(note, certificates) as served:
+        connection = connection_to(served.served.port, certificates.client_context())
+        try:
+            for _ in range(3):
+                assert connection.request(Api.UPDATE_METADATA, VERSION, REQUEST).error_code == 77
+            assert len(set(peers)) == 1
+            peers[0].close()
+            while not connection._is_ended():
+                time.sleep(0.01)
+            assert connection.request(Api.UPDATE_METADATA, VERSION, REQUEST).error_code == 77
+            assert len(set(peers)) == 2
         finally:
             connection.close()
 
