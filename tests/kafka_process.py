@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import subprocess
-import uuid
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -14,6 +12,9 @@ from pathlib import Path
 from tests.apache_kafka import LIBS, LIBS_4, JarSet, UnavailableError, jars, java, skip_or_fail
 from tests.broker_process import BrokerProcess
 from tests.zookeeper import ZooKeeper, ZooKeeperServer
+
+from ottla.broker.cluster.znodes import new_uuid
+from ottla.protocol.primitives import uuid_to_text
 
 # The lines of versions that clients meet, by what tests call them.
 VERSIONS = ("kafka-3.9", "kafka-4.1")
@@ -80,7 +81,7 @@ class Kafka4Process(BrokerProcess):
 
     def _format(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster_id = uuid_to_text(new_uuid())
         properties = self.folder / "format.properties"
         properties.write_text("\n".join(self._options()))
         arguments = ("format", "--cluster-id", cluster_id, "--config", str(properties))
