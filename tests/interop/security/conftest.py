@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +12,15 @@ from tests.interop.clients.kcat import Kcat
 from tests.interop.security.clients import SECURE_CLIENTS, KcatClient, SecureClient
 from tests.interop.security.secure_broker import SecureBroker
 from tests.zookeeper import ZooKeeper, ZooKeeperServer
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Close here what clients leave open: the garbage collector would complain of it in another test."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="package")
