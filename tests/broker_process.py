@@ -40,8 +40,8 @@ _OPTIONS = (
     "transaction.state.log.min.isr=1",
     "group.initial.rebalance.delay.ms=0",
     "ottla.log.min.free.bytes=0",
-    # Many records of tests have timestamps of long ago.
-    "log.retention.hours=-1",
+    # Many records of tests have timestamps of long ago, and are not to be deleted meanwhile.
+    "log.retention.check.interval.ms=86400000",
     # Some brokers have addresses of their own, which are not loopback.
     "ottla.http.open=true",
 )
