@@ -17,7 +17,7 @@ def untold(done: int) -> None:
 
 @contextmanager
 def progress(label: str, total: int | None = None) -> Iterator[Tell]:
-    """Return whom to tell how much is done; without a total, the bar shows only that it goes on, and how fast."""
+    """Return whom to tell how much is done; without a total, the bar shows that it goes on, and for how long."""
     if not sys.stderr.isatty():
         yield untold
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, TopicPartition
@@ -16,7 +17,8 @@ from tests.interop.clients.record import DEADLINE_S, Client, ClientError, Produc
 from ottla.protocol.errors import ErrorCode
 
 COUNT = 30
-FIRST_MS = 1_700_000_000_000
+# An hour ago: what is older than `log.retention.hours` may be deleted under a test.
+FIRST_MS = time.time_ns() // 1_000_000 - 3_600_000
 STEP_MS = 1000
 
 

@@ -74,9 +74,9 @@ class LeaderLog:
         if code is not ErrorCode.NONE:
             return PartitionData(**data, error_code=code, high_watermark=-1, records=b"")
         told: dict[str, Any] = {**data, "error_code": 0, "high_watermark": self.high_watermark}
-        is_ahead = self.diverging is not None and asked.fetch_offset > self.diverging.end_offset
-        if self.diverging is not None and is_ahead and asked.last_fetched_epoch != self.epoch:
-            return PartitionData(**told, log_start_offset=self.start, diverging_epoch=self.diverging, records=b"")
+        lost = self.diverging
+        if lost is not None and asked.fetch_offset > lost.end_offset and asked.last_fetched_epoch != self.epoch:
+            return PartitionData(**told, log_start_offset=self.start, diverging_epoch=lost, records=b"")
         records = b"".join(data for base, data in self.batches if base >= asked.fetch_offset)
         return PartitionData(**told, log_start_offset=self.start, records=records)
 
