@@ -12,7 +12,7 @@ import sys
 
 from bench.support.contender import ApacheKafka, Ottla
 from bench.support.run import run
-from tests.apache_kafka import UnavailableError
+from tests.kit.apache_kafka import UnavailableError
 
 if __name__ == "__main__":
     try:

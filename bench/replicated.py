@@ -21,7 +21,7 @@ from bench.support.contender import ApacheKafka, Ottla
 from bench.support.replicated_rows import BROKERS, IDLE, LOADED, replicated_rows, warm_up
 from bench.support.report import NOTE, Results, machine
 from bench.support.run import SETTLE_SECONDS, measure
-from tests.apache_kafka import UnavailableError
+from tests.kit.apache_kafka import UnavailableError
 
 ROUNDS = 3
 SECONDS = 10.0

@@ -27,8 +27,8 @@ from bench.support.report import machine
 from bench.support.rows import ADMIN_SECONDS_MAX, Values, counted, throughput, topic_for
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-from tests.apache_kafka import UnavailableError
 from tests.broker.security.certificates import Certificates
+from tests.kit.apache_kafka import UnavailableError
 
 PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
 SIZES = {"100 B": 100, "1 KB": 1024}

@@ -31,8 +31,8 @@ from bench.support.report import machine
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.apache_kafka import SCRIPT_SECONDS_MAX, UnavailableError
-from tests.spark_kafka import spark_kafka_jars
+from tests.kit.apache_kafka import SCRIPT_SECONDS_MAX, UnavailableError
+from tests.kit.spark_kafka import spark_kafka_jars
 
 from ottla.pipeline.sources import register
 

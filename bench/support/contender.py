@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import Producer
-from tests.kafka_process import kafka_command
+from tests.kit.kafka_process import kafka_command
 
 from ottla.client.local_cluster import zookeeper as embedded_zookeeper
 from ottla.client.local_cluster.ports import free_port

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from tests.broker_process import BrokerProcess, MakeBroker
-from tests.zookeeper import ZooKeeper
+from tests.kit.broker_process import BrokerProcess, MakeBroker
+from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster.configs import ConfigOperation
 from ottla.broker.handlers.config_resources import ResourceType

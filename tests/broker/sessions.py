@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
-from tests.zookeeper import ZooKeeper as Ensemble
+from tests.kit.zookeeper import ZooKeeper as Ensemble
 
 from ottla.broker.cluster.zookeeper import State, ZooKeeper
 from ottla.broker.config import BrokerConfig

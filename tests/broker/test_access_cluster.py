@@ -10,8 +10,8 @@ from typing import Any
 import confluent_kafka.admin
 import pytest
 from confluent_kafka import KafkaError, Producer
-from tests.broker_process import BrokerProcess, topic_name
-from tests.zookeeper import ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess, topic_name
+from tests.kit.zookeeper import ZooKeeperServer
 
 DEADLINE_S = 90
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.broker.security.certificates import Certificates
-from tests.broker_process import BrokerProcess, topic_name
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess, topic_name
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 DEADLINE_S = 90
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

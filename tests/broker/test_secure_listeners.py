@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.broker.security.certificates import Certificates
-from tests.broker_process import BrokerProcess, BrokerStartError, topic_name
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess, BrokerStartError, topic_name
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.admin_security_results import ScramCredentialUpsertion
 from ottla.client.cli.offline_users import store

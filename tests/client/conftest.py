@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.client.clusters import bench
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 __all__ = ["bench"]
 

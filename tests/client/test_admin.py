@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
-from tests.broker_process import BrokerProcess, MakeBroker, topic_name
 from tests.client.records import produce
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess, MakeBroker, topic_name
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.admin import Admin
 from ottla.client.admin_results import Append, ConfigResource, ConfigResourceType, NewTopic, OffsetSpec, Subtract

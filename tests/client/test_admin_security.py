@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from tests.broker_process import BrokerProcess
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.client.admin_security import ANY_NAME
 from ottla.client.admin_security_results import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.broker_process import BrokerProcess, MakeBroker
 from tests.client.consuming import create_topic, group_name, member, partitions_of, produce, read, run_async, until
+from tests.kit.broker_process import BrokerProcess, MakeBroker
 
 from ottla.client.consumer import Consumer
 from ottla.client.errors import ConsumerStoppedError, IllegalStateError, OffsetOutOfRangeError

@@ -12,7 +12,6 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from tests.broker_process import BrokerProcess, MakeBroker
 from tests.client.committing import BY_HAND, committing_at_the_end
 from tests.client.consuming import (
     SESSION_TIMEOUT_MS,
@@ -26,6 +25,7 @@ from tests.client.consuming import (
     run_async,
     until,
 )
+from tests.kit.broker_process import BrokerProcess, MakeBroker
 
 from ottla.client.consumer import Consumer
 from ottla.client.errors import CommitFailedError

@@ -10,7 +10,6 @@ import confluent_kafka
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from tests.broker_process import BrokerProcess
 from tests.client.consuming import (
     SESSION_TIMEOUT_MS,
     create_topic,
@@ -22,6 +21,7 @@ from tests.client.consuming import (
     run_async,
     until,
 )
+from tests.kit.broker_process import BrokerProcess
 
 
 class Librdkafka:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import confluent_kafka
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.client.consuming import create_topic, group_name, member, partitions_of, produce, read, run_async, until
-from tests.kafka_process import VERSIONS, KafkaProcess, new_kafka
-from tests.zookeeper import ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.kafka_process import VERSIONS, KafkaProcess, new_kafka
+from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.client.consumer import Consumer
 from ottla.client.types import TopicPartition

@@ -8,7 +8,6 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.client.committing import BY_HAND, committing_at_the_end
 from tests.client.consuming import (
     SESSION_TIMEOUT_MS,
@@ -21,7 +20,8 @@ from tests.client.consuming import (
     run_async,
     until,
 )
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.consumer import Consumer
 

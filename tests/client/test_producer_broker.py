@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.broker_process import BrokerProcess, MakeBroker
 from tests.client.scripted_broker import LOOPS, TIMEOUT_S
 from tests.interop.clients.aio import AioKafka
+from tests.kit.broker_process import BrokerProcess, MakeBroker
 
 from ottla.client.partitioner import partition_of_key
 from ottla.client.producer import Producer

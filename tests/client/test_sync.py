@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.client.consuming import group_name
+from tests.kit.broker_process import BrokerProcess
 
 import ottla.client.admin
 import ottla.client.consumer

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
-from tests.broker_process import BrokerProcess
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 TOPIC = "orders"
 GROUP = "billing"

@@ -17,7 +17,7 @@ from scripts.grafana_dashboards import DASHBOARDS, FOLDER, text_of
 from scripts.grafana_panels import DATA_SOURCE, Dashboard
 from tests.deployment.loaded_cluster import Series, loaded_cluster, samples, series_of
 from tests.deployment.promql import used
-from tests.zookeeper import ZooKeeperServer
+from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.pipeline.metrics import JobMetrics
 

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apache_kafka import UnavailableError, skip_or_fail
-from tests.broker_process import BrokerProcess
 from tests.faults.access import OPEN, Access
 from tests.faults.cluster_state import ClusterState, PartitionState, StateUnknownError
 from tests.faults.live import until
 from tests.faults.namespaces import NamespaceNetwork
 from tests.faults.protection import PROTOCOL as PROTECTED
 from tests.faults.protection import Protection
-from tests.hosts import LOOPBACK, Host
-from tests.zookeeper import ZooKeeperServer
+from tests.kit.apache_kafka import UnavailableError, skip_or_fail
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.hosts import LOOPBACK, Host
+from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.client.connection import Connection
 from ottla.client.local_cluster.errors import JavaNotFoundError

@@ -9,7 +9,7 @@ from typing import Any
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from kazoo.exceptions import KazooException, NoNodeError  # type: ignore[import-untyped]
 from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]
-from tests.hosts import Host
+from tests.kit.hosts import Host
 
 from ottla.broker.cluster.znodes import (
     BROKER_IDS,

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.apache_kafka import UnavailableError, skip_or_fail
-from tests.broker_process import BrokerProcess
 from tests.faults.cluster import HOST_NAMES, Cluster
 from tests.faults.experiment import FIGURES, Experiment
 from tests.faults.namespaces import NamespaceNetwork
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.apache_kafka import UnavailableError, skip_or_fail
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.apache_kafka import UnavailableError
+from tests.kit.apache_kafka import UnavailableError
 
 DISK_BYTES = 256 * 1024 * 1024
 TOOLS = ("mkfs.ext4", "mount", "umount")

@@ -23,7 +23,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.broker_process import topic_name
 from tests.faults.checker.check import Report, Verdict, check
 from tests.faults.checker.history import (
     Event,
@@ -39,7 +38,8 @@ from tests.faults.cluster_state import PartitionState, StateUnknownError
 from tests.faults.live import until
 from tests.faults.progress import Progress
 from tests.faults.replica_logs import replica_log
-from tests.guarded_process import GuardedProcess
+from tests.kit.broker_process import topic_name
+from tests.kit.guarded_process import GuardedProcess
 
 ROOT = Path(__file__).parents[2]
 PROGRESS_TIMEOUT_S = 60.0

@@ -16,7 +16,7 @@ from tests.faults.experiment import FIGURES, Experiment, Fault
 from tests.faults.live import until
 from tests.faults.progress import Progress
 from tests.faults.steps import ACK_GAP_MAX_S
-from tests.guarded_process import GuardedProcess
+from tests.kit.guarded_process import GuardedProcess
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.protocol.api import Api

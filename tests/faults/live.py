@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.broker_process import BrokerProcess
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.client.connection import Connection
 from ottla.protocol.api import Api

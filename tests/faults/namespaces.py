@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from tests.apache_kafka import UnavailableError
-from tests.guarded_process import GuardedProcess
-from tests.hosts import Host
+from tests.kit.apache_kafka import UnavailableError
+from tests.kit.guarded_process import GuardedProcess
+from tests.kit.hosts import Host
 
 TIMEOUT_S = 30
 TOOLS = ("ip", "iptables", "nsenter", "unshare")

@@ -12,7 +12,6 @@ from contextlib import ExitStack, closing, suppress
 from random import Random
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.faults.live import (
     MIB,
     PATIENCE_SECONDS,
@@ -26,6 +25,7 @@ from tests.faults.live import (
     is_closed_by_broker,
     produce_request,
 )
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode

@@ -6,8 +6,8 @@ import time
 from contextlib import closing
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.faults.live import MIB, Client, Process, Said, batch_of
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.protocol.compression import Codec, compress
 from ottla.protocol.errors import ErrorCode

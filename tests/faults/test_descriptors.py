@@ -7,7 +7,6 @@ import time
 from contextlib import ExitStack, closing
 
 import pytest
-from tests.broker_process import BrokerProcess, MakeBroker
 from tests.faults.live import (
     Client,
     Process,
@@ -17,6 +16,7 @@ from tests.faults.live import (
     connect,
     until,
 )
+from tests.kit.broker_process import BrokerProcess, MakeBroker
 
 from ottla.protocol.errors import ErrorCode
 

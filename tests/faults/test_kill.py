@@ -9,12 +9,12 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from tests.broker_process import topic_name
 from tests.faults.cluster import BROKER_IDS, SETTLE_TIMEOUT_S, Cluster, process_state
 from tests.faults.cluster_state import PartitionState, StateUnknownError
 from tests.faults.experiment import Experiment, check_valid
 from tests.faults.live import until
 from tests.faults.steps import ACK_GAP_MAX_S, both_protocols, controller_of, kill, others, replicas_led_by, until_known
+from tests.kit.broker_process import topic_name
 
 from ottla.protocol.errors import KafkaError
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.apache_kafka import UnavailableError, skip_or_fail
 from tests.faults.namespaces import NamespaceNetwork
+from tests.kit.apache_kafka import UnavailableError, skip_or_fail
 
 TIMEOUT_S = 0.5
 

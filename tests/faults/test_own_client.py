@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.client.consuming import until
 from tests.faults.cluster import BROKER_IDS, Cluster
 from tests.faults.group_experiment import OPTIONS
 from tests.faults.own_client import Workload, run_scenario
 from tests.faults.steps import kill, replicas_led_by
-from tests.kafka_process import KafkaProcess, kafka_or_skip
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.kafka_process import KafkaProcess, kafka_or_skip
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 

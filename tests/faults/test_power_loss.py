@@ -7,12 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.apache_kafka import UnavailableError, skip_or_fail
 from tests.faults.cluster import Cluster
 from tests.faults.disks import Disks
 from tests.faults.experiment import Experiment, check_valid
 from tests.faults.replica_logs import replica_log
 from tests.faults.steps import ACK_GAP_MAX_S, others, replicas_led_by, until_known
+from tests.kit.apache_kafka import UnavailableError, skip_or_fail
 
 ALL = 2**63 - 1
 

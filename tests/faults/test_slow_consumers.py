@@ -7,7 +7,6 @@ import statistics
 import time
 from contextlib import ExitStack, closing, suppress
 
-from tests.broker_process import MakeBroker
 from tests.faults.live import (
     FETCH_VERSION,
     MIB,
@@ -20,6 +19,7 @@ from tests.faults.live import (
     fetch_request,
     until,
 )
+from tests.kit.broker_process import MakeBroker
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode

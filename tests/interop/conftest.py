@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 import pytest
-from tests.broker_process import BrokerProcess, topic_name
 from tests.interop.clients.all import CLIENTS, available
 from tests.interop.clients.record import Client
-from tests.interop.java_tools import run_tool
 from tests.interop.raw import RawConnection, retrying
+from tests.kit.broker_process import BrokerProcess, topic_name
+from tests.kit.java_tools import run_tool
 
 __all__ = ["run_tool"]
 

@@ -14,8 +14,8 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from tests.broker_process import BrokerProcess
 from tests.interop.raw import RawConnection, retrying
+from tests.kit.broker_process import BrokerProcess
 
 # Its stubs do not know everything.
 api: Any = confluent_kafka.admin

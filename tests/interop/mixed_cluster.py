@@ -14,7 +14,7 @@ from tests.faults.live import until
 from tests.faults.replica_logs import replica_log
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import CODECS, DEADLINE_S
-from tests.kafka_process import KafkaProcess
+from tests.kit.kafka_process import KafkaProcess
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode

@@ -14,10 +14,10 @@ import kafka.admin
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from tests.broker.sessions import sessions
-from tests.broker_process import BrokerProcess, topic_name
 from tests.interop.clients.record import DEADLINE_S
-from tests.interop.java_tools import RunTool
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess, topic_name
+from tests.kit.java_tools import RunTool
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.broker.security.acl import AclEntry, ResourcePattern
 from ottla.broker.security.acl_store import AclStore

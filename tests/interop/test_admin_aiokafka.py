@@ -9,9 +9,9 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from tests.broker_process import BrokerProcess, topic_name
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import DEADLINE_S, Sent
+from tests.kit.broker_process import BrokerProcess, topic_name
 
 from ottla.protocol.errors import ErrorCode
 

@@ -8,9 +8,9 @@ from typing import Any
 import confluent_kafka.admin
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from tests.broker_process import BrokerProcess, topic_name
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import DEADLINE_S, Sent
+from tests.kit.broker_process import BrokerProcess, topic_name
 
 # The stubs of confluent-kafka say little about its admin client.
 Admin = Any

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.interop.clients import python
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.python import AlterConfigOp, ConfigResource, TopicPartition, errors
 from tests.interop.clients.record import Sent
+from tests.kit.broker_process import BrokerProcess
 
 Admin = Any
 

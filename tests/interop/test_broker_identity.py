@@ -7,10 +7,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.broker_process import BrokerProcess, BrokerStartError, MakeBroker
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import DEADLINE_S, Sent
-from tests.zookeeper import ZooKeeper
+from tests.kit.broker_process import BrokerProcess, BrokerStartError, MakeBroker
+from tests.kit.zookeeper import ZooKeeper
 
 
 def test_a_second_broker_with_the_same_id_is_refused(

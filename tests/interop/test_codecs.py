@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.interop.clients.all import CLIENTS, available
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import CODECS, Client, Producing, Sent
 from tests.interop.conftest import CreateTopic
 from tests.interop.raw import stored_batches
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.protocol.compression import Codec
 

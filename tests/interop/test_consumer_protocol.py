@@ -19,8 +19,6 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from tests.broker_process import BrokerProcess, topic_name
-from tests.guarded_process import GuardedProcess
 from tests.interop.consumer_protocol_members import (
     DEADLINE_S,
     MEMBER,
@@ -35,8 +33,10 @@ from tests.interop.consumer_protocol_members import (
     share,
     until,
 )
-from tests.interop.java_tools import TOOL_SECONDS_MAX, RunTool
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess, topic_name
+from tests.kit.guarded_process import GuardedProcess
+from tests.kit.java_tools import TOOL_SECONDS_MAX, RunTool
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
-from tests.broker_process import BrokerProcess, topic_name
 from tests.interop.consumer_protocol_members import (
     DEADLINE_S,
     PARTITIONS,
@@ -20,7 +19,8 @@ from tests.interop.consumer_protocol_members import (
     share,
     until,
 )
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess, topic_name
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 
 def test_members_go_on_when_their_coordinator_dies(zookeeper_server: ZooKeeperServer, tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ import time
 from dataclasses import replace
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.interop.clients.aio import AioKafka
 from tests.interop.clients.all import client_name
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.kcat import Kcat
 from tests.interop.clients.record import Client, Sent, plain
+from tests.kit.broker_process import BrokerProcess
 
 TIMESTAMP_MS = 1_700_000_000_000
 RECORDS = (

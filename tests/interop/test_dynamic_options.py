@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.broker_process import BrokerProcess, MakeBroker, topic_name
 from tests.interop.raw import RawConnection, one_record, retrying, wait_until
+from tests.kit.broker_process import BrokerProcess, MakeBroker, topic_name
 
 from ottla.broker.cluster.configs import ConfigOperation
 from ottla.broker.handlers.config_resources import ResourceType

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.broker_process import BrokerProcess, MakeBroker, topic_name
+from tests.kit.broker_process import BrokerProcess, MakeBroker, topic_name
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 

@@ -10,14 +10,14 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
-from tests.broker_process import BrokerProcess
 from tests.interop.clients import python
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import DEADLINE_S, Sent
 from tests.interop.conftest import CreateTopic
-from tests.interop.java_tools import RunTool
 from tests.interop.members.all import LIBRARIES, member
 from tests.interop.members.member import Commit, Joining, until
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.java_tools import RunTool
 
 from ottla.protocol.identifiers import TopicPartition
 

@@ -10,14 +10,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.broker_process import BrokerProcess
-from tests.guarded_process import GuardedProcess
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import Sent
 from tests.interop.conftest import CreateTopic
 from tests.interop.members.all import LIBRARIES, member
 from tests.interop.members.member import Joining, Member, share, until
 from tests.interop.raw import RawConnection, retrying
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.guarded_process import GuardedProcess
 
 from ottla.protocol.identifiers import TopicPartition
 

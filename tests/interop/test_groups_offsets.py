@@ -7,13 +7,13 @@ import uuid
 
 import confluent_kafka
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.interop.clients import aio, confluent, python
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import Sent
 from tests.interop.conftest import CreateTopic
 from tests.interop.members.all import LIBRARIES, member
 from tests.interop.members.member import Commit, Joining, until
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.protocol.identifiers import TopicPartition
 

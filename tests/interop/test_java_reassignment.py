@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from tests.broker.moving_cluster import fill, folders, moving_cluster, until, values
-from tests.broker_process import MakeBroker, topic_name
-from tests.interop.java_tools import RunTool
-from tests.zookeeper import ZooKeeper
+from tests.kit.broker_process import MakeBroker, topic_name
+from tests.kit.java_tools import RunTool
+from tests.kit.zookeeper import ZooKeeper
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 

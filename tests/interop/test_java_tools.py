@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.broker_process import BrokerProcess, MakeBroker, topic_name
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import CODECS, Producing, Sent
-from tests.interop.java_tools import TOOL_SECONDS_MAX, RunTool
 from tests.interop.raw import RawConnection, retrying, stored_batches
+from tests.kit.broker_process import BrokerProcess, MakeBroker, topic_name
+from tests.kit.java_tools import TOOL_SECONDS_MAX, RunTool
 
 PRODUCER = "kafka.tools.ConsoleProducer"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-from tests.apache_kafka import WIRE_ORACLE, UnavailableError, jars, java, skip_or_fail
+from tests.kit.apache_kafka import WIRE_ORACLE, UnavailableError, jars, java, skip_or_fail
 from tests.protocol.samples import sample
 from tests.protocol.test_messages import DECLARED, VERSIONS
 

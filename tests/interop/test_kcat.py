@@ -6,10 +6,10 @@ import json
 import re
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.interop.clients.all import available
 from tests.interop.clients.kcat import Kcat, kcat, kcat_outputs
 from tests.interop.conftest import CreateTopic
+from tests.kit.broker_process import BrokerProcess
 
 
 @pytest.fixture(autouse=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.interop.clients.all import LIBRARIES, client_name
 from tests.interop.clients.record import Client, ClientError, Producing, Sent
 from tests.interop.conftest import CreateTopic
 from tests.interop.raw import RawConnection
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.protocol.errors import ErrorCode
 

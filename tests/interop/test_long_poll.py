@@ -9,9 +9,9 @@ from contextlib import ExitStack, closing, suppress
 from typing import Any, Protocol
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.interop.clients.record import DEADLINE_S
 from tests.interop.raw import FETCH_VERSION, RawConnection, fetch_request, one_record
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, ProtocolError

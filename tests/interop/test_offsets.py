@@ -7,12 +7,12 @@ import time
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, TopicPartition
-from tests.broker_process import BrokerProcess
 from tests.interop.clients import aio, confluent, kcat, python
 from tests.interop.clients.all import available
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.kcat import Kcat
 from tests.interop.clients.record import DEADLINE_S, Client, ClientError, Producing, Sent
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.protocol.errors import ErrorCode
 

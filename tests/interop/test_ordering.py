@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 
-from tests.broker_process import BrokerProcess
 from tests.interop.clients.record import DEADLINE_S
 from tests.interop.raw import (
     FETCH_VERSION,
@@ -18,6 +17,7 @@ from tests.interop.raw import (
     stored_batches,
     wait_until,
 )
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.protocol.api import Api
 

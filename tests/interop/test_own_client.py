@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests.broker_process import BrokerProcess, topic_name
 from tests.client.consuming import create_topic
 from tests.interop.clients.all import LIBRARIES, client_name
 from tests.interop.clients.own import Own
@@ -17,8 +16,9 @@ from tests.interop.members.aio import AioMember
 from tests.interop.members.member import Joining, Member, share, until
 from tests.interop.members.own import OwnMember
 from tests.interop.raw import stored_batches
-from tests.kafka_process import VERSIONS, new_kafka
-from tests.zookeeper import ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess, topic_name
+from tests.kit.kafka_process import VERSIONS, new_kafka
+from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.protocol.compression import Codec
 from ottla.protocol.identifiers import TopicPartition

@@ -6,11 +6,11 @@ import asyncio
 import time
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.interop.clients import aio, python
 from tests.interop.clients.record import DEADLINE_S, Acks, Client, ClientError, Producing, Sent
 from tests.interop.conftest import CreateTopic
 from tests.interop.raw import RawConnection, stored_batches
+from tests.kit.broker_process import BrokerProcess
 
 RECORDS = [Sent(f"value {number}".encode(), f"key {number}".encode()) for number in range(20)]
 

@@ -11,13 +11,13 @@ from typing import Any, Self
 
 import pytest
 from confluent_kafka import TopicPartition
-from tests.broker_process import BrokerProcess, topic_name
 from tests.interop.clients import aio, confluent, python
 from tests.interop.clients.all import LIBRARIES, client_name
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import DEADLINE_S, Client, Producing, Received, Sent, plain
 from tests.interop.raw import RawConnection, one_record, retrying
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess, topic_name
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError

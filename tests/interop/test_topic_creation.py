@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker_process import BrokerProcess, MakeBroker, topic_name
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import Client, Sent
 from tests.interop.raw import RawConnection, retrying
+from tests.kit.broker_process import BrokerProcess, MakeBroker, topic_name
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -15,9 +15,9 @@ from typing import Any
 import confluent_kafka.admin
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from tests.broker_process import BrokerProcess, topic_name
-from tests.interop.java_tools import RunTool
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess, topic_name
+from tests.kit.java_tools import RunTool
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 import ottla.sync
 from ottla.sync import Admin

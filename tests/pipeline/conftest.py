@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.apache_kafka import JAVA_VERSION_MIN, UnavailableError, java, skip_or_fail
-from tests.spark_kafka import spark_kafka_jars
+from tests.kit.apache_kafka import JAVA_VERSION_MIN, UnavailableError, java, skip_or_fail
+from tests.kit.spark_kafka import spark_kafka_jars
 
 from ottla.client.admin_results import NewTopic
 from ottla.client.testing.fault_cluster import FaultCluster

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from confluent_kafka import Producer
-from tests.kafka_process import KafkaProcess, kafka_or_skip
+from tests.kit.kafka_process import KafkaProcess, kafka_or_skip
+from tests.kit.zookeeper import ZooKeeper
 from tests.pipeline.log_samples import read_rows
-from tests.zookeeper import ZooKeeper
 
 
 def test_files_of_apache_kafka_are_read(zookeeper: ZooKeeper, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import pytest
-from tests.guarded_process import GuardedProcess
+from tests.kit.guarded_process import GuardedProcess
 from tests.pipeline.conftest import MakeTopic
 
 from ottla.client.testing.fault_cluster import FaultCluster

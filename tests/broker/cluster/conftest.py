@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.broker.sessions import Connect, sessions
-from tests.zookeeper import ZooKeeper
+from tests.kit.zookeeper import ZooKeeper
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.broker.sessions import TIMEOUT_S, expire, session
-from tests.zookeeper import ZooKeeperServer
+from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperUnavailableError
 from ottla.broker.cluster.zookeeper import State, ZooKeeper

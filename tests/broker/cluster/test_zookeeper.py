@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from tests.broker.sessions import TIMEOUT_S, Connect, expire, session
-from tests.zookeeper import ZooKeeper as Ensemble
+from tests.kit.zookeeper import ZooKeeper as Ensemble
 
 from ottla.broker.cluster.operations import (
     BadVersionError,

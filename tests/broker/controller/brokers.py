@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from tests.broker.controller.fake_brokers import FakeBroker
 from tests.broker.sessions import TIMEOUT_S, clock, session
-from tests.zookeeper import ZooKeeper as Ensemble
+from tests.kit.zookeeper import ZooKeeper as Ensemble
 
 from ottla.broker.cluster.cluster import Cluster
 from ottla.broker.cluster.membership import Membership

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.broker.controller.brokers import Broker, brokers
-from tests.zookeeper import ZooKeeper
+from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.topics import NewTopic

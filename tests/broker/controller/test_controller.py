@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from tests.broker.controller.brokers import Broker, brokers
 from tests.broker.sessions import TIMEOUT_S, expire
-from tests.zookeeper import ZooKeeper
+from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.topics import NewTopic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.broker.controller.brokers import Broker, brokers, lose_the_last_in_sync
-from tests.zookeeper import ZooKeeper
+from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.topics import NewTopic

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tests.broker.controller.brokers import Broker, brokers
 from tests.broker.controller.reassigning import Cluster, wait_for
-from tests.zookeeper import ZooKeeper
+from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.topics import NewTopic

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from tests.broker.controller.brokers import brokers
 from tests.broker.controller.reassigning import Cluster, wait_for
-from tests.zookeeper import ZooKeeper
+from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import MultiError, NodeStat, Operation

@@ -8,7 +8,7 @@ import threading
 
 from tests.broker.controller.brokers import brokers
 from tests.broker.sessions import TIMEOUT_S, clock
-from tests.zookeeper import ZooKeeper
+from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
 from ottla.broker.config import BrokerConfig

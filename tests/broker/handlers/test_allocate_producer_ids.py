@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.broker.controller.brokers import Broker, brokers
-from tests.zookeeper import ZooKeeper
+from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.producer_ids import BLOCK_SIZE

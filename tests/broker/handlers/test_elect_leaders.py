@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.broker.controller.brokers import Broker, brokers, lose_the_last_in_sync
 from tests.broker.handlers.small_cluster import every_version
-from tests.zookeeper import ZooKeeper
+from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.topics import NewTopic

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.broker.controller.brokers import Broker, brokers
 from tests.broker.handlers.small_cluster import every_version
-from tests.zookeeper import ZooKeeper
+from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster.topics import NewTopic
 from ottla.protocol.api import Api

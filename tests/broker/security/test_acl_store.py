@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.broker.sessions import NOW_MS, TIMEOUT_S, Connect, expire, session
-from tests.zookeeper import ZooKeeperServer
+from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.broker.cluster.session import SessionRenewal
 from ottla.broker.cluster.zookeeper import State, ZooKeeper

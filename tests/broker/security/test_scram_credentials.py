@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.broker.sessions import sessions
-from tests.zookeeper import ZooKeeper as Ensemble
+from tests.kit.zookeeper import ZooKeeper as Ensemble
 
 from ottla.broker.cluster.configs import Configs
 from ottla.broker.security.scram_credentials import ScramCredential, ScramCredentials

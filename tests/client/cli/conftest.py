@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.broker_process import BrokerProcess
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.client.cli.main import main
 

@@ -10,8 +10,8 @@ import pytest
 import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.broker_process import BrokerProcess
 from tests.client.cli.conftest import Ottla
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.client.cli import errors, main, nouns, offsets, output
 from ottla.client.cli.errors import CommandError

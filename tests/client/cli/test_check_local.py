@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.broker_process import MakeBroker
 from tests.client.cli.conftest import Ottla
-from tests.hosts import LOOPBACK
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import MakeBroker
+from tests.kit.hosts import LOOPBACK
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 
 def test_a_broker_is_healthy_when_it_answers_as_a_member(ottla: Ottla) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tests.broker_process import BrokerProcess, MakeBroker
 from tests.client.cli.conftest import Ottla
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess, MakeBroker
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 
 def test_the_cluster_is_described(ottla: Ottla, broker: BrokerProcess) -> None:

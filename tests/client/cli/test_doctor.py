@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.broker_process import BrokerProcess, MakeBroker
 from tests.client.cli.conftest import Ottla
 from tests.client.scripted_broker import HANGUP, Reply, run, scripted_broker
-from tests.hosts import LOOPBACK
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess, MakeBroker
+from tests.kit.hosts import LOOPBACK
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.admin_results import LogDir
 from ottla.client.cli.diagnosis import disk_finding

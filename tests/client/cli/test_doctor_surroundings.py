@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.broker_process import BrokerProcess, MakeBroker
 from tests.client.cli.conftest import Ottla
-from tests.zookeeper import ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess, MakeBroker
+from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.client.cli.clocks import clock_finding, seconds_ahead
 from ottla.client.cli.findings import Status

@@ -13,11 +13,11 @@ from uuid import uuid4
 import pytest
 import typer
 import yaml
-from tests.broker_process import BrokerProcess
 from tests.client.cli.command_cases import CASES
 from tests.client.cli.conftest import Ottla
 from tests.client.clusters import wait_until
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.cli.main import app
 from ottla.client.cli.nouns import NOUNS, load

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer
-from tests.broker_process import BrokerProcess
 from tests.client.cli.conftest import Ottla
+from tests.kit.broker_process import BrokerProcess
 
 JOIN_TIMEOUT_S = 60
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.broker_process import BrokerProcess, MakeBroker
 from tests.client.cli.conftest import Ottla
+from tests.kit.broker_process import BrokerProcess, MakeBroker
 
 from ottla.client.cli.segment_verifying import verified
 from ottla.protocol.compression import Codec

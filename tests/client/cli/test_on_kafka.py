@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.client.cli.conftest import Ottla
-from tests.kafka_process import VERSIONS, new_kafka
-from tests.zookeeper import ZooKeeperServer
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.kafka_process import VERSIONS, new_kafka
+from tests.kit.zookeeper import ZooKeeperServer
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.broker_process import MakeBroker
 from tests.client.cli.conftest import Ottla
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.broker_process import MakeBroker
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 VERIFY_MAX = 500
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.client.cli.conftest import Ottla
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.profiles import Profiles, read_profiles, write_profiles

@@ -6,8 +6,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-from tests.broker_process import BrokerProcess
 from tests.client.cli.conftest import Ottla
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.client.cli.http_pages import authorization
 

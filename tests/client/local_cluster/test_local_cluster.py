@@ -8,7 +8,7 @@ import socket
 
 import pytest
 from tests.client.clusters import Bench, wait_until
-from tests.zookeeper import ZooKeeperServer
+from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.client.local_cluster.cluster_dir import LOCK_NAME, ClusterDir
 from ottla.client.local_cluster.errors import ClusterError, InterruptedStartError, PortTakenError, StartFailedError

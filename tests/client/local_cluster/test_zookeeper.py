@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.local_cluster.zookeeper import SESSION_MS_MAX, SESSION_MS_MIN, four_letter_word, is_serving
 

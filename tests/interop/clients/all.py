@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.apache_kafka import UnavailableError, skip_or_fail
 from tests.interop.clients.aio import AioKafka
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.kcat import Kcat, kcat_path
 from tests.interop.clients.python import KafkaPython
 from tests.interop.clients.record import Client
+from tests.kit.apache_kafka import UnavailableError, skip_or_fail
 
 CLIENTS: tuple[Client, ...] = (Confluent(), AioKafka(), KafkaPython(), Kcat())
 LIBRARIES: tuple[Client, ...] = CLIENTS[:3]

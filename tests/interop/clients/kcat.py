@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from itertools import groupby
 
-from tests.apache_kafka import UnavailableError
 from tests.interop.clients.record import CODECS, DEADLINE_S, SAFELY, ClientError, Producing, Received, Sent
+from tests.kit.apache_kafka import UnavailableError
 
 from ottla.protocol.errors import ErrorCode
 

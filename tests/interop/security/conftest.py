@@ -11,7 +11,7 @@ from tests.interop.clients.all import available
 from tests.interop.clients.kcat import Kcat
 from tests.interop.security.clients import SECURE_CLIENTS, KcatClient, SecureClient
 from tests.interop.security.secure_broker import SecureBroker
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ import jwt
 import trustme
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.broker.security.certificates import Certificates
-from tests.broker_process import BrokerProcess
+from tests.kit.broker_process import BrokerProcess
 
 from ottla.client.admin_security_results import ScramCredentialUpsertion
 from ottla.client.cli.offline_users import store

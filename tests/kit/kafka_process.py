@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from tests.apache_kafka import LIBS, LIBS_4, JarSet, UnavailableError, jars, java, skip_or_fail
-from tests.broker_process import BrokerProcess
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.apache_kafka import LIBS, LIBS_4, JarSet, UnavailableError, jars, java, skip_or_fail
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.broker.cluster.znodes import new_uuid
 from ottla.protocol.primitives import uuid_to_text

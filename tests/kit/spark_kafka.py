@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tests.apache_kafka import TEST_SECONDS_MAX, UnavailableError
+from tests.kit.apache_kafka import TEST_SECONDS_MAX, UnavailableError
 
 COORDINATES: Final = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",

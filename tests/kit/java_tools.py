@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-from tests.kafka_process import kafka_command, kafka_or_skip
+from tests.kit.kafka_process import kafka_command, kafka_or_skip
 
 TOOL_SECONDS_MAX = 120
 

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.guarded_process import GuardedProcess
-from tests.hosts import LOOPBACK, Host
-from tests.zookeeper import ZooKeeper, ZooKeeperServer
+from tests.kit.guarded_process import GuardedProcess
+from tests.kit.hosts import LOOPBACK, Host
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 START_TIMEOUT_S = 90
 START_ATTEMPTS = 3

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.apache_kafka import UnavailableError, skip_or_fail
-from tests.guarded_process import GuardedProcess
-from tests.hosts import LOOPBACK, Host
+from tests.kit.apache_kafka import UnavailableError, skip_or_fail
+from tests.kit.guarded_process import GuardedProcess
+from tests.kit.hosts import LOOPBACK, Host
 
 from ottla.client.local_cluster.errors import ClusterError, JavaNotFoundError
 from ottla.client.local_cluster.zookeeper import READY_TIMEOUT_S, command, is_serving, prepare
