@@ -1,10 +1,16 @@
 # One target per intent. `make test` on a fresh clone does all the set-up.
-PYTHON ?= python3.11
-VENV   := .venv
+# Python 3.11, 3.12 or 3.13: the first that is here, or the one you name: `make test PYTHON=python3.13`.
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(if $(shell $(name) --version 2>/dev/null),$(name))))
+# Each has an environment of its own; that of the first is .venv.
+VENV   := .venv$(if $(filter-out undefined file,$(origin PYTHON)),-$(notdir $(PYTHON)))
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup run check format test faults faults-secure bench bench-kafka bench-replicated bench-scale bench-groups bench-clients bench-security bench-spark compose-test compose-test-secure docs lock clean
+# Two workers take tests from one list; tests/kit/schedule.py says which belong together.
+WORKERS  ?= 2
+PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 20
+
+.PHONY: setup run check format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-groups bench-clients bench-security bench-spark compose-test compose-test-secure docs lock clean
 
 setup: $(STAMP)
 
@@ -29,16 +35,32 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# What CI runs: units, storage, the protocol against Kafka's classes, every client, one fault of each kind.
 test: setup
-	$(BIN)/pytest $(PYTEST_ARGS)
+	@scripts/system-packages --if-possible
+	$(BIN)/pytest $(PARALLEL) $(PYTEST_ARGS)
 
-# All that a cluster must survive, also what takes minutes; `make test` has the shorter ones. Network faults need root.
+# Everything but what takes hours: also full products of clients and codecs, new seeds, more examples.
+test-all: setup
+	@scripts/system-packages --if-possible
+	$(BIN)/pytest $(PARALLEL) -m "not long_faults and not soak" --hypothesis-profile thorough $(PYTEST_ARGS)
+
+# All that a cluster must survive, also what takes minutes; `make test` has one of each kind. Network faults need root.
 faults: setup
-	$(BIN)/pytest tests/faults -m "" $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) tests/faults -m "not soak" $(PYTEST_ARGS)
 
 # Those of clusters alone, with every listener on SASL_SSL, and ACLs; `make faults` has them, too.
 faults-secure: setup
-	$(BIN)/pytest tests/faults -m "" -k SASL_SSL $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) tests/faults -m "not soak" -k SASL_SSL $(PYTEST_ARGS)
+
+# Faults by chance, one after the other, for half an hour, or as long as SOAK_SECONDS says.
+SOAK_SECONDS ?= 1800
+soak: setup
+	OTTLA_SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/pytest tests/faults -m soak $(PYTEST_ARGS)
+
+# Lines and branches that `make test` reaches, processes included, per room.
+coverage: setup
+	$(BIN)/python -m scripts.coverage_rooms $(PARALLEL) $(PYTEST_ARGS)
 
 # What parts of the broker cost, then a whole one under load. BENCH_ARGS="--quick" to try it out, "--json FILE" to keep it.
 bench: setup
@@ -95,5 +117,5 @@ lock:
 	  --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv* build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

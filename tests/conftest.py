@@ -1,6 +1,16 @@
-"""Fixtures for all tests."""
+"""Fixtures and hooks for all tests."""
 
 from tests.kit.broker_process import broker, make_broker, topic
+from tests.kit.machine import pytest_report_header
+from tests.kit.schedule import pytest_collection_modifyitems
 from tests.kit.zookeeper import zookeeper, zookeeper_server
 
-__all__ = ["broker", "make_broker", "topic", "zookeeper", "zookeeper_server"]
+__all__ = [
+    "broker",
+    "make_broker",
+    "pytest_collection_modifyitems",
+    "pytest_report_header",
+    "topic",
+    "zookeeper",
+    "zookeeper_server",
+]

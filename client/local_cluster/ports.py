@@ -12,6 +12,8 @@ from ottla.client.local_cluster.errors import ClusterError, PortTakenError
 # Below the ports of outgoing connections on Linux and macOS: none of them takes the port before its process does.
 FREE_PORT_RANGE = range(20_000, 32_000)
 FREE_PORT_ATTEMPTS = 1000
+# Not the generator that programs seed: two processes with one seed would choose the same ports at the same time.
+_RANDOM = random.SystemRandom()
 CONNECT_TIMEOUT_S = 1.0
 
 
@@ -26,7 +28,7 @@ def is_accepting(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> 
 
 def free_port(host: str, taken: Collection[int] = ()) -> int:
     """Return a port that nobody listens on and that is not among those already given away."""
-    for port in random.sample(FREE_PORT_RANGE, FREE_PORT_ATTEMPTS):
+    for port in _RANDOM.sample(FREE_PORT_RANGE, FREE_PORT_ATTEMPTS):
         if port not in taken and _bind_error(host, port) is None:
             return port
     raise ClusterError(f"No free port was found between {FREE_PORT_RANGE.start} and {FREE_PORT_RANGE.stop}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,8 @@ from tests.faults.namespaces import NamespaceNetwork
 from tests.kit.apache_kafka import UnavailableError, skip_or_fail
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
+
+_GAP = "longest gap"
 
 
 @pytest.fixture(scope="session")
@@ -88,9 +90,26 @@ def networked_experiment(networked_cluster: Cluster, tmp_path: Path) -> Iterator
     made.close()
 
 
+@pytest.fixture(autouse=True)
+def figures(record_property: Callable[[str, object], None]) -> Iterator[None]:
+    """Put how long the faults of a test were felt into its report, which comes to whoever started the workers."""
+    FIGURES.clear()
+    yield
+    for line in FIGURES:
+        record_property(_GAP, line)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show how long the faults of this run were felt."""
-    if FIGURES:
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    lines = [
+        value
+        for report in reports
+        if getattr(report, "when", None) == "teardown"
+        for name, value in report.user_properties
+        if name == _GAP
+    ]
+    if lines:
         terminalreporter.section("longest gaps between acknowledgements")
-        for line in FIGURES:
-            terminalreporter.line(line)
+        for line in lines:
+            terminalreporter.line(str(line))

@@ -45,7 +45,7 @@ ROOT = Path(__file__).parents[2]
 PROGRESS_TIMEOUT_S = 60.0
 DRAIN_TIMEOUT_S = 60.0
 WATCH_INTERVAL_S = 0.1
-# A line for each fault of a whole test run, for the end of its output.
+# A line for each fault of the test that runs now; they are shown at the end of all.
 FIGURES: list[str] = []
 
 

@@ -1,6 +1,6 @@
 """One fault after another, by chance; and none, for as long.
 
-OTTLA_FAULT_SECONDS sets how long, OTTLA_FAULT_SEED which faults.
+OTTLA_SOAK_SECONDS sets how long `make soak` does so, OTTLA_FAULT_SEED which faults come.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from tests.faults.cluster import BROKER_IDS, SESSION_TIMEOUT_S
 from tests.faults.experiment import Experiment, check_valid, wait_seconds
 from tests.faults.steps import host, network_of
 
-pytestmark = [pytest.mark.long_faults, pytest.mark.timeout(3600)]
-
-SECONDS = float(os.environ.get("OTTLA_FAULT_SECONDS", "90"))
+SECONDS = 90.0
+SOAK_SECONDS = float(os.environ.get("OTTLA_SOAK_SECONDS", "1800"))
 SEED = int(os.environ.get("OTTLA_FAULT_SEED", "1"))
 HARM_SECONDS = (1.0, 2.5 * SESSION_TIMEOUT_S)
 
@@ -88,12 +87,20 @@ def last(chance: random.Random) -> None:
     wait_seconds(chance.uniform(*HARM_SECONDS))
 
 
-def test_f44_faults_by_chance_lose_nothing(networked_experiment: Experiment) -> None:
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        pytest.param(SECONDS, marks=[pytest.mark.long_faults, pytest.mark.timeout(1200)], id="minutes"),
+        # What was begun before the end is healed and read after it.
+        pytest.param(SOAK_SECONDS, marks=[pytest.mark.soak, pytest.mark.timeout(2 * SOAK_SECONDS + 1200)], id="soak"),
+    ],
+)
+def test_f44_faults_by_chance_lose_nothing(networked_experiment: Experiment, seconds: float) -> None:
     """Periods with a fault, one in four without; sometimes the next comes before the last is overcome."""
     experiment = networked_experiment
     chance = random.Random(SEED)
     experiment.start()
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         harm = do_nothing if chance.random() < 0.25 else chance.choice(FAULTS)
         with experiment.fault(harm.__name__.replace("_", " "), "chance") as fault:
@@ -105,6 +112,7 @@ def test_f44_faults_by_chance_lose_nothing(networked_experiment: Experiment) -> 
     check_valid(experiment.finish())
 
 
+@pytest.mark.long_faults
 def test_f45_without_faults_nothing_is_wrong(experiment: Experiment) -> None:
     """A healthy cluster keeps its promises, too."""
     experiment.start()

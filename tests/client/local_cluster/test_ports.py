@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 
 import pytest
@@ -18,6 +19,16 @@ def test_a_free_port_can_be_listened_on() -> None:
 
     with socket.create_server(("127.0.0.1", port)):
         assert is_accepting("127.0.0.1", port)
+
+
+def test_processes_with_one_seed_choose_different_ports() -> None:
+    """Test runs seed their generators alike; a port that both choose is taken from one before its process listens."""
+    chosen = []
+    for _ in range(2):
+        random.seed(1)
+        chosen.append([free_port("127.0.0.1") for _ in range(3)])
+
+    assert chosen[0] != chosen[1]
 
 
 def test_every_port_that_is_taken_is_named() -> None:

@@ -1,0 +1,35 @@
+"""What the tests want of the machine beside Python: said in one line at the start, where something is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+from tests.kit.apache_kafka import UnavailableError, java
+
+# Commands, each with what it is for.
+_COMMANDS = {"kcat": "a client", "mvn": "Apache Kafka's jars"}
+_LINUX_COMMANDS = {"ip": "hosts", "iptables": "hosts", "nsenter": "hosts", "mkfs.ext4": "disks"}
+
+
+def missing() -> list[str]:
+    """Return what is not here, each with what it is for."""
+    found: list[str] = []
+    try:
+        java()
+    except UnavailableError as error:
+        found.append(f"Java ({error})")
+    commands = _COMMANDS | (_LINUX_COMMANDS if sys.platform == "linux" else {})
+    found += [f"{command} ({use})" for command, use in commands.items() if shutil.which(command) is None]
+    if sys.platform == "linux" and os.geteuid() != 0:
+        found.append("root (hosts and disks of their own)")
+    return found
+
+
+def pytest_report_header() -> str:
+    """Say what is missing, and what becomes of the tests that want it."""
+    if not (lacking := missing()):
+        return "machine: everything that the tests want is here"
+    outcome = "fail" if os.environ.get("CI") else "are skipped"
+    return f"machine: missing {', '.join(lacking)}; tests that want it {outcome}; see scripts/system-packages"
