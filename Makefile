@@ -6,6 +6,10 @@ VENV   := .venv$(if $(filter-out undefined file,$(origin PYTHON)),-$(notdir $(PY
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Compiled modules are kept, whatever the environment says: a broker process imports 360 of ours, and tests start
+# hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Two workers take tests from one list; tests/kit/schedule.py says which belong together.
 WORKERS  ?= 2
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 20

@@ -23,6 +23,7 @@ from tests.kit.broker_process import BrokerProcess
 from tests.kit.hosts import LOOPBACK, Host
 from tests.kit.zookeeper import ZooKeeperServer
 
+from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.client.connection import Connection
 from ottla.client.local_cluster.errors import JavaNotFoundError
 from ottla.protocol.api import Api
@@ -58,6 +59,10 @@ _OPTIONS = (
     "min.insync.replicas=2",
     "auto.create.topics.enable=false",
     "controlled.shutdown.retry.backoff.ms=1000",
+    # One partition for all groups, so that we know who coordinates; as many replicas as everything else has.
+    "offsets.topic.num.partitions=1",
+    "offsets.topic.replication.factor=3",
+    "group.min.session.timeout.ms=1000",
 )
 
 
@@ -96,6 +101,7 @@ class Cluster:
             for broker in BROKER_IDS
         }
         self._state: ClusterState | None = None
+        self._paused: set[int] = set()
 
     @property
     def bootstrap(self) -> str:
@@ -131,6 +137,26 @@ class Cluster:
         in_parallel([self.brokers[broker].start_on_free_ports for broker in brokers])
         until(lambda: self._is_known(set(brokers)), f"everybody knows the brokers {brokers}", SETTLE_TIMEOUT_S)
 
+    def restore(self) -> None:
+        """Heal what a test has done: packets that are dropped, brokers that are paused or gone, no ZooKeeper.
+
+        A broker that ended although nobody ended it is a failure of its own.
+        """
+        crashed = [broker for broker in self._running() if self.brokers[broker].has_ended]
+        assert not crashed, f"brokers {crashed} have ended by themselves"
+        if self.network is not None:
+            self.network.heal()
+        if self.zookeeper.pid is None:
+            self.zookeeper.start()
+        for broker in [*self._paused]:
+            self.resume(broker)
+        gone = set(BROKER_IDS) - set(self._running())
+        if gone:
+            self.start_brokers(*gone)
+        until(lambda: self._is_known(set(BROKER_IDS)), "all brokers know each other again", SETTLE_TIMEOUT_S)
+        if self.state.has_topic(CONSUMER_OFFSETS):
+            self.wait_for_full_isr(CONSUMER_OFFSETS, [BROKER_IDS])
+
     def close(self) -> None:
         """End everything at once."""
         if self._state is not None:
@@ -146,11 +172,13 @@ class Cluster:
         if not Path("/proc/self/stat").exists():
             pytest.skip("this system has no /proc, which tells whether a process is stopped")
         pid = self.brokers[broker].pid
+        self._paused.add(broker)
         os.kill(pid, signal.SIGSTOP)
         until(lambda: process_state(pid) == "T", f"broker {broker} is stopped")
 
     def resume(self, broker: int) -> None:
         """Let a broker run on."""
+        self._paused.discard(broker)
         os.kill(self.brokers[broker].pid, signal.SIGCONT)
 
     def request(self, broker: int, api: Api, version: int, message: Message) -> Any:

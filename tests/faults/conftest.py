@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.cluster import HOST_NAMES, Cluster
+from tests.faults.cluster import Cluster
 from tests.faults.experiment import FIGURES, Experiment
-from tests.faults.namespaces import NamespaceNetwork
-from tests.kit.apache_kafka import UnavailableError, skip_or_fail
+from tests.faults.shared_clusters import Kind, SharedClusters, lent
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
@@ -39,39 +38,24 @@ def protocol(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, protocol: str) -> Iterator[Cluster]:
-    """Three brokers and a ZooKeeper on the loopback interface."""
-    made = Cluster(tmp_path, protocol=protocol)
-    try:
-        made.start()
-        yield made
-    finally:
-        made.close()
+@pytest.fixture(scope="session")
+def shared_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedClusters]:
+    """The clusters that the fault tests of a worker use one after the other."""
+    made = SharedClusters(tmp_path_factory.mktemp("clusters"))
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def network(tmp_path: Path) -> Iterator[NamespaceNetwork]:
-    """Hosts for three brokers, a ZooKeeper and clients."""
-    try:
-        made = NamespaceNetwork(tmp_path, HOST_NAMES)
-    except UnavailableError as error:
-        skip_or_fail(error)
-    try:
-        yield made
-    finally:
-        made.close()
+def cluster(request: pytest.FixtureRequest, protocol: str) -> Iterator[Cluster]:
+    """Three brokers and a ZooKeeper on the loopback interface. A test may harm them."""
+    yield from lent(request, Kind(protocol))
 
 
 @pytest.fixture
-def networked_cluster(network: NamespaceNetwork, tmp_path: Path, protocol: str) -> Iterator[Cluster]:
-    """Three brokers and a ZooKeeper, each on a host of its own."""
-    made = Cluster(tmp_path, network=network, protocol=protocol)
-    try:
-        made.start()
-        yield made
-    finally:
-        made.close()
+def networked_cluster(request: pytest.FixtureRequest, protocol: str) -> Iterator[Cluster]:
+    """Three brokers and a ZooKeeper, each on a host of its own. A test may harm them, and the network between them."""
+    yield from lent(request, Kind(protocol, is_networked=True))
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,11 +25,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
-GROUP = "members"
 MEMBERS = 4
 PARTITIONS = 6
-# One partition for all groups, so that we know who coordinates; as many replicas as everything else has.
-OPTIONS = ("offsets.topic.num.partitions=1", "offsets.topic.replication.factor=3", "group.min.session.timeout.ms=1000")
 FIND_COORDINATOR_VERSION, OFFSET_FETCH_VERSION = 3, 7
 COMMIT_TIMEOUT_S = 90.0
 
@@ -65,13 +63,14 @@ class GroupExperiment(Experiment):
         self._paths["offsets"] = folder / "history-offsets.jsonl"
         self._offsets = HistoryWriter(self._paths["offsets"])
         self._members: GuardedProcess | None = None
+        self.group_id = f"members-{uuid.uuid4().hex}"
         self.group = GroupProgress(self._paths["members"])
 
     def start(self, replicas: Sequence[Sequence[int]] = (), **configs: str) -> None:
         """Start the workload, then the members, and wait until they share the partitions and have committed."""
         super().start(replicas, **configs)
         self._members = self._client(
-            "members", "tests.faults.workload.group", "--group", GROUP, "--members", str(MEMBERS)
+            "members", "tests.faults.workload.group", "--group", self.group_id, "--members", str(MEMBERS)
         )
         until(self._is_shared, "all members own something", COMMIT_TIMEOUT_S)
         self.wait_for_commits(3)
@@ -158,13 +157,16 @@ class GroupExperiment(Experiment):
     def _fetch_offsets(self) -> dict[str, int]:
         broker = self.coordinator()
         found = self.cluster.request(
-            broker, Api.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, FindCoordinatorRequest(key=GROUP, key_type=0)
+            broker,
+            Api.FIND_COORDINATOR,
+            FIND_COORDINATOR_VERSION,
+            FindCoordinatorRequest(key=self.group_id, key_type=0),
         )
         if found.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(found.error_code))
         invoked_ns = time.monotonic_ns()
         wanted = OffsetFetchRequestTopic(name=self.topic, partition_indexes=list(range(self.partitions)))
-        request = OffsetFetchRequest(group_id=GROUP, topics=[wanted])
+        request = OffsetFetchRequest(group_id=self.group_id, topics=[wanted])
         answer = self.cluster.request(found.node_id, Api.OFFSET_FETCH, OFFSET_FETCH_VERSION, request)
         if answer.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(answer.error_code))
@@ -172,7 +174,11 @@ class GroupExperiment(Experiment):
         for name, offset in offsets.items():
             self._offsets.write(
                 Commit(
-                    worker=f"broker {found.node_id}", group=GROUP, partition=name, offset=offset, invoked_ns=invoked_ns
+                    worker=f"broker {found.node_id}",
+                    group=self.group_id,
+                    partition=name,
+                    offset=offset,
+                    invoked_ns=invoked_ns,
                 )
             )
         return offsets

@@ -13,7 +13,7 @@ from ottla.protocol.records import batches
 
 
 def replica_log(partition: str, broker: int, folder: Path, high_watermark: int) -> ReplicaLog:
-    """Read the segments of a stopped broker up to the high watermark."""
+    """Read the segments of a broker up to the high watermark; it may run, as long as nobody writes there."""
     found = tuple(batch for batch in _batches(folder) if batch.base_offset < high_watermark)
     return ReplicaLog(partition=partition, broker=broker, batches=found)
 
@@ -25,5 +25,5 @@ def _batches(folder: Path) -> Iterator[ReplicaBatch]:
                 digest = hashlib.sha256(batch.view).hexdigest()[:16]
                 yield ReplicaBatch(batch.base_offset, batch.last_offset, batch.partition_leader_epoch, digest)
         except CorruptBatchError:
-            # A broker that was killed leaves room behind the last batch, which is zeroes.
+            # A broker that runs or was killed has room behind the last batch, which is zeroes.
             continue

@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.faults.cluster import BROKER_IDS, SESSION_TIMEOUT_S, Cluster, process_state
 from tests.faults.experiment import check_valid, wait_seconds
-from tests.faults.group_experiment import OPTIONS, GroupExperiment
-from tests.faults.namespaces import NamespaceNetwork
+from tests.faults.group_experiment import GroupExperiment
 from tests.faults.steps import host, kill, network_of, others, until_known
 
 
 @pytest.fixture
-def experiment(tmp_path: Path, protocol: str) -> Iterator[GroupExperiment]:
+def experiment(cluster: Cluster, tmp_path: Path) -> Iterator[GroupExperiment]:
     """Producers and a group that are not started yet, on the loopback interface."""
-    yield from _experiment(Cluster(tmp_path, *OPTIONS, protocol=protocol), tmp_path)
+    with closing(GroupExperiment(cluster, tmp_path)) as made:
+        yield made
 
 
 @pytest.fixture
-def networked_experiment(network: NamespaceNetwork, tmp_path: Path, protocol: str) -> Iterator[GroupExperiment]:
+def networked_experiment(networked_cluster: Cluster, tmp_path: Path) -> Iterator[GroupExperiment]:
     """Producers and a group that are not started yet, on hosts between which packets can be dropped."""
-    yield from _experiment(Cluster(tmp_path, *OPTIONS, network=network, protocol=protocol), tmp_path)
-
-
-def _experiment(cluster: Cluster, folder: Path) -> Iterator[GroupExperiment]:
-    try:
-        cluster.start()
-        made = GroupExperiment(cluster, folder)
-        try:
-            yield made
-        finally:
-            made.close()
-    finally:
-        cluster.close()
+    with closing(GroupExperiment(networked_cluster, tmp_path)) as made:
+        yield made
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.long_faults)])

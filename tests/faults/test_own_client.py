@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from tests.client.consuming import until
 from tests.faults.cluster import BROKER_IDS, Cluster
-from tests.faults.group_experiment import OPTIONS
 from tests.faults.own_client import Workload, run_scenario
+from tests.faults.shared_clusters import Kind, lent
 from tests.faults.steps import kill, replicas_led_by
-from tests.kit.broker_process import BrokerProcess
 from tests.kit.kafka_process import KafkaProcess, kafka_or_skip
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
@@ -24,10 +23,11 @@ KILLS = 2
 @pytest.fixture(params=["ottla", pytest.param("kafka", marks=pytest.mark.long_faults)])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path, protocol: str) -> Iterator[Cluster]:
     """Three brokers, one of which coordinates all groups; ours, then Apache Kafka's."""
-    if request.param == "kafka":
-        kafka_or_skip()
-    process = KafkaProcess if request.param == "kafka" else BrokerProcess
-    made = Cluster(tmp_path, *OPTIONS, process=process, protocol=protocol)
+    if request.param == "ottla":
+        yield from lent(request, Kind(protocol))
+        return
+    kafka_or_skip()
+    made = Cluster(tmp_path, process=KafkaProcess, protocol=protocol)
     try:
         made.start()
         yield made

@@ -107,6 +107,11 @@ class BrokerProcess:
         """Whether it was started and not ended since."""
         return self._process is not None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was started and has ended by itself since."""
+        return self._process is not None and self._process.poll() is not None
+
     def partition_dir(self, topic: str, partition: int = 0) -> Path:
         """Return the folder of a partition's log."""
         return self.log_dir / f"{topic}-{partition}"
