@@ -205,6 +205,8 @@ class _Source:
         marker = self.variable("marker")
         self.run.append(("B" if tagged else "b", marker))
         self.flush()
+        if tagged:
+            self.emit(f"if {marker} > 127: {marker}, position = uvarint_rest(data, position, {marker})")
         self.emit(f"if {marker} {'== 0' if tagged else '< 0'}: {target} = None")
         self.emit("else:")
         self.indent += 1

@@ -17,6 +17,7 @@ from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, decoder, encode
 from ottla.protocol.errors import DecodeError
 from ottla.protocol.message import Message
+from ottla.protocol.messages.consumer_group_records import ConsumerGroupMemberMetadataValue
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
 from ottla.protocol.requests import decode_request, decode_response
 
@@ -64,6 +65,29 @@ def test_mutated_bytes_decode_or_are_refused(cls: type[Message], seed: int) -> N
     else:
         # As bytes, because a float64 that is not a number does not equal itself.
         assert encode(decode(cls, version, data), version) == encode(expected, version)
+
+
+@pytest.mark.parametrize(("marker", "is_there"), [(b"\x00", False), (b"\x80\x00", False), (b"\x81\x00", True)])
+def test_the_marker_of_a_tagged_struct_may_take_several_bytes(marker: bytes, is_there: bool) -> None:
+    """It is a varint, though one byte would do."""
+    value = ConsumerGroupMemberMetadataValue(
+        instance_id=None,
+        rack_id=None,
+        client_id="",
+        client_host="",
+        subscribed_topic_names=[],
+        subscribed_topic_regex=None,
+        rebalance_timeout_ms=1,
+        server_assignor=None,
+    )
+    payload = marker + (b"\x00\x00\x00\x07\x01\x00" if is_there else b"")
+    # One tagged field, with tag 0.
+    data = encode(value, 0)[:-1] + bytes([1, 0, len(payload)]) + payload
+
+    decoded = decode(ConsumerGroupMemberMetadataValue, 0, data)
+
+    assert decoded == schema.parse(ConsumerGroupMemberMetadataValue, 0, data)
+    assert (decoded.classic_member_metadata is not None) is is_there
 
 
 @pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: cls.__name__)
