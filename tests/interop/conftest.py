@@ -9,9 +9,9 @@ from tests.interop.clients.all import CLIENTS, available
 from tests.interop.clients.record import Client
 from tests.interop.raw import RawConnection, retrying
 from tests.kit.broker_process import BrokerProcess, topic_name
-from tests.kit.java_tools import run_tool
+from tests.kit.java_tools import kafka_tools, run_tool
 
-__all__ = ["run_tool"]
+__all__ = ["kafka_tools", "run_tool"]
 
 
 class CreateTopic(Protocol):
