@@ -1,6 +1,7 @@
 """Fixtures and hooks for all tests."""
 
 from tests.kit.broker_process import broker, make_broker, topic
+from tests.kit.examples import register_profiles
 from tests.kit.machine import pytest_report_header
 from tests.kit.schedule import pytest_collection_modifyitems
 from tests.kit.zookeeper import zookeeper, zookeeper_server
@@ -14,3 +15,6 @@ __all__ = [
     "zookeeper",
     "zookeeper_server",
 ]
+
+# Before test modules are imported: their settings are those of the profile of that moment.
+register_profiles()

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.record_batches import RECORDS, Written, built_batch, simple_batch
+from tests.kit.examples import examples
 
 from ottla.client.arrow_columns import ArrowColumns, decode_arrow, read_arrow
 from ottla.client.columns import Columns, decode_columns
@@ -50,7 +51,7 @@ def records_of(value_bytes: list[int]) -> list[Written]:
 
 
 @given(RECORDS, BASES, BASES, st.none() | st.integers(-1, 1 << 45), st.integers(0, 5000))
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_arrow_columns_are_those_of_the_reference(
     records: list[Written], base_offset: int, base_timestamp: int, log_append_time: int | None, holes: int
 ) -> None:
@@ -67,7 +68,7 @@ def test_arrow_columns_are_those_of_the_reference(
 
 
 @given(RECORDS, st.data())
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_what_is_malformed_is_refused_as_the_reference_refuses_it(records: list[Written], data: Any) -> None:
     """With any bytes changed, or bytes missing, both read the same or both refuse."""
     bad = bytearray(built_batch(records)[BATCH_HEADER_BYTES:])
@@ -85,7 +86,7 @@ def test_what_is_malformed_is_refused_as_the_reference_refuses_it(records: list[
 
 
 @given(st.binary(min_size=7, max_size=60), st.integers(-1, 9))
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_any_bytes_are_read_or_refused_as_the_reference_does(data: bytes, count: int) -> None:
     """Bytes that nobody wrote raise nothing but CorruptBatchError."""
     try:

@@ -9,8 +9,9 @@ import pytest
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.client.assignors import (
     Assignor,
@@ -53,7 +54,7 @@ def everything(counts: dict[str, int], members: dict[str, list[str]]) -> list[To
     ("ours", "theirs"), [(RangeAssignor(), RangePartitionAssignor), (RoundRobinAssignor(), RoundRobinPartitionAssignor)]
 )
 @given(counts=COUNTS, members=MEMBERS)
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_range_and_roundrobin_are_those_of_others(
     ours: Assignor, theirs: Any, counts: dict[str, int], members: dict[str, list[str]]
 ) -> None:
@@ -70,7 +71,7 @@ def test_range_and_roundrobin_are_those_of_others(
 
 
 @given(counts=COUNTS, members=MEMBERS)
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_sticky_gives_every_partition_to_one_member_evenly(
     counts: dict[str, int], members: dict[str, list[str]]
 ) -> None:
@@ -86,7 +87,7 @@ def test_sticky_gives_every_partition_to_one_member_evenly(
 
 
 @given(counts=COUNTS, members=MEMBERS, newcomer=st.booleans())
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_sticky_leaves_partitions_where_they_are(
     counts: dict[str, int], members: dict[str, list[str]], newcomer: bool
 ) -> None:
@@ -155,7 +156,6 @@ def test_bytes_are_those_of_others() -> None:
 
 
 @given(st.binary(max_size=60))
-@settings(deadline=None)
 def test_other_peoples_bytes_are_refused_with_a_decode_error(data: bytes) -> None:
     """Whatever a member sends, the leader survives."""
     for decode in (decode_subscription, decode_assignment):

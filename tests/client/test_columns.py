@@ -7,9 +7,10 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.record_batches import RECORDS, built_batch, simple_batch
+from tests.kit.examples import examples
 
 from ottla.client.columns import Columns, decode_columns
 from ottla.client.fetched_batches import FetchedBatch, fetched_batches
@@ -30,7 +31,7 @@ def rows(columns: Columns) -> list[tuple[Any, ...]]:
 
 
 @given(RECORDS, st.integers(0, 1 << 40))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_columns_are_what_the_reference_decoder_reads(records: Any, base_offset: int) -> None:
     """Field by field, for any records that can be written."""
     batch = RecordBatch(built_batch(records, base_offset=base_offset))
@@ -40,7 +41,7 @@ def test_columns_are_what_the_reference_decoder_reads(records: Any, base_offset:
 
 
 @given(RECORDS, st.data())
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_what_is_malformed_is_refused_as_the_reference_refuses_it(records: Any, data: Any) -> None:
     """With any byte changed, or bytes missing, both read the same or both refuse."""
     good = built_batch(records)[BATCH_HEADER_BYTES:]

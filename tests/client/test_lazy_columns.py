@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.record_batches import RECORDS, Written, built_batch, simple_batch
+from tests.kit.examples import examples
 
 from ottla.client import fetched_batches
 from ottla.client.columns import Columns
@@ -30,7 +31,7 @@ def lists(columns: Columns) -> dict[str, list[Any]]:
 
 
 @given(RECORDS, st.integers(0, 210), st.integers(0, 210))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_lists_are_those_of_columns_without_numpy(records: list[Written], begin: int, end: int) -> None:
     """All of them, and some of the rows; with the same bytes in one piece."""
     batch = RecordBatch(built_batch(records))

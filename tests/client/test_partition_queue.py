@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.client.partition_queue import EPOCH_MAX, PartitionQueue, ProducerIdentity, Verdict
 from ottla.client.producer_batch import ProducerBatch
@@ -162,7 +163,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(steps=st.lists(STEPS, max_size=60), in_flight_max=st.sampled_from((1, 2, 5)))
 def test_nothing_is_written_twice_or_out_of_order_and_no_gap_stays(
     loop: asyncio.AbstractEventLoop, steps: list[tuple[str, int]], in_flight_max: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.client import receiving
 from ottla.client.receiving import FrameReceiver
@@ -51,7 +52,7 @@ def framed(*frames: bytes) -> bytes:
     st.lists(st.sampled_from([0, 1, 1000, 60_000, 65_531, 65_532, 65_533, 300_000, 2_500_000]), max_size=6),
     st.sampled_from([999, 70_000, 3_000_000]),
 )
-@settings(deadline=None, max_examples=25)
+@examples(25)
 def test_frames_come_as_they_were_sent(sizes: list[int], step: int) -> None:
     """Whatever their sizes, and in whatever pieces they come, in buffers that served before or not."""
     frames = [bytes([number + 1]) * size for number, size in enumerate(sizes)]

@@ -20,8 +20,9 @@ READ = [
     for codec, readers in READERS.items()
     for reader in readers
 ]
+# Each writer and each reader with every codec, with librdkafka on the other side; all pairs where tests may take long.
 WRITTEN_AND_READ = [
-    pytest.param(codec, writer, reader, id=f"{codec}-{writer.name}-to-{reader.name}")
+    pytest.param(codec, writer, reader, id=f"{codec}-{writer.name}-to-{reader.name}", marks=long_unless(PARTNER, writer, reader))
     for codec, clients in READERS.items()
     for writer in clients
     for reader in clients

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 from tests.pipeline.log_samples import TIME_MS, made_batch, read_offsets, read_rows, write_segment
 
 from ottla.pipeline.sources import segment_reader
@@ -149,7 +150,7 @@ def test_a_batch_larger_than_a_read_is_read(log: Path, monkeypatch: pytest.Monke
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_torn_tail_ends_the_log_at_its_last_whole_batch(log: Path, data: st.DataObject) -> None:
     """Cut anywhere, or with zeros behind, as after a crash of a broker that preallocates."""
     batches = [made_batch(base) for base in range(0, 12, 3)]

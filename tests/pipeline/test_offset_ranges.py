@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.pipeline.sources.offset_ranges import OffsetRange, divided, limited
 from ottla.protocol.identifiers import TopicPartition
@@ -18,7 +19,7 @@ def ranges(sizes: list[int]) -> list[OffsetRange]:
 
 
 @given(SIZES, st.none() | st.integers(1, 50), st.none() | st.integers(1, 50))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_parts_cover_what_is_divided_once(sizes: list[int], least: int | None, most: int | None) -> None:
     """Every offset is in exactly one part; there are enough parts, and none is too large."""
     parts = divided(ranges(sizes), least, most)
@@ -44,7 +45,7 @@ def test_nothing_is_divided_without_need() -> None:
 
 
 @given(SIZES, st.integers(1, 300))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_limit_is_shared_out_and_starves_no_partition(sizes: list[int], limit: int) -> None:
     """All that is there up to the limit; past it about as much, and something of each partition."""
     begin = dict.fromkeys(PARTITIONS, 10)

@@ -11,8 +11,9 @@ from contextlib import suppress
 
 import cramjam
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 from tests.protocol.record_samples import peak_bytes
 
 from ottla.protocol.compression import Codec, compress, decompress
@@ -44,7 +45,7 @@ def sizeless_zstd(size: int) -> bytes:
 
 
 @pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.config_name)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(content=data)
 def test_what_is_compressed_opens_again(codec: Codec, content: bytes) -> None:
     """Through bytes, bytearray and memoryview alike, with exactly as much room as is needed."""
@@ -149,7 +150,7 @@ def test_every_cut_is_refused(codec: Codec) -> None:
 
 
 @codecs
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(changes=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=5))
 def test_damage_raises_nothing_but_our_error(codec: Codec, changes: list[tuple[int, int]]) -> None:
     """A damaged blob opens to something within the cap, or is a CompressionError."""
@@ -161,7 +162,7 @@ def test_damage_raises_nothing_but_our_error(codec: Codec, changes: list[tuple[i
 
 
 @codecs
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(noise=st.binary(max_size=200))
 def test_noise_raises_nothing_but_our_error(codec: Codec, noise: bytes) -> None:
     """So does anything else, behind the right magic or not."""

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.data.recorded import FOLDER, recorded_frames
+from tests.kit.examples import examples
 
 from ottla.protocol.errors import EncodeError, FrameError
 from ottla.protocol.frame import FrameSplitter, describe_first_bytes, frame, frame_size, size_prefix
@@ -50,7 +51,6 @@ def peak_bytes() -> Iterator[list[int]]:
         tracemalloc.stop()
 
 
-@settings(deadline=None)
 @given(frames=bodies, cuts=st.lists(st.integers(0, 2600), max_size=30))
 def test_any_cut_of_a_stream_gives_the_same_frames(frames: list[bytes], cuts: list[int]) -> None:
     """How the network cuts the stream does not matter."""
@@ -60,7 +60,7 @@ def test_any_cut_of_a_stream_gives_the_same_frames(frames: list[bytes], cuts: li
     assert splitter.buffered == 0
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(frames=bodies)
 def test_a_stream_that_comes_byte_by_byte_gives_the_same_frames(frames: list[bytes]) -> None:
     """The slowest peer is served like any other."""
@@ -69,7 +69,7 @@ def test_a_stream_that_comes_byte_by_byte_gives_the_same_frames(frames: list[byt
     assert frames == split(FrameSplitter(200), [stream[i : i + 1] for i in range(len(stream))])
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(size=st.integers(0, 300_000), piece_bytes=st.integers(1_000, 200_000), seed=st.integers(0, 255))
 def test_a_frame_of_several_blocks_keeps_its_bytes_in_order(size: int, piece_bytes: int, seed: int) -> None:
     """Pieces that are smaller, larger and out of step with the inner blocks all fit together."""
@@ -150,7 +150,6 @@ def test_less_than_four_bytes_are_no_size(header: bytes) -> None:
         frame_size(header, 100)
 
 
-@settings(deadline=None)
 @given(frames=bodies, cuts=st.lists(st.integers(0, 2600), max_size=30))
 def test_frames_before_a_bad_size_are_given_first(frames: list[bytes], cuts: list[int]) -> None:
     """What an honest start of a stream says does not depend on how the network cut it."""
@@ -176,7 +175,6 @@ def test_a_splitter_that_met_a_bad_size_stays_broken() -> None:
         list(splitter.feed(stream_of([b"fine"])))
 
 
-@settings(deadline=None)
 @given(pieces=st.lists(st.binary(max_size=50), max_size=20))
 def test_arbitrary_bytes_give_frames_or_a_frame_error(pieces: list[bytes]) -> None:
     """Nothing that a peer sends raises anything else."""

@@ -7,8 +7,9 @@ import tracemalloc
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 from tests.protocol.samples import sample
 from tests.protocol.test_messages import DECLARED
 
@@ -49,7 +50,7 @@ def _mutated(data: bytes, random: Random) -> bytes:
 
 
 @pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: cls.__name__)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(seed=st.integers(0, 2**32))
 def test_mutated_bytes_decode_or_are_refused(cls: type[Message], seed: int) -> None:
     """The compiled decoder and the declaration agree on which bytes are a message, and on what they say."""
@@ -126,7 +127,7 @@ def test_the_dearest_honest_bytes_cost_a_bounded_multiple(count: int) -> None:
     assert count * 50 < allocated <= ALLOCATED_PER_BYTE_MAX * len(data) + ALLOCATED_FIXED_BYTES
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(data=st.binary(max_size=300))
 def test_random_frames_are_refused_with_a_typed_error(data: bytes) -> None:
     """Whatever a socket brings as a request or a response, only DecodeError comes out."""

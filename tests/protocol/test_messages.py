@@ -8,8 +8,9 @@ from dataclasses import MISSING
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 from tests.protocol.samples import sample
 
 import ottla.protocol.messages
@@ -33,7 +34,7 @@ VERSIONS = [(cls, version) for cls in DECLARED for version in range(cls.versions
 
 
 @pytest.mark.parametrize(("cls", "version"), VERSIONS, ids=lambda value: getattr(value, "__name__", str(value)))
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(seed=st.integers(0, 2**32))
 def test_a_message_survives_the_wire(cls: type[Message], version: int, seed: int) -> None:
     """Encoding and decoding give the message back, and both agree with the construct declaration."""

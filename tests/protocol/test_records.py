@@ -8,8 +8,9 @@ from contextlib import suppress
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 from tests.protocol.record_samples import ONE_RECORD, TIMESTAMP, batch_around, builder_of, numbered, peak_bytes
 
 from ottla.protocol.compression import Codec
@@ -241,7 +242,7 @@ def test_header_fields_out_of_range_are_not_written() -> None:
         builder.build(base_sequence=-(1 << 31) - 1)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.binary(max_size=400), st.booleans())
 def test_random_bytes_raise_nothing_but_our_errors(noise: bytes, strict: bool) -> None:
     """Whatever lies in a buffer, walking and opening it ends in batches or in CorruptBatchError."""
@@ -250,7 +251,7 @@ def test_random_bytes_raise_nothing_but_our_errors(noise: bytes, strict: bool) -
             batch.check()
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.data())
 def test_random_headers_raise_nothing_but_our_errors(data: st.DataObject) -> None:
     """Plausible sizes around random fields: every property answers, or says that the batch is corrupt."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 from tests.protocol.record_samples import ONE_RECORD, TIMESTAMP, builder_of, numbered, record_lists
 
 from ottla.protocol.compression import Codec
@@ -22,7 +23,7 @@ def test_the_known_batch_byte_for_byte() -> None:
     assert builder.build() == ONE_RECORD
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(record_lists, st.sampled_from(Codec), st.integers(0, 1 << 62))
 def test_records_come_back_as_they_were_appended(records: list[Record], codec: Codec, base_offset: int) -> None:
     """Through every codec, at every offset."""
@@ -98,7 +99,7 @@ def test_a_builder_can_build_again() -> None:
     assert RecordBatch(builder.build()).record_count == 3
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(record_lists)
 def test_size_is_known_at_every_moment(records: list[Record]) -> None:
     """The size is that of the uncompressed batch, and no record adds more than its bound."""

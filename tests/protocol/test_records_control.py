@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.protocol.record_samples import COMMIT_MARKER, ONE_RECORD, TIMESTAMP
 
@@ -95,7 +95,6 @@ def test_a_data_batch_is_no_control_batch() -> None:
         read_marker(RecordBatch(ONE_RECORD))
 
 
-@settings(deadline=None)
 @given(st.none() | st.binary(max_size=12), st.none() | st.binary(max_size=12))
 def test_random_control_records_raise_nothing_but_our_errors(key: bytes | None, value: bytes | None) -> None:
     """A marker, none, or CorruptBatchError."""

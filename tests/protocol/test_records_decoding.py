@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 from tests.protocol.record_samples import TIMESTAMP, batch_around, builder_of, numbered, peak_bytes
 
 from ottla.protocol.compression import Codec, compress
@@ -204,7 +205,7 @@ def test_records_beyond_the_cap_are_refused() -> None:
             batch.records(max_size=size - 1)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.data())
 def test_random_changes_raise_nothing_but_our_errors(data: st.DataObject) -> None:
     """A valid batch with a few bytes changed under a right CRC reads as something, or is corrupt."""
@@ -218,7 +219,7 @@ def test_random_changes_raise_nothing_but_our_errors(data: st.DataObject) -> Non
             assert isinstance(read.offset, int)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.binary(min_size=7, max_size=2000), st.sampled_from(Codec), st.integers(-1, 300))
 def test_hostile_records_cost_little_memory(noise: bytes, codec: Codec, count: int) -> None:
     """However the bytes lie about counts and lengths, memory stays near their own size and the cap."""

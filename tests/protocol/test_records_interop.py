@@ -6,8 +6,9 @@ import warnings
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 from tests.protocol import java_batches
 from tests.protocol.record_samples import TIMESTAMP, builder_of, record_lists
 
@@ -98,7 +99,7 @@ def test_our_bytes_are_those_of_java() -> None:
     assert build_marker_batch(marker, producer_id=1000, producer_epoch=3, timestamp=TIMESTAMP) == java_batches.COMMIT
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(tame_record_lists)
 def test_our_bytes_are_those_of_kafka_python(records: list[Record]) -> None:
     """Uncompressed there is only one way to write a batch."""
@@ -108,7 +109,7 @@ def test_our_bytes_are_those_of_kafka_python(records: list[Record]) -> None:
 
 
 @pytest.mark.parametrize(("library", "codec"), LIBRARIES)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(records=tame_record_lists, repeat=st.sampled_from([1, 200]))
 def test_others_read_what_we_write_and_we_what_they_write(
     library: Any, codec: Codec, records: list[Record], repeat: int

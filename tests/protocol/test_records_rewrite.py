@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 from tests.protocol.record_samples import TIMESTAMP, builder_of, numbered, record_lists
 
 from ottla.protocol.compression import Codec
@@ -39,7 +40,7 @@ def fixed_fields(batch: RecordBatch) -> dict[str, object]:
     return {name: getattr(batch, name) for name in (*names, *more)}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(record_lists, st.sampled_from(Codec), st.sampled_from([None, TIMESTAMP + 5]), st.data())
 def test_kept_records_keep_everything(
     records: list[Record], codec: Codec, log_append_time: int | None, data: st.DataObject

@@ -5,8 +5,9 @@ from __future__ import annotations
 from base64 import b64decode
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.protocol.entity_names import desanitized, sanitized
 from ottla.protocol.scram import ScramCredential, ScramMechanism, salted_password
@@ -84,7 +85,7 @@ def test_names_are_encoded_as_kafka_does(name: str, part: str) -> None:
     assert desanitized(part) == name
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_name_comes_back_from_one_part_of_a_path(name: str) -> None:
     """Whatever is in it."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.cluster.metadata import LEADER_DURING_DELETE, BrokerEndpoint, MetadataCache
 from ottla.protocol.identifiers import TopicPartition
@@ -162,7 +163,7 @@ def test_old_versions_name_the_topic_in_each_partition() -> None:
 UPDATES = st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.sampled_from([-2, -1, 1, 2]))))
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(UPDATES)
 def test_the_cache_is_what_the_last_word_on_each_partition_says(updates: list[list[tuple[str, int, int]]]) -> None:
     """Whatever the order and the grouping of requests."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.cluster.placement import placement, rack_alternating, start_of_added
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -23,7 +24,7 @@ def clusters(draw: st.DrawFn, *, with_racks: bool) -> tuple[dict[int, str | None
 ANY_CLUSTER = clusters(with_racks=True) | clusters(with_racks=False)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(ANY_CLUSTER)
 def test_replicas_are_on_different_brokers_and_leaders_even(
     cluster: tuple[dict[int, str | None], int, int],
@@ -40,7 +41,7 @@ def test_replicas_are_on_different_brokers_and_leaders_even(
     assert max(leaders.values()) - min(leaders.values()) <= 1
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(clusters(with_racks=True))
 def test_racks_are_used_before_one_is_used_twice(cluster: tuple[dict[int, str | None], int, int]) -> None:
     """A partition survives the loss of a rack wherever there is another."""
@@ -49,7 +50,7 @@ def test_racks_are_used_before_one_is_used_twice(cluster: tuple[dict[int, str | 
         assert len({racks[broker] for broker in replicas}) == min(factor, len(set(racks.values())))
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.integers(2, 8), st.data())
 def test_followers_are_spread_when_leaders_have_gone_round(brokers: int, data: st.DataObject) -> None:
     """With n * (n - 1) partitions, each broker follows each other one equally often."""

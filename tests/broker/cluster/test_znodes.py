@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
+from tests.kit.examples import examples
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.topics import topic_id_of
@@ -133,7 +134,7 @@ def test_config_changes_without_an_entity_are_refused(data: bytes) -> None:
         ConfigChangeNode.decode(data, "/p").entity()
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.binary(max_size=60), st.sampled_from([type(content) for content, _ in GOLDEN]))
 def test_garbage_has_a_typed_error(data: bytes, kind: type[Content]) -> None:
     """Whatever stands in a node, only one kind of error comes out."""

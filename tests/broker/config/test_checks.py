@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.config import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicConfig
 
@@ -201,7 +201,7 @@ def test_unusual_but_right_combinations_are_accepted(settings: dict[str, str]) -
     assert BrokerConfig.of(settings).warnings == ()
 
 
-@hypothesis_settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.dictionaries(st.sampled_from(list(BROKER_OPTIONS)) | st.text(max_size=10), _texts, max_size=8))
 def test_no_broker_settings_cause_another_exception(settings: dict[str, str]) -> None:
     """Whatever the names and values are, there is a config with its listeners, or a ConfigError."""
@@ -211,7 +211,7 @@ def test_no_broker_settings_cause_another_exception(settings: dict[str, str]) ->
         assert len(config.bound_listeners) == len(config.listeners)
 
 
-@hypothesis_settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.dictionaries(st.sampled_from(list(TOPIC_OPTIONS)) | st.text(max_size=10), _texts, max_size=8))
 def test_no_topic_settings_cause_another_exception(overrides: dict[str, str]) -> None:
     """Whatever the names and values are, there is a config, or a ConfigError."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.config.kinds import HIDDEN, Boolean, Double, Int, Kind, List, Long, Password, Secret, Short, String
 
@@ -36,7 +37,7 @@ def test_a_double_is_written_as_java_writes_it(value: float, text: str) -> None:
     assert Double().format(value) == text
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_every_double_survives_being_written_and_read(value: float) -> None:
     """Not one bit changes."""

@@ -7,8 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.config import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerConfig, Dynamic, Option, TopicConfig
 from ottla.broker.config.addresses import (
@@ -119,7 +120,7 @@ def values(kind: Kind[Any]) -> st.SearchStrategy[Any]:
 def test_every_option_survives_being_written_and_read(option: Option[Any]) -> None:
     """Formatting and parsing are inverse for all valid values of every row."""
 
-    @settings(deadline=None, max_examples=20, database=None)
+    @examples(20, database=None)
     @given(values(option.kind))
     def check(value: Any) -> None:
         assert option.kind.parse(option.kind.format(value)) == value

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.controller.partition_states import (
     NO_LEADER,
@@ -89,7 +90,7 @@ def test_the_last_member_of_the_isr_stays_in_it() -> None:
     assert without_replica(state(1, 1), 2) == state(1, 1)
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(partitions(), st.booleans(), st.sets(st.integers(1, 6)))
 def test_elections_keep_the_rules(
     partition: tuple[list[int], LeaderAndIsr, set[int]], unclean: bool, shutting_down: set[int]
@@ -116,7 +117,7 @@ def test_elections_keep_the_rules(
             assert elected.isr == (elected.leader,)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(partitions(), st.integers(1, 6))
 def test_leaving_never_empties_the_isr(partition: tuple[list[int], LeaderAndIsr, set[int]], replica: int) -> None:
     """And an offline replica never leads."""

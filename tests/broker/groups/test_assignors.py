@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.groups.assignors import ASSIGNORS, Assignor, Partitions, Reader, TopicIdPartition, range_, uniform
 
@@ -31,7 +32,7 @@ def again(assigned: Mapping[str, Partitions], topics: frozenset[bytes]) -> dict[
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=list(ASSIGNORS))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(readers=readers_strategy, topics=topics_strategy)
 def test_each_partition_goes_to_one_of_its_readers(
     assignor: Assignor, readers: dict[str, Reader], topics: dict[bytes, int]
@@ -47,7 +48,7 @@ def test_each_partition_goes_to_one_of_its_readers(
     assert set().union(*assigned.values()) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     had=st.dictionaries(st.sampled_from("abcdefg"), st.frozensets(partition_strategy, max_size=12), min_size=1),
     topics=topics_strategy,
@@ -61,7 +62,7 @@ def test_uniform_gives_equal_readers_as_many_but_for_one(
     assert max(sizes) - min(sizes) <= 1
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(topics=topics_strategy, read=subscription, count=st.integers(2, 7), gone=st.integers(0, 6))
 def test_uniform_moves_only_what_a_leaving_member_had(
     topics: dict[bytes, int], read: frozenset[bytes], count: int, gone: int
@@ -73,7 +74,7 @@ def test_uniform_moves_only_what_a_leaving_member_had(
     assert all(before[member_id] <= after[member_id] for member_id in before)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(topics=topics_strategy, read=subscription, count=st.integers(1, 6))
 def test_uniform_moves_to_a_new_member_only_its_share(
     topics: dict[bytes, int], read: frozenset[bytes], count: int
@@ -85,7 +86,7 @@ def test_uniform_moves_to_a_new_member_only_its_share(
     assert lost == after["new"]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(readers=readers_strategy, topics=topics_strategy)
 def test_uniform_leaves_alone_what_is_balanced(readers: dict[str, Reader], topics: dict[bytes, int]) -> None:
     """Assigning once more changes nothing."""
@@ -94,7 +95,7 @@ def test_uniform_leaves_alone_what_is_balanced(readers: dict[str, Reader], topic
     assert first == second
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(readers=readers_strategy, topics=topics_strategy)
 def test_uniform_evens_out_among_the_readers_of_a_topic(readers: dict[str, Reader], topics: dict[bytes, int]) -> None:
     """Nobody has a partition that another reader of it, with at least two fewer, could have."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.groups.consumer_script import Client, ConsumerScript
+from tests.kit.examples import examples
 
 from ottla.broker.groups.assignors import NO_PARTITIONS, Partitions, TopicIdPartition
 from ottla.broker.groups.consumer_messages import ConsumerHeartbeatReply
@@ -150,7 +151,7 @@ class World:
         assert (stored.members, stored.targets, stored.epoch) == (group.members, group.targets, group.epoch)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(assignor=st.sampled_from(["uniform", "range"]), history=st.lists(happenings, max_size=50))
 def test_no_partition_has_two_owners_and_all_ends_well(assignor: str, history: list[tuple[Any, ...]]) -> None:
     """Owned is what a client reads: what it was told to have, and what it has not given back yet."""

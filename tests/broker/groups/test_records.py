@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.groups.messages import GroupSnapshot, MemberSnapshot
 from ottla.broker.groups.offsets import CommittedOffset
@@ -42,7 +43,7 @@ int64 = st.integers(-(2**63), 2**63 - 1)
 int32 = st.integers(-(2**31), 2**31 - 1)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(names, names, int32)
 def test_the_key_of_an_offset_is_read_as_its_declaration_says(group: str, topic: str, partition: int) -> None:
     """Keys are taken apart by hand; the declaration is the truth."""
@@ -54,7 +55,7 @@ def test_the_key_of_an_offset_is_read_as_its_declaration_says(group: str, topic:
     assert read_group_id(key) == group
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.builds(CommittedOffset, int64, int32, names, int64, st.just(-1), st.just(-1)))
 def test_an_offset_comes_back_as_it_was(committed: CommittedOffset) -> None:
     """With its metadata, and with where it lies in the log."""

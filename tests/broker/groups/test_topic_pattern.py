@@ -6,8 +6,9 @@ import re
 import string
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.groups.topic_pattern import TopicPattern
 from ottla.broker.groups.topic_pattern_parser import PatternError
@@ -26,7 +27,7 @@ expressions = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(text=expressions, names=st.lists(st.text("ab.-_o0Z", max_size=6), max_size=5))
 def test_it_finds_what_re_finds(text: str, names: list[str]) -> None:
     """As long as `re` is not led astray."""
@@ -98,7 +99,7 @@ def test_it_refuses_what_is_no_expression_or_too_large(text: str) -> None:
         TopicPattern(text)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.text(string.punctuation + "ab01", max_size=12))
 def test_any_text_is_understood_or_refused(text: str) -> None:
     """Nothing else is raised."""

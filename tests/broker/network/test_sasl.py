@@ -12,9 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.network.serving import Served, receive_frame, send_frame, serving_securely
+from tests.kit.examples import examples
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.dispatch import Dispatcher, Entry
@@ -307,7 +308,7 @@ HOSTILE = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.lists(HOSTILE, min_size=1, max_size=4))
 def test_hostile_bytes_get_nobody_in(served: SaslServed, pieces: list[bytes]) -> None:
     """They end in a closed connection or in silence, and others are served meanwhile."""

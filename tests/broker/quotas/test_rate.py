@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.quotas.rate import Rate, TokenBucket
 
@@ -67,7 +68,7 @@ def test_a_limit_of_nothing_has_everybody_wait_for_a_window() -> None:
     assert used.excess_ms(0, 0) == 10_000
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(
     st.floats(1, 1e6),
     st.lists(st.tuples(st.floats(0, 3000), st.floats(0, 1e7)), min_size=1, max_size=60),

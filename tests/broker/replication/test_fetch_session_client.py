@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.replication.fetch_requests import FetchRequests
@@ -50,7 +51,7 @@ class LeadersSide:
         return FetchResponse(session_id=self.session_id, responses=[])
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(
     st.lists(
         st.one_of(
@@ -135,7 +136,7 @@ def test_the_count_of_fetches_begins_at_one_again() -> None:
     assert session.next_fetch().session_epoch == 1
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(
     st.integers(15, 17),
     st.dictionaries(named, positions, max_size=2),

@@ -1,17 +1,13 @@
-"""Whatever happens to three replicas, and in whatever order: nothing that was committed is lost or changes.
-
-`OTTLA_MODEL_EXAMPLES` asks for a longer run.
-"""
+"""Whatever happens to three replicas, and in whatever order: nothing that was committed is lost or changes."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TypeVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.broker.replication.cluster_checks import Checks, check_healed
@@ -19,8 +15,7 @@ from tests.broker.replication.cluster_model import LAG_MAX_MS, Cluster, ModelBro
 from tests.broker.replication.controller_model import REPLICAS
 from tests.broker.replication.in_flight import RoleMessage
 from tests.broker.storage.logs import memory_directory
-
-EXAMPLES = int(os.environ.get("OTTLA_MODEL_EXAMPLES", "40"))
+from tests.kit.examples import examples
 
 FAILURES = [
     "crash",
@@ -241,10 +236,5 @@ class ReplicationMachine(RuleBasedStateMachine):
         self.cluster.restart(next(broker for broker in self.cluster.brokers.values() if broker.partition is None))
 
 
-ReplicationMachine.TestCase.settings = settings(
-    max_examples=EXAMPLES,
-    stateful_step_count=60,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+ReplicationMachine.TestCase.settings = examples(40, stateful_step_count=60, suppress_health_check=list(HealthCheck))
 TestReplication = ReplicationMachine.TestCase

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.config import BrokerConfig, TopicConfig
@@ -107,7 +107,6 @@ def test_another_rate_takes_effect_at_once() -> None:
     assert made.is_exceeded()
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=40), st.integers(0, 1000))
 def test_whoever_keeps_the_pauses_may_soon_go_on(sizes: list[int], rate: int) -> None:
     """No pause is longer than what the window remembers, and there are no more of them than samples."""

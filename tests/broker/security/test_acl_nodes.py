@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.cluster.znodes import MalformedNodeError
 from ottla.broker.security.acl import PATTERN_TYPES, RESOURCE_TYPES, AclEntry, ResourcePattern
@@ -31,7 +32,6 @@ hostile = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.frozensets(entries, max_size=5), st.frozensets(entries, max_size=5))
 def test_what_is_written_is_read(first: frozenset[AclEntry], second: frozenset[AclEntry]) -> None:
     """All of it, and after changes what is left."""
@@ -41,14 +41,13 @@ def test_what_is_written_is_read(first: frozenset[AclEntry], second: frozenset[A
     assert AclNode.decode(changed.encode(), "/").entries() == second
 
 
-@settings(deadline=None)
 @given(patterns)
 def test_a_note_names_the_pattern_that_it_was_written_for(pattern: ResourcePattern) -> None:
     """Colons, quotes and all."""
     assert decode_change(pattern.pattern_type, encode_change(pattern), "/") == pattern
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(hostile, st.sampled_from(PATTERN_TYPES))
 def test_hostile_bytes_give_one_kind_of_error(data: bytes, pattern_type: PatternType) -> None:
     """Whatever somebody wrote to ZooKeeper; a name that is read stays within its folder."""

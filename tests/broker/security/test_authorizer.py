@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
+from tests.kit.examples import examples
 
 from ottla.broker.security import authorizer as module
 from ottla.broker.security.acl import EVERYBODY, WILDCARD, AclEntry, AclFilter, ResourcePattern
@@ -100,7 +101,7 @@ def model(
     return any(each.permission == ALLOW and each.operation in enough for each in mine)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(acls, st.booleans())
 def test_decisions_are_those_of_the_model(given_acls: dict[ResourcePattern, Entries], default: bool) -> None:
     """For whoever asks, from wherever, whatever for; and again from what is remembered."""
@@ -113,7 +114,7 @@ def test_decisions_are_those_of_the_model(given_acls: dict[ResourcePattern, Entr
         assert decides.allows(who, operation, kind, name) is expected
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(acls, st.booleans())
 def test_a_right_on_any_resource_is_a_right_on_some_name(
     given_acls: dict[ResourcePattern, Entries], default: bool

@@ -9,8 +9,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.security.distinguished_name import CertificateNameError, subject_of
 from ottla.broker.security.principal_mapping import MappingRulesError, PrincipalMapping
@@ -83,7 +84,7 @@ def test_a_subject_is_written_as_java_does(parts: list[tuple[tuple[str, str], ..
 WHOLE = certificate(one("O", "y"), one("CN", "alice"))
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(st.data())
 def test_any_bytes_are_a_name_or_an_error(data: st.DataObject) -> None:
     """Also those of a certificate with some of them changed."""

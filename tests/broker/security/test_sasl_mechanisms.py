@@ -9,8 +9,9 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.security.plain import plain
 from ottla.broker.security.sasl_exchange import AuthenticationFailedError, Exchange, Proof
@@ -230,7 +231,7 @@ def test_scram_refuses_first_messages_that_it_cannot_read(token: bytes) -> None:
         begun(scram("SCRAM-SHA-256", {"user": credential("pencil")}.get, b"")).send(token)
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=3), st.sampled_from(["plain", "scram"]))
 def test_whatever_strangers_send_is_an_answer_or_a_refusal(tokens: list[bytes], mechanism: str) -> None:
     """And never another exception, and never a user."""

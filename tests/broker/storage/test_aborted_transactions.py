@@ -8,8 +8,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.storage.aborted_transactions import AbortedTransaction, AbortedTransactions, aborted_within
 from ottla.broker.storage.errors import CorruptIndexError
@@ -46,7 +47,7 @@ def histories(draw: st.DrawFn) -> list[AbortedTransaction]:
     return aborted
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(
     history=histories(), segment_offsets=st.integers(1, 40), bounds=st.tuples(st.integers(0, 42), st.integers(0, 42))
 )
@@ -73,7 +74,7 @@ def test_a_search_over_segments_finds_every_aborted_transaction_in_range(
         assert expected == aborted_within(searched, from_offset, upper_offset)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(history=histories(), offset=st.integers(0, 42))
 def test_truncation_drops_the_markers_from_the_offset_on(history: list[AbortedTransaction], offset: int) -> None:
     """What is left is below the offset; with nothing left there is no file."""

@@ -8,8 +8,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.storage import checkpoint
 from ottla.broker.storage.checkpoint import (
@@ -38,7 +39,7 @@ OFFSETS = b"0\n2\norders 0 1500\npage-views.v1 12 980\n"
 EPOCHS = b"0\n3\n0 0\n4 17\n5 203\n"
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(offsets=offset_maps)
 def test_offsets_come_back_as_written(offsets: dict[TopicPartition, int]) -> None:
     """Any partitions and offsets survive the file."""
@@ -49,7 +50,7 @@ def test_offsets_come_back_as_written(offsets: dict[TopicPartition, int]) -> Non
         assert offsets == read_offsets(path)
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(entries=rising_epochs)
 def test_epochs_come_back_as_written(entries: list[tuple[int, int]]) -> None:
     """Any rising entries survive the file."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.storage.compacting import (
     DELETE_RETENTION_MS,
@@ -19,6 +19,7 @@ from tests.broker.storage.compacting import (
     check_is_compaction_of,
     records_of,
 )
+from tests.kit.examples import examples
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.storage.compaction import CleanerLimits, Outcome, compact
@@ -39,7 +40,7 @@ Round = tuple[list[tuple[Codec, list[Pair]]], bool, int]
 rounds = st.lists(st.tuples(appends, st.booleans(), st.sampled_from([0, 400, 2500])), min_size=1, max_size=4)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(rounds)
 def test_compaction_keeps_the_last_value_of_each_key(rounds: list[Round]) -> None:
     """Over several rounds and restarts; a tombstone stays for delete.retention.ms after it was compacted."""
@@ -71,7 +72,7 @@ def test_compaction_keeps_the_last_value_of_each_key(rounds: list[Round]) -> Non
             bench.clock.now_ms += pause_ms
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(appends, st.integers(2, 5))
 def test_a_map_of_few_keys_compacts_in_several_rounds(appends: list[tuple[Codec, list[Pair]]], slots: int) -> None:
     """A round ends where the map is full, also within a batch, and the next one goes on there."""

@@ -8,8 +8,9 @@ from bisect import bisect_left, bisect_right
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.storage.errors import CorruptIndexError
 from ottla.broker.storage.index import OffsetIndex, TimeIndex
@@ -139,7 +140,7 @@ def test_a_missing_or_enormous_file_is_corrupt(tmp_path: Path) -> None:
 rising = st.lists(st.integers(0, 2**31 - 1), unique=True, max_size=30).map(sorted)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(relatives=rising, positions=rising, offset=st.integers(BASE - 5, BASE + 2**31), position=st.integers(0, 2**31))
 def test_an_offset_index_searches_like_bisect(
     tmp_path_factory: pytest.TempPathFactory, relatives: list[int], positions: list[int], offset: int, position: int
@@ -156,7 +157,7 @@ def test_an_offset_index_searches_like_bisect(
     assert index.last_within(offset, position) == padded[within]
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(times=st.lists(st.integers(0, 2**63 - 1), unique=True, max_size=30).map(sorted), timestamp=st.integers(0, 2**63))
 def test_a_time_index_searches_like_bisect(
     tmp_path_factory: pytest.TempPathFactory, times: list[int], timestamp: int

@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.storage.errors import CorruptCheckpointError
 from ottla.broker.storage.leader_epochs import LeaderEpochs
@@ -67,7 +68,7 @@ class Model:
         return (lower[-1][0] if lower else requested_epoch), higher[0][1]
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(operations=operations)
 def test_leader_epochs_do_what_the_model_does(operations: list[tuple[str, int, int]]) -> None:
     """Any sequence of operations gives the model's entries and answers, in memory and after a restart."""
@@ -88,7 +89,7 @@ def test_leader_epochs_do_what_the_model_does(operations: list[tuple[str, int, i
                 assert (before[-1] if before else -1) == known.epoch_for(number)
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(assigned=st.lists(st.tuples(st.integers(-2, 12), numbers), max_size=12))
 def test_assigning_all_is_assigning_one_by_one(assigned: Entries) -> None:
     """A cache that is rebuilt from the log equals one that grew with it."""

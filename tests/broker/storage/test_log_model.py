@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.broker.storage.log_model import LogModel, Written
@@ -23,6 +22,7 @@ from tests.broker.storage.logs import (
     memory_directory,
     read_all,
 )
+from tests.kit.examples import examples
 
 from ottla.broker.storage.file_slice import FileSlice
 from ottla.broker.storage.flushing import flush
@@ -345,6 +345,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLog = LogMachine.TestCase
-TestLog.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestLog.settings = examples(200, stateful_step_count=40)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.offset_map import NOT_FOUND, SLOT_BYTES, OffsetMap
@@ -14,7 +15,7 @@ from ottla.broker.storage.offset_map import NOT_FOUND, SLOT_BYTES, OffsetMap
 keys = st.binary(max_size=3) | st.binary(min_size=100, max_size=300)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.tuples(keys, st.integers(0, 2**62)), max_size=200), st.integers(2, 60), st.floats(0.5, 1.0))
 def test_a_map_holds_what_a_dict_would_until_it_is_full(
     entries: list[tuple[bytes, int]], slots: int, load_factor: float

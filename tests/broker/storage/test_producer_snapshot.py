@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.storage import producer_snapshot
 from ottla.broker.storage.errors import CorruptSnapshotError
@@ -60,7 +61,7 @@ def declared(entries: list[ProducerEntry]) -> bytes:
     return struct.pack(">hI", 1, crc32c(body)) + body
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(entries=st.lists(producer_entries, max_size=8))
 def test_the_bytes_are_those_of_the_declaration(entries: list[ProducerEntry]) -> None:
     """Written and read here, written and read by the declared message: all the same."""

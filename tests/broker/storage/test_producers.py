@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.broker.storage.aborted_transactions import AbortedTransaction
 from ottla.broker.storage.producer_snapshot import ProducerEntry, ProducerSnapshot
@@ -138,7 +139,7 @@ def verdict_of(own: list[Written], epoch: int, sequence: int, count: int) -> Wri
     return None if sequence == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(attempts=attempts, start=st.sampled_from([0, 5, SEQUENCES - 4, SEQUENCES - 1]))
 def test_sequences_are_judged_as_by_the_whole_log(attempts: list[tuple[int, str, int, int]], start: int) -> None:
     """Next, duplicate, gap, older and newer epoch, also across the wrap of sequences."""
@@ -200,7 +201,7 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(steps=steps)
 def test_the_last_stable_offset_is_that_of_the_whole_log(steps: list[tuple[str, int, ControlType | None]]) -> None:
     """Whatever is appended, replicated, restored from snapshots and replayed."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.storage.logs import NOW, make_batch, make_marker, topic_config
+from tests.kit.examples import examples
 
 from ottla.broker.storage.validation import AppendRules, InvalidRecordsError, validated
 from ottla.protocol.compression import Codec
@@ -184,7 +185,7 @@ def test_a_batch_that_does_not_open_is_refused_where_it_must_be_opened() -> None
     assert refusal(data, cleanup_policy="compact").code is ErrorCode.INVALID_RECORD
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(at=st.integers(0, 10_000), byte=st.integers(1, 255), compact=st.booleans(), cut=st.integers(0, 3))
 def test_hostile_bytes_give_a_kafka_error_or_a_batch(at: int, byte: int, compact: bool, cut: int) -> None:
     """And nothing else."""

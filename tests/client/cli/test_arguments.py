@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import typer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.cli.conftest import Ottla
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.examples import examples
 
 from ottla.client.cli import errors, main, nouns, offsets, output
 from ottla.client.cli.errors import CommandError
@@ -60,7 +61,7 @@ def test_a_record_is_written_by_a_format() -> None:
     assert as_json(READ)["headers"] == [["h", "x"], ["n", None]]
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.text(alphabet="%\\tkspnx é", max_size=8))
 def test_any_format_is_taken_or_refused(text: str) -> None:
     """There is no other error."""

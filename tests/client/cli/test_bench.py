@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.cli.conftest import Ottla
 
@@ -54,7 +54,6 @@ def test_an_empty_topic_and_a_missing_one_are_told_apart(ottla: Ottla, topic: st
     assert ottla("bench", "produce", topic, "--size", "1").code == 2
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=50))
 def test_percentiles_are_samples(samples: list[float]) -> None:
     """In order, and so large a part of the samples is not above them."""

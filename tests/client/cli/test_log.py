@@ -7,10 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.client.cli.conftest import Ottla
 from tests.kit.broker_process import BrokerProcess, MakeBroker
+from tests.kit.examples import examples
 
 from ottla.client.cli.segment_verifying import verified
 from ottla.protocol.compression import Codec
@@ -133,7 +134,7 @@ def test_damage_ends_a_dump(ottla: Ottla, segment: Path) -> None:
     assert "is damaged at byte" in dumped.err
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_bytes_are_verified_without_another_error(tmp_path: Path, data: st.DataObject) -> None:
     """A good segment with some of its bytes changed, cut and added to."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import javaproperties
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from tests.kit.examples import examples
 
 from ottla.client.local_cluster.properties import write_properties
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from([" a", "\\", "a\\nb", "ü/😀", "#=:"]))
 def test_what_is_written_reads_back_the_same(tmp_path: Path, value: str) -> None:
     """Every value, among them paths with blanks, backslashes and letters past ASCII."""
