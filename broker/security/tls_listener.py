@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _TLS_START: Final = b"\x16\x03"
+# The length of a frame has four bytes, and no first request is so long that its first one counts.
+_KAFKA_START: Final = b"\0"
 # What OpenSSL calls it -> what to do about it.
 _HINTS: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client shows no certificate, and ssl.client.auth=required wants one",
@@ -102,7 +104,9 @@ class TlsListener:
 
     def failed(self, peer: str, error: Exception, first_bytes: bytes) -> None:
         """Count a handshake that failed, and log it unless one of that peer failed alike a moment ago."""
-        if self._rarely.allows(f"{peer} {getattr(error, 'reason', None) or type(error).__name__}"):
+        # A client that speaks Kafka in the clear gets a line of its own: OpenSSL's reason is the same for any garbage.
+        spoken = "Kafka" if first_bytes[:1] == _KAFKA_START else ""
+        if self._rarely.allows(f"{peer} {getattr(error, 'reason', None) or type(error).__name__} {spoken}"):
             reason = getattr(error, "reason", None) or str(error)
             log.warning(
                 "tls_handshake_failed", listener=self.name, peer=peer, error=reason, hint=_hint(error, first_bytes)
@@ -113,7 +117,7 @@ class TlsListener:
 
 def _hint(error: Exception, first_bytes: bytes) -> str:
     if first_bytes and not first_bytes.startswith(_TLS_START):
-        if first_bytes[:1] == b"\0":
+        if first_bytes[:1] == _KAFKA_START:
             return "the client does not speak TLS: set its security.protocol to SSL or SASL_SSL"
         return f"the client does not speak TLS, but {describe_first_bytes(first_bytes)}"
     if isinstance(error, ssl.SSLError) and error.reason:

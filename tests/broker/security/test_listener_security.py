@@ -94,6 +94,17 @@ def test_options_of_tls_change_while_the_broker_runs(tmp_path: Path) -> None:
     assert tls.context is second
 
 
+def test_a_client_without_tls_is_named_although_garbage_came_before(tmp_path: Path) -> None:
+    """OpenSSL gives both the same reason, and one of the two lines tells an administrator what to do."""
+    tls = Configured(tmp_path).listeners["INNER"].tls
+    assert tls is not None
+    with structlog.testing.capture_logs() as logs:
+        for first_bytes in (b"garbage", b"more of it", b"\0\0\0\x10\0\x12", b"\0\0\0\x20\0\x12"):
+            tls.failed("127.0.0.1", OSError("wrong version number"), first_bytes)
+
+    assert ["security.protocol" in line["hint"] for line in logs] == [False, True]
+
+
 def test_files_that_change_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without anybody saying so."""
     monkeypatch.setattr(listener_security, "_FILES_CHECKED_SECONDS", 0.01)
