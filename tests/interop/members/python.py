@@ -55,6 +55,9 @@ class PythonMember(Member):
         if how.pattern:
             self._client.subscribe(pattern=how.pattern, listener=listener)
         else:
+            # Metadata that arrives while it computes an assignment is never looked at again: have it before.
+            for topic in how.topics:
+                self._client.partitions_for_topic(topic)
             self._client.subscribe(list(how.topics), listener=listener)
 
     def _poll(self) -> Iterable[Got]:
