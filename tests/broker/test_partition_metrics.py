@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.registry import CollectorRegistry
 from tests.broker.handlers.data_path import Broker, running_broker
+from tests.kit.clock import FakeClock
 
 from ottla.broker.load_metrics import LoadCollector
 from ottla.broker.observability import RequestMetrics
@@ -85,23 +86,23 @@ def test_partitions_can_be_left_out(broker: Broker) -> None:
 
 def test_a_rate_is_that_of_the_last_minute() -> None:
     """As far as somebody asked in time; the first answer is since the beginning."""
-    now, number = 0.0, 0.0
-    rate = Rate(lambda: number, lambda: now)
+    clock, number = FakeClock(0.0), 0.0
+    rate = Rate(lambda: number, clock)
     assert rate() == 0
-    now, number = 10.0, 50.0
+    clock.now, number = 10.0, 50.0
     assert rate() == 5
-    now, number = 69.0, 50.0
+    clock.now, number = 69.0, 50.0
     assert rate() == pytest.approx(50 / 69)
-    now = 71.0
+    clock.now = 71.0
     assert rate() == 0
 
 
 def test_a_rate_remembers_few_looks() -> None:
     """However often somebody asks."""
-    now = 0.0
-    rate = Rate(lambda: now, lambda: now)
+    clock = FakeClock(0.0)
+    rate = Rate(clock, clock)
     for _ in range(100_000):
-        now += 0.01
+        clock.now += 0.01
         assert rate() == pytest.approx(1)
     assert len(rate._marks) < 70
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Hashable, Iterator
 
 import pytest
+from tests.kit.clock import FakeClock
 
 from ottla.broker.purgatory import DelayedOperation, Purgatory
 
@@ -31,24 +32,14 @@ class Operation(DelayedOperation):
         self.done.set()
 
 
-class FakeClock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> FakeClock:
+def clock() -> FakeClock[float]:
     """Return a clock that stands still."""
-    return FakeClock()
+    return FakeClock(100.0)
 
 
 @pytest.fixture
-def purgatory(clock: FakeClock) -> Purgatory:
+def purgatory(clock: FakeClock[float]) -> Purgatory:
     """Return a purgatory whose deadlines the test expires itself."""
     return Purgatory("test", clock)
 
@@ -148,7 +139,7 @@ def test_an_operation_that_looked_long_ago_is_asked_about_everything(purgatory: 
     assert operation.asked == ["everything"]
 
 
-def test_the_deadline_completes_the_rest(purgatory: Purgatory, clock: FakeClock) -> None:
+def test_the_deadline_completes_the_rest(purgatory: Purgatory, clock: FakeClock[float]) -> None:
     """Not before its time."""
     early, late = Operation(), Operation()
     purgatory.watch(late, ["a"], 20)
@@ -161,7 +152,7 @@ def test_the_deadline_completes_the_rest(purgatory: Purgatory, clock: FakeClock)
     assert (early.completions, late.completions) == ([True], [])
 
 
-def test_completion_happens_once(purgatory: Purgatory, clock: FakeClock) -> None:
+def test_completion_happens_once(purgatory: Purgatory, clock: FakeClock[float]) -> None:
     """Whether it is the check or the deadline that comes first."""
     operation = Operation()
     purgatory.watch(operation, ["a"], 10)

@@ -10,11 +10,12 @@ Time = TypeVar("Time", int, float)
 class FakeClock(Generic[Time]):
     """A clock in the unit of the value that it starts with; calling it returns the time.
 
-    `monotonic` and `sleep` let it stand in for the module `time`: sleeping moves it.
+    `monotonic` and `sleep` let it stand in for the module `time`: sleeping moves it, and `slept` has each duration.
     """
 
     def __init__(self, now: Time) -> None:
-        self.now = now
+        self.now: Time = now
+        self.slept: list[Time] = []
 
     def __call__(self) -> Time:
         return self.now
@@ -26,3 +27,4 @@ class FakeClock(Generic[Time]):
     def sleep(self, duration: Time) -> None:
         """Let time pass without waiting."""
         self.now += duration
+        self.slept.append(duration)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from tests.kit.clock import FakeClock
 from tests.pipeline.fake_cluster import FakeCluster
 
 from ottla.pipeline.sources import topic_stream
@@ -19,25 +20,10 @@ from ottla.protocol.identifiers import TopicPartition
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-class Clock:
-    """Time that passes when somebody sleeps or says so."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        """Return the time."""
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass."""
-        self.now += seconds
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock[float]:
     """The time of the streams."""
-    made = Clock()
+    made = FakeClock(100.0)
     monkeypatch.setattr(topic_stream, "time", made)
     return made
 
@@ -91,7 +77,7 @@ def test_a_trigger_takes_no_more_than_its_limit() -> None:
     assert stream.latestOffset(start, ReadAllAvailable()) == {"t": {"0": 10, "1": 20}}
 
 
-def test_a_trigger_waits_for_its_minimum_but_not_for_ever(clock: Clock) -> None:
+def test_a_trigger_waits_for_its_minimum_but_not_for_ever(clock: FakeClock[float]) -> None:
     """The first does not wait; later ones do, until enough is there or the delay is over."""
     stream = Stream(two(), startingOffsets="earliest", minOffsetsPerTrigger="10", maxTriggerDelay="1m")
     first = stream.next(stream.initialOffset())

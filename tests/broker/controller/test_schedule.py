@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from tests.kit.clock import FakeClock
+
 from ottla.broker.controller.schedule import Schedule
 
 
 def test_events_come_when_they_are_due_and_in_their_order() -> None:
     """Those of the same time in the order in which they were added."""
-    now = 10.0
+    clock = FakeClock(10.0)
     done: list[str] = []
-    schedule = Schedule(lambda: now)
+    schedule = Schedule(clock)
     schedule.add(5, lambda: done.append("late"))
     schedule.add(2, lambda: done.append("first"))
     schedule.add(2, lambda: done.append("second"))
 
     assert schedule.seconds_left() == 2
     assert schedule.take_due() is None
-    now = 12.0
+    clock.now = 12.0
     while (event := schedule.take_due()) is not None:
         event()
     assert done == ["first", "second"]
     assert schedule.seconds_left() == 3
-    now = 20.0
+    clock.now = 20.0
     assert schedule.seconds_left() == 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.kit.clock import FakeClock
+
 from ottla.broker.handlers.fetch_sessions import CachedPartition, FetchSessions
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -15,8 +17,8 @@ class Cache:
     """A cache with two places, and a clock that the test moves."""
 
     def __init__(self) -> None:
-        self.now = 0.0
-        self.sessions = FetchSessions(2, lambda: self.now)
+        self.clock = FakeClock(0.0)
+        self.sessions = FetchSessions(2, self.clock)
 
     def open(self, size: int, replica: int = CLIENT) -> int:
         """Begin a session of so many partitions; its id, 0 where there is no place for it."""
@@ -55,9 +57,9 @@ def test_a_session_that_nobody_uses_gives_its_place() -> None:
     """To any other, after two minutes."""
     cache = Cache()
     used, unused = cache.open(1), cache.open(5)
-    cache.now = MINUTE
+    cache.clock.now = MINUTE
     cache.use(used)
-    cache.now = 2 * MINUTE
+    cache.clock.now = 2 * MINUTE
 
     assert cache.open(1)
     assert (cache.use(used, 2), cache.use(unused)) == (ErrorCode.NONE, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -68,11 +70,11 @@ def test_a_session_that_was_long_there_gives_its_place_to_a_larger_one() -> None
     cache = Cache()
     small, large = cache.open(2), cache.open(5)
     for session, epoch in ((small, 1), (large, 1), (small, 2), (large, 2)):
-        cache.now += MINUTE
+        cache.clock.now += MINUTE
         cache.use(session, epoch)
 
     assert cache.open(2) == 0
-    cache.now += 1
+    cache.clock.now += 1
     assert cache.open(3)
     assert (cache.use(small, 3), cache.use(large, 3)) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.NONE)
 
@@ -92,7 +94,7 @@ def test_a_follower_gives_its_place_to_no_client() -> None:
     first, second = cache.open(2, replica=2), cache.open(3, replica=3)
     assert cache.open(7, replica=4) == 0
     for session, epoch in ((first, 1), (second, 1), (first, 2), (second, 2)):
-        cache.now += MINUTE
+        cache.clock.now += MINUTE
         cache.use(session, epoch)
 
     assert cache.open(99) == 0

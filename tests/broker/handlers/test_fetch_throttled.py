@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.broker.handlers.data_path import BROKER_ID, Broker, batch, running_broker, topic_id
+from tests.kit.clock import FakeClock
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.replication.throttle import Throttles
@@ -19,23 +20,14 @@ IN_SYNC, OUTSIDE = 2, 3
 FOREVER_MS = 60_000
 
 
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
+def clock() -> FakeClock[float]:
     """Time of the throttle."""
-    return Clock()
+    return FakeClock(0.0)
 
 
 @pytest.fixture
-def broker(tmp_path: Path, clock: Clock) -> Iterator[Broker]:
+def broker(tmp_path: Path, clock: FakeClock[float]) -> Iterator[Broker]:
     """The leader of `slow` and `fast`, of which one is throttled; a follower of each is not in sync."""
     with running_broker(tmp_path, {}) as broker:
         broker.racks = {1: None, 2: None, 3: None}
@@ -68,7 +60,9 @@ def fetch(broker: Broker, topic: str, replica: int, offset: int = 0, *, max_wait
     return response if isinstance(response, list) else response.responses[0].partitions[0]
 
 
-def test_a_follower_outside_the_isr_gets_nothing_until_the_rate_is_kept(broker: Broker, clock: Clock) -> None:
+def test_a_follower_outside_the_isr_gets_nothing_until_the_rate_is_kept(
+    broker: Broker, clock: FakeClock[float]
+) -> None:
     """It gets an empty answer without an error, and its position is noted all the same."""
     assert len(fetch(broker, "slow", OUTSIDE).records) > 1000
 

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from tests.broker.network.serving import echo, receive_frame, send_frame, serving
+from tests.kit.clock import FakeClock
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.network.connection_rates import ConnectionRates
@@ -24,8 +25,8 @@ class Rates:
 
     def __init__(self, address_rate: float | None = None, **options: str) -> None:
         config = BrokerConfig.of({**LISTENERS, **{key.replace("_", "."): value for key, value in options.items()}})
-        self.now_ms = 0.0
-        self.rates = ConnectionRates(config, lambda _address: address_rate, lambda: self.now_ms)
+        self.clock_ms = FakeClock(0.0)
+        self.rates = ConnectionRates(config, lambda _address: address_rate, self.clock_ms)
 
     def pauses(self, listener: str, count: int) -> list[float]:
         """Take connections at once; return the pauses."""
@@ -46,7 +47,7 @@ def test_a_broker_pauses_when_more_connections_come_than_may() -> None:
     assert pauses[:20] == [0.0] * 20
     assert [round(pause, 6) for pause in pauses[20:]] == [0.5, 1.0]
     assert rates.pauses("INSIDE", 100) == [0.0] * 100
-    rates.now_ms = 60_000
+    rates.clock_ms.now = 60_000
     assert rates.pauses("OUTSIDE", 1) == [0.0]
 
 
@@ -71,7 +72,7 @@ def test_an_address_that_opens_too_many_is_refused_until_it_has_waited() -> None
     assert taken == [0.0] * 10
     assert [round(rates.rates.refusal_seconds("10.0.0.1"), 6) for _ in range(2)] == [1.0, 1.0]
     assert rates.rates.refusal_seconds("10.0.0.2") == 0.0
-    rates.now_ms = 11_000
+    rates.clock_ms.now = 11_000
     assert rates.rates.refusal_seconds("10.0.0.1") == 0.0
 
 

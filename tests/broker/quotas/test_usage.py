@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.kit.clock import FakeClock
 
 from ottla.broker.quotas.limits import DEFAULT, Entity, Limit, Limits
 from ottla.broker.quotas.usage import MutationQuota, RateQuota
 from ottla.broker.security.session import Session
 
 HOUR_MS = 3600 * 1000.0
-
-
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now_ms = 0.0
-
-    def __call__(self) -> float:
-        return self.now_ms
 
 
 def session(user: str) -> Session:
@@ -65,7 +56,7 @@ def test_an_empty_client_id_is_a_client_id() -> None:
 
 def test_clients_of_a_user_share_the_limit_of_the_user() -> None:
     """And other users have their own."""
-    clock = Clock()
+    clock = FakeClock(0.0)
     quota = RateQuota(clock_ms=clock)
     quota.set_limits(Limits({Entity(DEFAULT): 100.0}))
 
@@ -76,7 +67,7 @@ def test_clients_of_a_user_share_the_limit_of_the_user() -> None:
 
 def test_a_user_may_be_called_as_the_default_is() -> None:
     """Names are encoded, so nobody is taken for everybody."""
-    quota = RateQuota(clock_ms=Clock())
+    quota = RateQuota(clock_ms=FakeClock(0.0))
     quota.set_limits(Limits({Entity(DEFAULT): 100.0, Entity("%3Cdefault%3E"): 1.0}))
 
     assert quota.record(session("<default>"), "c", 100) > 0
@@ -85,7 +76,7 @@ def test_a_user_may_be_called_as_the_default_is() -> None:
 
 def test_the_wait_has_a_longest_time_where_one_is_given() -> None:
     """As request_percentage has."""
-    quota = RateQuota(clock_ms=Clock(), throttle_ms_max=1000)
+    quota = RateQuota(clock_ms=FakeClock(0.0), throttle_ms_max=1000)
     quota.set_limits(Limits({Entity("u"): 1.0}))
 
     assert quota.record(session("u"), "c", 1e6) == 1000
@@ -93,7 +84,7 @@ def test_the_wait_has_a_longest_time_where_one_is_given() -> None:
 
 def test_what_is_not_admitted_is_not_counted() -> None:
     """So that it fits when the time is over."""
-    clock = Clock()
+    clock = FakeClock(0.0)
     quota = RateQuota(clock_ms=clock)
     quota.set_limits(Limits({Entity("u"): 100.0}))
 
@@ -101,25 +92,25 @@ def test_what_is_not_admitted_is_not_counted() -> None:
     wait = quota.admit(session("u"), "c", 900)
     assert wait == 8000
     assert quota.admit(session("u"), "c", 100) == 0
-    clock.now_ms += 11_000
+    clock.now += 11_000
     assert quota.admit(session("u"), "c", 900) == 0
 
 
 def test_one_amount_beyond_a_whole_window_is_admitted_when_nothing_came_before() -> None:
     """Or a large batch could never be read."""
-    clock = Clock()
+    clock = FakeClock(0.0)
     quota = RateQuota(clock_ms=clock)
     quota.set_limits(Limits({Entity("u"): 100.0}))
 
     assert quota.admit(session("u"), "c", 5000) == 0
     assert quota.admit(session("u"), "c", 5000) > 0
-    clock.now_ms += 11_000
+    clock.now += 11_000
     assert quota.admit(session("u"), "c", 5000) == 0
 
 
 def test_a_window_has_room_for_its_complete_samples() -> None:
     """Which is what one answer is cut down to."""
-    quota = RateQuota(clock_ms=Clock())
+    quota = RateQuota(clock_ms=FakeClock(0.0))
     quota.set_limits(Limits({Entity("u"): 100.0}))
 
     assert quota.window_amount(session("u"), "c") == 1000
@@ -128,15 +119,15 @@ def test_a_window_has_room_for_its_complete_samples() -> None:
 
 def test_clients_that_are_idle_for_an_hour_are_forgotten() -> None:
     """Those that are not are kept."""
-    clock = Clock()
+    clock = FakeClock(0.0)
     quota = RateQuota(clock_ms=clock)
     quota.set_limits(Limits({Entity(None, DEFAULT): 100.0}))
     for client in range(10):
         quota.record(session("u"), f"client-{client}", 1)
-    clock.now_ms += HOUR_MS
+    clock.now += HOUR_MS
     quota.record(session("u"), "client-3", 1)
     assert len(quota) == 10
-    clock.now_ms += 1
+    clock.now += 1
     quota.record(session("u"), "new", 1)
 
     assert len(quota) == 2
@@ -144,7 +135,7 @@ def test_clients_that_are_idle_for_an_hour_are_forgotten() -> None:
 
 def test_client_ids_without_end_cost_no_memory_without_end() -> None:
     """The oldest make room."""
-    quota = RateQuota(clock_ms=Clock())
+    quota = RateQuota(clock_ms=FakeClock(0.0))
     quota.set_limits(Limits({Entity(None, DEFAULT): 100.0}))
     for client in range(10_100):
         quota.record(session("u"), f"client-{client}", 1)
@@ -154,7 +145,7 @@ def test_client_ids_without_end_cost_no_memory_without_end() -> None:
 
 def test_limits_that_go_take_their_counters_along() -> None:
     """And nobody waits any more."""
-    quota = RateQuota(clock_ms=Clock())
+    quota = RateQuota(clock_ms=FakeClock(0.0))
     quota.set_limits(Limits({Entity("u"): 1.0}))
     quota.record(session("u"), "c", 1000)
     quota.set_limits(Limits({}))
@@ -166,7 +157,7 @@ def test_limits_that_go_take_their_counters_along() -> None:
 
 def test_rows_show_rates_and_how_long_clients_were_made_to_wait() -> None:
     """On the average over the window."""
-    clock = Clock()
+    clock = FakeClock(0.0)
     quota = RateQuota(clock_ms=clock)
     quota.set_limits(Limits({Entity("a%2Fb"): 100.0, Entity("v"): 100.0}))
     quota.record(session("a/b"), "c", 1500)
@@ -178,7 +169,7 @@ def test_rows_show_rates_and_how_long_clients_were_made_to_wait() -> None:
 
 def test_strict_changes_of_topics_are_refused_while_something_is_owed() -> None:
     """One may be larger than what is there; then it is waited for."""
-    clock = Clock()
+    clock = FakeClock(0.0)
     quota = MutationQuota(clock_ms=clock)
     quota.set_limits(Limits({Entity("u"): 1.0}))
     client = session("u")
@@ -186,14 +177,14 @@ def test_strict_changes_of_topics_are_refused_while_something_is_owed() -> None:
     assert quota.take(client, "c", 5, strict=True) == (True, 0)
     assert quota.take(client, "c", 10, strict=True) == (True, 0)
     assert quota.take(client, "c", 1, strict=True) == (False, 4000)
-    clock.now_ms += 4000
+    clock.now += 4000
     assert quota.take(client, "c", 1, strict=True) == (True, 0)
     assert quota.take(session("v"), "c", 1000, strict=True) == (True, 0)
 
 
 def test_other_changes_of_topics_are_done_and_waited_for() -> None:
     """Clients of old versions know no code for it."""
-    quota = MutationQuota(clock_ms=Clock())
+    quota = MutationQuota(clock_ms=FakeClock(0.0))
     quota.set_limits(Limits({Entity("u"): 1.0}))
 
     assert quota.take(session("u"), "c", 11, strict=False) == (True, 0)

@@ -178,7 +178,7 @@ def heal(cluster: Cluster) -> None:
             cluster.register_again(broker)
     for _ in range(HEALING_ROUNDS):
         deliver_all(cluster)
-        cluster.now_ms += 1
+        cluster.clock.now += 1
         for broker in cluster.brokers.values():
             cluster.send_fetch(broker)
 

@@ -20,6 +20,7 @@ from tests.broker.replication.in_flight import (
     ProposalMessage,
     RoleMessage,
 )
+from tests.kit.clock import FakeClock
 
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.handlers.controller_gate import ControllerGate
@@ -115,7 +116,7 @@ class Cluster:
     """The brokers, the controller, and what is on its way between them."""
 
     def __init__(self, directory: Path) -> None:
-        self.now_ms = START_MS
+        self.clock = FakeClock(START_MS)
         self.in_flight = InFlight()
         self._tellings = 0
         self._fetches = 0
@@ -125,10 +126,6 @@ class Cluster:
         # (broker, leader epoch, last offset, value) of what producers were told is committed, since it was last taken.
         self.acknowledged: list[tuple[int, int, int, bytes]] = []
         self.tell()
-
-    def clock(self) -> int:
-        """Return the time."""
-        return self.now_ms
 
     def tell(self) -> None:
         """Have the controller send the present state to every registered broker."""
@@ -171,7 +168,7 @@ class Cluster:
         self._values += 1
         value = b"%06d" % self._values
         builder = RecordBatchBuilder()
-        builder.append(self.now_ms, None, value)
+        builder.append(self.clock.now, None, value)
         try:
             appended = broker.partition.append(bytes(builder.build()), required_acks=required_acks)
         except KafkaError:

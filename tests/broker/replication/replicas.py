@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.kit.clock import FakeClock
+
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.replication.follower import Fetched
 from ottla.broker.replication.leadership import FollowerFetch, IsrProposal, PartitionRole
@@ -58,16 +60,16 @@ class Replica:
     """Broker 1 and its replica, without a role at first."""
 
     def __init__(self, directory: Path, min_isr: int = 2) -> None:
-        self.now_ms = NOW_MS
+        self.clock = FakeClock(NOW_MS)
         self.live = {1, 2, 3}
         self.may_lead_alone = True
         self.proposals: list[IsrProposal] = []
         config = BrokerConfig.of({"log.dirs": str(directory), "log.segment.bytes": "400"})
         topic = TopicConfig(config, {"min.insync.replicas": str(min_isr)})
-        self.logs = open_logs(config, MetaProperties(1, "a-cluster"), lambda _: topic, lambda: self.now_ms)
+        self.logs = open_logs(config, MetaProperties(1, "a-cluster"), lambda _: topic, self.clock)
         context = PartitionContext(
             1,
-            lambda: self.now_ms,
+            self.clock,
             lag_max_ms=lambda: LAG_MAX_MS,
             is_alive=lambda broker: broker in self.live,
             broker_epoch=lambda: 10,

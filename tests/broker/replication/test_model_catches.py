@@ -102,7 +102,7 @@ def a_follower_joins_and_the_answer_is_late(story: Story) -> None:
     story.agrees()
     story.fetches(3)
     story.appends(1, 1)
-    story.cluster.now_ms += LAG_MAX_MS * 2
+    story.cluster.clock.now += LAG_MAX_MS * 2
     story.asks(3)
     story.proposes()
     story.fetches(2, 2)

@@ -106,7 +106,7 @@ def test_who_is_cut_off_from_zookeeper_and_followers_sends_producers_on(replica:
     """Followers that have fallen silent may follow another; nothing can be committed here until the ISR is another."""
     replica.lead()
     replica.append()
-    replica.now_ms += LAG_MAX_MS + 1
+    replica.clock.now += LAG_MAX_MS + 1
     replica.partition.shrink_isr()
     replica.append()
     replica.may_lead_alone = False
@@ -263,7 +263,7 @@ def test_followers_that_do_not_keep_up_are_to_leave(replica: Replica) -> None:
     replica.partition.shrink_isr()
     assert not replica.proposals
 
-    replica.now_ms += LAG_MAX_MS + 1
+    replica.clock.now += LAG_MAX_MS + 1
     replica.partition.shrink_isr()
     replica.partition.shrink_isr()
     assert [dict(proposal.isr).keys() for proposal in replica.proposals] == [{1, 2}]
@@ -274,7 +274,7 @@ def test_what_the_controller_wrote_counts(replica: Replica) -> None:
     replica.lead()
     replica.append()
     replica.fetched_by(2, offset=1)
-    replica.now_ms += LAG_MAX_MS + 1
+    replica.clock.now += LAG_MAX_MS + 1
     replica.partition.shrink_isr()
 
     assert answer(replica, ErrorCode.NONE, (1, 2))

@@ -145,7 +145,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.leaders)
     @rule(choice=choices, passed_ms=st.sampled_from([0, LAG_MAX_MS // 2, LAG_MAX_MS * 2]))
     def look_for_lagging(self, choice: int, passed_ms: int) -> None:
-        self.cluster.now_ms += passed_ms
+        self.cluster.clock.now += passed_ms
         leading = self.leaders[choice % len(self.leaders)].partition
         assert leading is not None
         leading.shrink_isr()

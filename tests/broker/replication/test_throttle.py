@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kit.clock import FakeClock
 
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.config.option import LONG_MAX
@@ -15,17 +16,7 @@ NODE_ID = 7
 ORDERS = TopicPartition("orders", 3)
 
 
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def throttle(clock: Clock, rate: int = 100) -> ReplicationThrottle:
+def throttle(clock: FakeClock[float], rate: int = 100) -> ReplicationThrottle:
     """A throttle over three samples of a second."""
     made = ReplicationThrottle(Side.LEADER, NODE_ID, clock, samples_max=3, sample_seconds=1.0)
     made.configure(rate)
@@ -48,7 +39,7 @@ def throttle(clock: Clock, rate: int = 100) -> ReplicationThrottle:
 )
 def test_a_replica_is_throttled_where_its_topic_names_it(text: str, expected: bool) -> None:
     """By partition and broker, or all."""
-    made = throttle(Clock())
+    made = throttle(FakeClock(1000.0))
     made.set_topic("orders", text)
 
     assert made.is_throttled(ORDERS) is expected
@@ -57,7 +48,7 @@ def test_a_replica_is_throttled_where_its_topic_names_it(text: str, expected: bo
 
 def test_what_is_set_for_a_topic_replaces_what_was() -> None:
     """Also with nothing."""
-    made = throttle(Clock())
+    made = throttle(FakeClock(1000.0))
     made.set_topic("orders", "*")
     made.set_topic("orders", "")
     assert not made.is_throttled(ORDERS)
@@ -65,14 +56,14 @@ def test_what_is_set_for_a_topic_replaces_what_was() -> None:
 
 def test_without_a_rate_nothing_is_too_much() -> None:
     """The default is no limit."""
-    made = ReplicationThrottle(Side.FOLLOWER, NODE_ID, Clock())
+    made = ReplicationThrottle(Side.FOLLOWER, NODE_ID, FakeClock(1000.0))
     made.record(LONG_MAX)
     assert not made.is_exceeded()
 
 
 def test_a_burst_is_paid_for_by_a_pause() -> None:
     """Until what was copied, spread over the time since, is the rate."""
-    clock = Clock()
+    clock = FakeClock(1000.0)
     made = throttle(clock)
     made.record(100)
     assert not made.is_exceeded()
@@ -88,7 +79,7 @@ def test_a_burst_is_paid_for_by_a_pause() -> None:
 
 def test_old_samples_count_no_more() -> None:
     """However much was copied, after the window it is forgotten."""
-    clock = Clock()
+    clock = FakeClock(1000.0)
     made = throttle(clock)
     made.record(1_000_000)
     assert made.pause_seconds() == 3.0
@@ -98,7 +89,7 @@ def test_old_samples_count_no_more() -> None:
 
 def test_another_rate_takes_effect_at_once() -> None:
     """On what was copied before, too."""
-    made = throttle(Clock())
+    made = throttle(FakeClock(1000.0))
     made.record(150)
     assert made.is_exceeded()
     made.configure(200)
@@ -110,7 +101,7 @@ def test_another_rate_takes_effect_at_once() -> None:
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=40), st.integers(0, 1000))
 def test_whoever_keeps_the_pauses_may_soon_go_on(sizes: list[int], rate: int) -> None:
     """No pause is longer than what the window remembers, and there are no more of them than samples."""
-    clock = Clock()
+    clock = FakeClock(1000.0)
     made = throttle(clock, rate)
     for size in sizes:
         made.record(size)
@@ -126,7 +117,7 @@ def test_whoever_keeps_the_pauses_may_soon_go_on(sizes: list[int], rate: int) ->
 def test_options_of_broker_and_topic_are_taken() -> None:
     """Each side has its own."""
     config = BrokerConfig.of({"zookeeper.connect": "nowhere:2181", "broker.id": "7"})
-    throttles = Throttles(NODE_ID, config, Clock())
+    throttles = Throttles(NODE_ID, config, FakeClock(1000.0))
     throttles.set_topic("orders", TopicConfig(config, {"leader.replication.throttled.replicas": "3:7,4:7"}))
     assert throttles.leader.is_throttled(ORDERS)
     assert not throttles.follower.is_throttled(ORDERS)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.broker.handlers.data_path import BROKER_ID, Broker, batch, running_broker, topic_id
+from tests.kit.clock import FakeClock
 
 from ottla.broker.replication.followed import Followed
 from ottla.broker.replication.following import Following
@@ -18,20 +19,11 @@ from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse,
 LEADER = 2
 
 
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Follower:
     """What follows two topics of one leader, of which one is throttled."""
 
     def __init__(self, broker: Broker) -> None:
-        self.clock = Clock()
+        self.clock = FakeClock(0.0)
         self.throttle = ReplicationThrottle(Side.FOLLOWER, BROKER_ID, self.clock)
         self.throttle.configure(100)
         self.throttle.set_topic("slow", "*")

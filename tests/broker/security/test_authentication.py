@@ -11,6 +11,7 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.kit.clock import FakeClock
 
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.security.authentication import Authentication, NotAuthenticatedError
@@ -25,16 +26,6 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 NO_USERS: Any = SimpleNamespace(get=lambda mechanism, user: None)
 FREE_APIS = {Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE}
 RIGHT = b"\0alice\0secret"
-
-
-class Clock:
-    """Time that moves when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def listener(credentials: Any = NO_USERS, **options: str) -> SaslListener:
@@ -55,10 +46,10 @@ def listener(credentials: Any = NO_USERS, **options: str) -> SaslListener:
     return SaslListener("SASL_PLAINTEXT", lambda: config, credentials)
 
 
-def authentication(clock: Clock | None = None, **options: str) -> tuple[Authentication, Session]:
+def authentication(clock: FakeClock[float] | None = None, **options: str) -> tuple[Authentication, Session]:
     """A new one, with the session that it changes."""
     session = Session("SASL_PLAINTEXT", "127.0.0.1")
-    clock = clock or Clock()
+    clock = clock or FakeClock(1000.0)
     return Authentication(listener(**options), session, clock, clock), session
 
 
@@ -133,7 +124,7 @@ def test_a_failure_does_not_say_whether_the_user_is_there() -> None:
 
 def test_an_authentication_lasts_as_long_as_configured() -> None:
     """The client is told, and closed out when it does not repeat it in time."""
-    clock = Clock()
+    clock = FakeClock(1000.0)
     begun, _ = authentication(clock, connections_max_reauth_ms="60000")
     begun.handshake("PLAIN", 1)
     assert begun.step(RIGHT).lifetime_ms == 60_000
@@ -147,7 +138,7 @@ def test_an_authentication_lasts_as_long_as_configured() -> None:
 
 def test_an_authentication_is_repeated_on_the_same_connection() -> None:
     """Requests in between are served as before."""
-    clock = Clock()
+    clock = FakeClock(1000.0)
     begun, session = authentication(clock, connections_max_reauth_ms="60000")
     begun.handshake("PLAIN", 1)
     begun.step(RIGHT)

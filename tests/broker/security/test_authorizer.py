@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
+from tests.kit.clock import FakeClock
 from tests.kit.examples import examples
 
 from ottla.broker.security import authorizer as module
@@ -205,13 +206,13 @@ def test_filters_choose_acls(wanted: AclFilter, found: set[ResourcePattern]) -> 
 
 def test_refusals_are_written_down_once_in_a_while() -> None:
     """With who, what and where; names cannot break the line, and are cut."""
-    now = 0.0
-    decides = AclAuthorizer([], allow_if_no_acl=False, audit=Audit(lambda: now))
+    clock = FakeClock(0.0)
+    decides = AclAuthorizer([], allow_if_no_acl=False, audit=Audit(clock))
     with capture_logs() as lines:
         for _ in range(5):
             decides.note_refusal(session(), READ, TOPIC, "evil\nname" + "x" * 1000)
         assert not decides.allows(session(), READ, TOPIC, "quiet")
-        now = 11.0
+        clock.now = 11.0
         decides.note_refusal(session(), WRITE, TOPIC, "t")
         for number in range(1000):
             decides.note_refusal(session(), WRITE, TOPIC, f"t-{number}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tests.kit.clock import FakeClock
+
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.storage.compaction import CleanerLimits, CompactionReport, compact
 from ottla.broker.storage.log import Log
@@ -23,16 +25,6 @@ DELETE_RETENTION_MS = 1000
 LIMITS = CleanerLimits(map_bytes=1 << 20, load_factor=0.9, buffer_bytes=4096)
 PARTITION = TopicPartition("compacted", 0)
 Pair = tuple[bytes | None, bytes | None]
-
-
-class Clock:
-    """Stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now_ms = NOW
-
-    def __call__(self) -> int:
-        return self.now_ms
 
 
 def config_of(**overrides: object) -> TopicConfig:
@@ -54,7 +46,7 @@ class Bench:
     def __init__(self, directory: Path, recovery_point: int = 0, /, **overrides: object) -> None:
         self.directory = directory
         self.recovery_point = recovery_point
-        self.clock = Clock()
+        self.clock = FakeClock(NOW)
         self.config = config_of(**overrides)
         self.checkpoint: int | None = None
         self.appended: dict[int, Record] = {}
@@ -85,7 +77,7 @@ class Bench:
         """Append a batch; return its base offset."""
         builder = RecordBatchBuilder()
         for key, value in pairs:
-            builder.append(self.clock.now_ms, key, value)
+            builder.append(self.clock.now, key, value)
         built = builder.build(
             codec=codec,
             producer_id=producer,
@@ -98,7 +90,7 @@ class Bench:
         self.log.advance_high_watermark(self.log.log_end_offset)
         for number, (key, value) in enumerate(pairs):
             offset = appended.first_offset + number
-            timestamp = self.clock.now_ms if log_append_time is None else log_append_time
+            timestamp = self.clock.now if log_append_time is None else log_append_time
             self.appended[offset] = Record(offset, timestamp, key, value, [])
         return appended.first_offset
 
@@ -108,7 +100,7 @@ class Bench:
             EndTransactionMarker(control_type, 0),
             producer_id=producer,
             producer_epoch=epoch,
-            timestamp=self.clock.now_ms,
+            timestamp=self.clock.now,
         )
         appended = self.log.append_as_leader(RecordBatch(marker), leader_epoch=0, from_client=False)
         self.log.advance_high_watermark(self.log.log_end_offset)

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.kit.clock import FakeClock
+
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.storage.log import Appended, Log
 from ottla.broker.storage.open_files import OpenFiles
@@ -24,16 +26,6 @@ LEADER_EPOCH = 3
 TINY = {"segment_bytes": 1000, "index_interval_bytes": 150, "file_delete_delay_ms": 0}
 
 
-class FakeClock:
-    """Stands still until it is moved."""
-
-    def __init__(self, now_ms: int = NOW) -> None:
-        self.now_ms = now_ms
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
 def topic_config(**overrides: object) -> TopicConfig:
     """The options of a topic, by their names in Python."""
     options = {**TINY, **overrides}
@@ -42,7 +34,7 @@ def topic_config(**overrides: object) -> TopicConfig:
 
 def make_log(
     directory: Path,
-    clock: FakeClock | None = None,
+    clock: FakeClock[int] | None = None,
     files: OpenFiles | None = None,
     *,
     recovery_point: int = 0,
@@ -56,7 +48,7 @@ def make_log(
         PARTITION,
         topic_config(**overrides),
         files if files is not None else OpenFiles(100),
-        clock or FakeClock(),
+        clock or FakeClock(NOW),
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         was_clean=was_clean,

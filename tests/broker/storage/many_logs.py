@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
 import pytest
+from tests.kit.clock import FakeClock
 
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.storage.directory_files import MetaProperties
@@ -28,22 +29,12 @@ VIEWS = TopicPartition("views", 3)
 START_MS = 1_700_000_000_000
 
 
-class FakeClock:
-    """Milliseconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now_ms = START_MS
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
 class Broker:
     """Opens logs in the same directories again and again, as restarts do."""
 
     def __init__(self, root: Path, directories: int = 2) -> None:
         self.paths = [root / f"data-{number}" for number in range(1, directories + 1)]
-        self.clock = FakeClock()
+        self.clock = FakeClock(START_MS)
         self.settings = {
             "zookeeper.connect": "127.0.0.1:2181",
             "log.dirs": ",".join(map(str, self.paths)),

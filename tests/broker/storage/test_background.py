@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from tests.kit.clock import FakeClock
 
 from ottla.broker.storage.background import Loop, Task, monotonic_ms
 
@@ -15,11 +16,8 @@ class Steps:
     """Notes which steps ran, by a clock that the test moves."""
 
     def __init__(self) -> None:
-        self.now_ms = 1000
+        self.clock = FakeClock(1000)
         self.ran: list[str] = []
-
-    def clock(self) -> int:
-        return self.now_ms
 
     def task(self, name: str, interval_ms: int, due_ms: int, *, on_wake: bool = False) -> Task:
         return Task(name, interval_ms, lambda: self.ran.append(name), due_ms, on_wake)
@@ -31,10 +29,10 @@ def test_steps_run_when_they_are_due_and_not_before() -> None:
     loop = Loop("test", [steps.task("often", 10, 1000), steps.task("seldom", 100, 1050)], steps.clock)
 
     assert loop.run_due() == 10
-    steps.now_ms = 1009
+    steps.clock.now = 1009
     assert loop.run_due() == 1
     assert steps.ran == ["often"]
-    steps.now_ms = 1060
+    steps.clock.now = 1060
     assert loop.run_due() == 10
     assert steps.ran == ["often", "often", "seldom"]
 
@@ -44,7 +42,7 @@ def test_a_slow_step_does_not_starve_the_others() -> None:
     steps = Steps()
 
     def slow() -> None:
-        steps.now_ms += 500
+        steps.clock.now += 500
 
     loop = Loop("test", [Task("slow", 10, slow, 1000), steps.task("quick", 10, 1400)], steps.clock)
 
@@ -62,7 +60,7 @@ def test_a_step_that_fails_is_counted_and_tried_again(caplog: pytest.LogCaptureF
     loop = Loop("test", [Task("faulty", 10, fail, 1000), steps.task("whole", 10, 1000)], steps.clock)
 
     assert loop.run_due() == 10
-    steps.now_ms = 1010
+    steps.clock.now = 1010
     loop.run_due()
 
     assert loop.failures == 2

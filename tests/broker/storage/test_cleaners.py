@@ -155,7 +155,7 @@ def test_a_log_that_cannot_be_compacted_is_left_alone_for_a_while(
     assert cleaners.failures.total() == 1
     assert "compaction failed: orders-0" in caplog.text
     assert logs.dirs[0].is_online
-    broker.clock.now_ms += RETRY_MS
+    broker.clock.now += RETRY_MS
 
     cleaners.clean_filthiest()
 

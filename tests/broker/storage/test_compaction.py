@@ -62,14 +62,14 @@ def test_compaction_keeps_the_last_value_of_each_key(rounds: list[Round]) -> Non
                 last_offsets = {record.key: offset for offset, record in sorted(bench.appended.items())}
                 for offset in last_offsets.values():
                     if bench.appended[offset].value is None:
-                        since = first_compacted.setdefault(offset, bench.clock.now_ms)
-                        assert (offset in remaining) is (bench.clock.now_ms < since + DELETE_RETENTION_MS)
+                        since = first_compacted.setdefault(offset, bench.clock.now)
+                        assert (offset in remaining) is (bench.clock.now < since + DELETE_RETENTION_MS)
                 bench.appended = {offset: bench.appended[offset] for offset in sorted(remaining)}
             if reopens:
                 before = [bytes(batch.view) for batch in batches_of(bench.log)]
                 bench.reopen()
                 assert [bytes(batch.view) for batch in batches_of(bench.log)] == before
-            bench.clock.now_ms += pause_ms
+            bench.clock.now += pause_ms
 
 
 @examples(30)
@@ -209,7 +209,7 @@ def test_the_indexes_of_a_compacted_segment_are_those_that_a_rebuild_makes(tmp_p
     bench = Bench(tmp_path, segment_bytes=20_000)
     for number in range(200):
         bench.append([(b"key-%d" % (number % 70), b"v" * 20)])
-        bench.clock.now_ms += 10
+        bench.clock.now += 10
     bench.roll()
     bench.compact()
     segment = bench.log.segments[0]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.storage.compacting import LIMITS, NOW, Bench, config_of, records_of
+from tests.kit.clock import FakeClock
 
 from ottla.broker.storage.cleanable import (
     Cleanable,
@@ -137,8 +138,8 @@ def test_a_log_is_examined_by_its_own_options(tmp_path: Path) -> None:
     bench = Bench(tmp_path, segment_bytes=150, min_compaction_lag_ms=1000, max_compaction_lag_ms=5000)
     for _ in range(5):
         bench.append([(b"a", b"v" * 50)])
-        bench.clock.now_ms += 500
-    state = examine(bench.log, checkpoint=1, now_ms=bench.clock.now_ms)
+        bench.clock.now += 500
+    state = examine(bench.log, checkpoint=1, now_ms=bench.clock.now)
 
     assert (state.first_dirty_offset, state.uncleanable_offset) == (1, 4)
     assert state.clean_bytes == bench.log.segments[0].size
@@ -159,21 +160,6 @@ def test_what_is_not_replicated_is_not_compacted(tmp_path: Path) -> None:
     assert [record.offset for record in records_of(bench.log)] == [1, 2, 3, 4]
 
 
-class Seconds:
-    """A clock that only waiting moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.waited: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def wait(self, seconds: float) -> None:
-        self.now += seconds
-        self.waited.append(seconds)
-
-
 def filled(tmp_path: Path) -> Bench:
     """A log of ten segments."""
     bench = Bench(tmp_path, segment_bytes=2000)
@@ -183,10 +169,10 @@ def filled(tmp_path: Path) -> Bench:
     return bench
 
 
-def throttled(bench: Bench, bytes_per_second: float) -> tuple[CompactionReport, Seconds]:
-    clock = Seconds()
+def throttled(bench: Bench, bytes_per_second: float) -> tuple[CompactionReport, FakeClock[float]]:
+    clock = FakeClock(100.0)
     throttle = CleanerThrottle(bytes_per_second, clock)
-    return compact(bench.log, None, LIMITS, throttle=throttle, wait=clock.wait), clock
+    return compact(bench.log, None, LIMITS, throttle=throttle, wait=clock.sleep), clock
 
 
 def test_compaction_moves_no_more_bytes_in_a_second_than_it_may(tmp_path: Path) -> None:
@@ -197,14 +183,14 @@ def test_compaction_moves_no_more_bytes_in_a_second_than_it_may(tmp_path: Path) 
 
     assert report.outcome is Outcome.COMPLETE
     assert clock.now - 100 == pytest.approx(moved / 10_000, rel=0.02)
-    assert max(clock.waited) <= 0.1
+    assert max(clock.slept) <= 0.1
     _, clock = throttled(bench, 1.7976931348623157e308)
-    assert clock.waited == []
+    assert clock.slept == []
 
 
 def test_idle_time_is_not_saved_up() -> None:
     """After an hour of rest the limit is what it was, and a limit of nothing is still a limit."""
-    clock = Seconds()
+    clock = FakeClock(100.0)
     throttle = CleanerThrottle(100, clock)
     clock.now += 3600
 
@@ -231,9 +217,9 @@ def test_a_stop_is_prompt_and_leaves_the_log_as_it_was(tmp_path: Path, asked: in
 def test_a_stop_during_a_pause_is_noticed(tmp_path: Path) -> None:
     """A slow cleaner does not sleep through it."""
     bench = filled(tmp_path)
-    clock = Seconds()
+    clock = FakeClock(100.0)
     throttle = CleanerThrottle(1, clock)
-    report = compact(bench.log, None, LIMITS, throttle=throttle, wait=clock.wait, is_stopped=lambda: clock.now > 105)
+    report = compact(bench.log, None, LIMITS, throttle=throttle, wait=clock.sleep, is_stopped=lambda: clock.now > 105)
 
     assert report.outcome is Outcome.STOPPED
     assert clock.now < 105.2

@@ -39,7 +39,7 @@ def test_a_tombstone_gets_its_horizon_once_and_goes_after_it(
     bench.append([(b"a", b"1")])
     bench.append([(b"a", None), (b"b", b"2")], codec, log_append_time=log_append_time)
     bench.roll()
-    bench.clock.now_ms += 50
+    bench.clock.now += 50
     bench.compact()
     batch = batches_of(bench.log)[0]
 
@@ -48,11 +48,11 @@ def test_a_tombstone_gets_its_horizon_once_and_goes_after_it(
     assert list(batch.records()) == [bench.appended[1], bench.appended[2]]
     assert batch.max_timestamp == (log_append_time or NOW)
 
-    bench.clock.now_ms += DELETE_RETENTION_MS - 1
+    bench.clock.now += DELETE_RETENTION_MS - 1
     another_round(bench)
     assert bytes(batches_of(bench.log)[0].view) == bytes(batch.view)
 
-    bench.clock.now_ms += 1
+    bench.clock.now += 1
     another_round(bench)
     assert list(batches_of(bench.log)[0].records()) == [bench.appended[2]]
     bench.reopen()
@@ -172,16 +172,16 @@ def test_a_marker_goes_late(tmp_path: Path, control_type: ControlType) -> None:
     aborted = [AbortedTransaction(1, 0, 1, 2)] if control_type is ABORT else []
     assert list(bench.log.segments[0].aborted_transactions) == aborted
 
-    bench.clock.now_ms += 10 * DELETE_RETENTION_MS
+    bench.clock.now += 10 * DELETE_RETENTION_MS
     another_round(bench)
     spent = next(batch for batch in batches_of(bench.log) if batch.is_control)
-    assert (spent.base_offset, spent.base_timestamp) == (marker, bench.clock.now_ms + DELETE_RETENTION_MS)
+    assert (spent.base_offset, spent.base_timestamp) == (marker, bench.clock.now + DELETE_RETENTION_MS)
     assert list(bench.log.segments[0].aborted_transactions) == []
 
-    bench.clock.now_ms += DELETE_RETENTION_MS - 1
+    bench.clock.now += DELETE_RETENTION_MS - 1
     another_round(bench)
     assert control_offsets(bench) == [marker]
-    bench.clock.now_ms += 1
+    bench.clock.now += 1
     another_round(bench)
     assert control_offsets(bench) == []
     assert bench.pairs()[:2] == [(b"a", b"2"), (b"b", b"1")]
@@ -225,7 +225,7 @@ def test_an_emptied_batch_keeps_the_marker_of_its_transaction(tmp_path: Path) ->
     bench.roll()
     for _ in range(4):
         another_round(bench)
-        bench.clock.now_ms += 10 * DELETE_RETENTION_MS
+        bench.clock.now += 10 * DELETE_RETENTION_MS
     for snapshot in tmp_path.glob("*.snapshot"):
         snapshot.unlink()
     bench.reopen()
@@ -234,10 +234,10 @@ def test_an_emptied_batch_keeps_the_marker_of_its_transaction(tmp_path: Path) ->
     assert bench.log.last_stable_offset == bench.log.log_end_offset
 
     with bench.log.lock:
-        bench.log.producers.expire(bench.clock.now_ms + 10**9, 1)
+        bench.log.producers.expire(bench.clock.now + 10**9, 1)
     for _ in range(4):
         another_round(bench)
-        bench.clock.now_ms += 10 * DELETE_RETENTION_MS
+        bench.clock.now += 10 * DELETE_RETENTION_MS
     assert control_offsets(bench) == []
     assert [batch.record_count for batch in batches_of(bench.log)] == [1, 1]
 
@@ -251,7 +251,7 @@ def test_the_only_trace_of_a_producer_s_epoch_stays(tmp_path: Path) -> None:
     bench.roll()
     for _ in range(4):
         another_round(bench)
-        bench.clock.now_ms += 10 * DELETE_RETENTION_MS
+        bench.clock.now += 10 * DELETE_RETENTION_MS
     for snapshot in tmp_path.glob("*.snapshot"):
         snapshot.unlink()
     bench.reopen()

@@ -24,7 +24,7 @@ def filled(directory: Path, **overrides: object) -> Bench:
     for number in range(40):
         key = b"key-%d" % (number % 7) if number < 30 else b"late-%d" % (number % 3)
         bench.append([(key, b"%03d" % number * 10)])
-        bench.clock.now_ms += 10
+        bench.clock.now += 10
     bench.roll()
     assert [segment.base_offset for segment in bench.log.segments] == [0, 8, 16, 24, 32, 40]
     return bench
@@ -150,10 +150,10 @@ def test_compaction_and_retention_take_turns_on_one_log(tmp_path: Path) -> None:
         os.utime(segment.path, ns=(NOW * 1_000_000, NOW * 1_000_000))
     bench.compact()
     assert delete_old_segments(bench.log) == []
-    bench.clock.now_ms = NOW + DAY_MS // 2
+    bench.clock.now = NOW + DAY_MS // 2
     bench.append([(b"young", b"1")])
     bench.roll()
-    bench.clock.now_ms = NOW + DAY_MS + 1000
+    bench.clock.now = NOW + DAY_MS + 1000
     gone = delete_old_segments(bench.log)
 
     assert {reason for _, reason in gone} == {Reason.TIME}

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.broker.storage.logs import NOW, FakeClock, append, fill, make_batch, make_log
+from tests.broker.storage.logs import NOW, append, fill, make_batch, make_log
+from tests.kit.clock import FakeClock
 
 from ottla.broker.storage import flushing
 from ottla.broker.storage.flushing import FlushError, flush, is_flush_due
@@ -39,10 +40,10 @@ class Synced:
 
 def test_the_recovery_point_moves_to_the_end(tmp_path: Path) -> None:
     """And the time of the flush is noted."""
-    clock = FakeClock()
+    clock = FakeClock(NOW)
     log = make_log(tmp_path, clock)
     fill(log, 5)
-    clock.now_ms += 7
+    clock.now += 7
 
     assert (log.recovery_point, flush(log), log.recovery_point, log.last_flush_ms) == (0, 5, 5, NOW + 7)
 
@@ -169,10 +170,10 @@ def test_a_flush_is_due_by_count_by_time_and_after_a_roll(
     tmp_path: Path, options: dict[str, int], count: int, elapsed_ms: int, is_due: bool
 ) -> None:
     """And never without anything to flush."""
-    clock = FakeClock()
+    clock = FakeClock(NOW)
     log = make_log(tmp_path, clock, None, recovery_point=0, was_clean=False, **dict[str, object](options))  # type: ignore[arg-type]
     fill(log, count)
-    clock.now_ms += elapsed_ms
+    clock.now += elapsed_ms
 
     assert is_flush_due(log, clock()) is is_due
 

@@ -10,7 +10,6 @@ import pytest
 from tests.broker.storage.logs import (
     LEADER_EPOCH,
     NOW,
-    FakeClock,
     append,
     append_marker,
     fill,
@@ -22,6 +21,7 @@ from tests.broker.storage.logs import (
     read_all,
     topic_config,
 )
+from tests.kit.clock import FakeClock
 
 from ottla.broker.storage import log as log_module
 from ottla.broker.storage.log import Log
@@ -238,11 +238,11 @@ def test_append_rolls_when_the_batch_is_much_later_than_the_first(tmp_path: Path
 
 def test_without_timestamps_the_clock_counts(tmp_path: Path) -> None:
     """As long as the segment has been the active one."""
-    clock = FakeClock()
+    clock = FakeClock(NOW)
     log = make_log(tmp_path, clock, segment_ms=100, segment_jitter_ms=0)
     for _ in range(4):
         append(log, make_batch(timestamps=[-1]))
-        clock.now_ms += 60
+        clock.now += 60
 
     assert names(tmp_path, ".log") == [0, 2]
 

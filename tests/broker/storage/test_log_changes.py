@@ -93,7 +93,7 @@ def test_a_slice_outlives_the_deletion(logs: Logs, broker: Broker) -> None:
     expected = piece.read()
 
     delete(logs, [ORDERS])
-    broker.clock.now_ms += DELETE_DELAY_MS
+    broker.clock.now += DELETE_DELAY_MS
     remove_doomed_directories(logs)
 
     assert piece.read() == expected
@@ -102,9 +102,9 @@ def test_a_slice_outlives_the_deletion(logs: Logs, broker: Broker) -> None:
 def test_deleted_directories_are_removed_after_the_delay(logs: Logs, broker: Broker) -> None:
     """Not a millisecond earlier."""
     delete(logs, [ORDERS])
-    broker.clock.now_ms += DELETE_DELAY_MS - 1
+    broker.clock.now += DELETE_DELAY_MS - 1
     assert remove_doomed_directories(logs) == 0
-    broker.clock.now_ms += 1
+    broker.clock.now += 1
 
     assert remove_doomed_directories(logs) == 1
     assert names(broker) == ["views-3"]
@@ -126,7 +126,7 @@ def test_a_directory_that_cannot_be_removed_is_left_for_the_next_start(
 ) -> None:
     """It is said once, and the broker goes on."""
     delete(logs, [ORDERS])
-    broker.clock.now_ms += DELETE_DELAY_MS
+    broker.clock.now += DELETE_DELAY_MS
     monkeypatch.setattr(shutil, "rmtree", raising(errno.EACCES))
 
     assert remove_doomed_directories(logs) == 0
@@ -138,7 +138,7 @@ def test_nothing_is_removed_in_a_lost_directory(logs: Logs, broker: Broker) -> N
     """A disk that fails is left as it is."""
     delete(logs, [ORDERS])
     logs.dirs[0].failed(os_error(errno.EIO))
-    broker.clock.now_ms += DELETE_DELAY_MS
+    broker.clock.now += DELETE_DELAY_MS
 
     assert remove_doomed_directories(logs) == 0
     assert len(names(broker)) == 2
@@ -202,7 +202,7 @@ def test_a_broken_partition_can_be_deleted(logs: Logs, broker: Broker) -> None:
 def test_a_partition_that_is_set_aside_stays_on_disk(logs: Logs, broker: Broker) -> None:
     """Under a name that no start opens and nothing removes."""
     assert set_aside(logs, [ORDERS]) == {}
-    broker.clock.now_ms += DELETE_DELAY_MS
+    broker.clock.now += DELETE_DELAY_MS
     assert remove_doomed_directories(logs) == 0
     close_logs(logs, 1)
 

@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.broker.storage.log_model import LogModel, Written
 from tests.broker.storage.logs import (
     NOW,
-    FakeClock,
     append,
     append_marker,
     make_batch,
@@ -22,6 +21,7 @@ from tests.broker.storage.logs import (
     memory_directory,
     read_all,
 )
+from tests.kit.clock import FakeClock
 from tests.kit.examples import examples
 
 from ottla.broker.storage.file_slice import FileSlice
@@ -53,7 +53,7 @@ class LogMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="ottla-log-", dir=memory_directory()))
-        self.clock = FakeClock()
+        self.clock = FakeClock(NOW)
         self.model = LogModel()
         self.epoch = 1
         self.lent: list[tuple[FileSlice, bytes]] = []
@@ -180,7 +180,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(elapsed_ms=st.sampled_from([0, RETENTION_MS, 2 * RETENTION_MS]))
     def retain(self, elapsed_ms: int) -> None:
-        self.clock.now_ms += elapsed_ms
+        self.clock.now += elapsed_ms
         begin = self.model.begin
         for segment, reason in delete_old_segments(self.log):
             gone = [written for written in self.model.present if begin <= written.base_offset < segment.next_offset]
@@ -188,7 +188,7 @@ class LogMachine(RuleBasedStateMachine):
             if reason is Reason.LOG_START:
                 assert segment.next_offset <= self.model.log_start_offset
             elif reason is Reason.TIME and max(times) >= 0:
-                assert max(times) < self.clock.now_ms - RETENTION_MS
+                assert max(times) < self.clock.now - RETENTION_MS
             begin = segment.next_offset
         self.model.delete_before(self.log.segments[0].base_offset)
         remove_doomed(self.log)

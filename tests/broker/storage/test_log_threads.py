@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.broker.storage.logs import NOW, FakeClock, append, make_batch, make_log, offsets
+from tests.broker.storage.logs import NOW, append, make_batch, make_log, offsets
+from tests.kit.clock import FakeClock
 
 from ottla.broker.storage.flushing import flush
 from ottla.broker.storage.log import Log
@@ -108,7 +109,7 @@ def look_up(log: Log) -> None:
 @pytest.mark.parametrize("open_max", [2, 100])
 def test_threads_do_not_harm_each_other(tmp_path: Path, open_max: int) -> None:
     """Several logs that share few descriptors: each appends, and all else happens to it meanwhile."""
-    files, clock = OpenFiles(open_max), FakeClock()
+    files, clock = OpenFiles(open_max), FakeClock(NOW)
     logs = [
         make_log(tmp_path / str(n), clock, files, segment_bytes=10_000, retention_bytes=50_000) for n in range(LOGS)
     ]

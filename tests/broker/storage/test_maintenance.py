@@ -79,13 +79,13 @@ def fill(*logs: Log) -> None:
 def test_retention_deletes_what_is_old_in_every_log(setup: Setup) -> None:
     """And the files go after their delay."""
     fill(setup.orders, setup.views)
-    setup.clock.now_ms += WEEK_MS + 1
+    setup.clock.now += WEEK_MS + 1
 
     setup.maintenance.retain()
 
     assert (setup.orders.log_start_offset, setup.views.log_start_offset) == (12, 12)
     assert list(setup.orders.directory.glob("*.deleted"))
-    setup.clock.now_ms += DELETE_DELAY_MS
+    setup.clock.now += DELETE_DELAY_MS
     setup.maintenance.remove_deleted()
     assert not list(setup.orders.directory.glob("*.deleted"))
 
@@ -93,7 +93,7 @@ def test_retention_deletes_what_is_old_in_every_log(setup: Setup) -> None:
 def test_deleted_directories_are_removed(setup: Setup) -> None:
     """With their delay."""
     delete(setup.logs, [ORDERS])
-    setup.clock.now_ms += DELETE_DELAY_MS
+    setup.clock.now += DELETE_DELAY_MS
 
     setup.maintenance.remove_deleted()
 
@@ -133,10 +133,10 @@ def test_idle_producers_are_forgotten(setup: Setup) -> None:
     """After producer.id.expiration.ms."""
     append(setup.orders, producer_id=7, producer_epoch=0, base_sequence=0)
     expiration_ms = setup.broker.config.producer_id_expiration_ms
-    setup.clock.now_ms = START_MS + expiration_ms - 1
+    setup.clock.now = START_MS + expiration_ms - 1
     setup.maintenance.expire_producers()
     assert len(setup.orders.producers) == 1
-    setup.clock.now_ms += 1
+    setup.clock.now += 1
 
     setup.maintenance.expire_producers()
 
@@ -155,7 +155,7 @@ def test_low_space_is_noticed_and_forgiven(tmp_path: Path) -> None:
     with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*ottla.log.min.free.bytes"):
         append(setup.orders)
     assert setup.orders.read(0, 1000) is not None
-    setup.clock.now_ms += WEEK_MS + 1
+    setup.clock.now += WEEK_MS + 1
     setup.maintenance.retain()
     assert setup.orders.log_start_offset == 12
     space.free_bytes = 1000
@@ -170,7 +170,7 @@ def test_a_step_that_fails_for_one_log_is_done_for_the_others(
 ) -> None:
     """It is counted each time and logged once, until it has worked again."""
     fill(setup.orders, setup.views)
-    setup.clock.now_ms += WEEK_MS + 1
+    setup.clock.now += WEEK_MS + 1
 
     def failing(log: Log) -> object:
         if log is setup.orders:
@@ -200,7 +200,7 @@ def test_a_disk_that_fails_in_the_background_is_lost_and_told(setup: Setup, monk
         lambda log: raising(errno.EIO)() if log is setup.orders else delete_old_segments(log),
     )
     fill(setup.orders, setup.views)
-    setup.clock.now_ms += WEEK_MS + 1
+    setup.clock.now += WEEK_MS + 1
 
     setup.maintenance.retain()
     setup.maintenance.retain()

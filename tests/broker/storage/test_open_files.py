@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.broker.storage.logs import FakeClock, append, descriptors, make_batch, make_log, read_all
+from tests.broker.storage.logs import NOW, append, descriptors, make_batch, make_log, read_all
+from tests.kit.clock import FakeClock
 
 from ottla.broker.storage.open_files import OpenFiles
 
@@ -81,7 +82,7 @@ def test_who_closes_by_itself_is_forgotten() -> None:
 
 def test_three_hundred_logs_need_few_descriptors(tmp_path: Path) -> None:
     """All of them are written and read in turn, with a bound of twenty."""
-    files, clock = OpenFiles(20), FakeClock()
+    files, clock = OpenFiles(20), FakeClock(NOW)
     before = descriptors()
     logs = [make_log(tmp_path / str(number), clock, files) for number in range(300)]
     most = 0

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.storage.logs import (
     NOW,
-    FakeClock,
     append,
     fill,
     make_batch,
@@ -22,6 +21,7 @@ from tests.broker.storage.logs import (
     path_of,
     topic_config,
 )
+from tests.kit.clock import FakeClock
 
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.recovery import close_log
@@ -104,15 +104,15 @@ def test_segments_below_the_log_start_go(tmp_path: Path) -> None:
 
 def test_old_segments_go_after_their_time(tmp_path: Path) -> None:
     """The newest record of a segment decides, and all may go: then the active one is rolled."""
-    clock = FakeClock()
+    clock = FakeClock(NOW)
     log = make_log(tmp_path, clock, retention_ms=1000)
     fill(log, 30)
-    clock.now_ms = NOW + 1000 + PER_SEGMENT - 1
+    clock.now = NOW + 1000 + PER_SEGMENT - 1
     assert reasons(log) == []
-    clock.now_ms += 1
+    clock.now += 1
     assert reasons(log) == [Reason.TIME]
     assert offsets(log) == list(range(PER_SEGMENT, 30))
-    clock.now_ms += DAY_MS
+    clock.now += DAY_MS
     assert len(reasons(log)) == 2
     assert (log.log_start_offset, log.log_end_offset, offsets(log)) == (30, 30, [])
     assert reasons(log) == []
@@ -131,18 +131,18 @@ def test_a_log_too_large_loses_its_oldest_segments(tmp_path: Path) -> None:
 
 def test_records_that_are_not_replicated_stay(tmp_path: Path) -> None:
     """Followers still want them."""
-    clock = FakeClock()
+    clock = FakeClock(NOW)
     log = make_log(tmp_path, clock, retention_ms=1000)
     fill(log, 30)
     log.advance_high_watermark(PER_SEGMENT)
-    clock.now_ms += DAY_MS
+    clock.now += DAY_MS
 
     assert reasons(log) == [Reason.TIME]
 
 
 def test_files_are_renamed_first_and_removed_later(tmp_path: Path) -> None:
     """Whoever has a slice of them reads on, before and after."""
-    clock = FakeClock()
+    clock = FakeClock(NOW)
     log = make_log(tmp_path, clock, retention_bytes=1000, file_delete_delay_ms=60_000)
     fill(log, 30)
     piece = log.read(0, 10_000)
@@ -152,7 +152,7 @@ def test_files_are_renamed_first_and_removed_later(tmp_path: Path) -> None:
 
     assert names(tmp_path, ".log.deleted") == names(tmp_path, ".index.deleted") == [0]
     assert (remove_doomed(log), piece.read()) == (0, data)
-    clock.now_ms += 60_000
+    clock.now += 60_000
     assert (remove_doomed(log), piece.read(), names(tmp_path, ".log.deleted")) == (3, data, [])
 
 
@@ -170,13 +170,13 @@ def test_snapshots_and_epochs_of_what_is_gone_go_too(tmp_path: Path) -> None:
 
 def test_without_timestamps_the_age_of_the_file_counts(tmp_path: Path) -> None:
     """When it was last written."""
-    clock = FakeClock()
+    clock = FakeClock(NOW)
     log = make_log(tmp_path, clock, retention_ms=DAY_MS)
     append(log, make_batch(timestamps=[-1]))
     log.roll()
     os.utime(path_of(tmp_path, 0), ns=(0, (NOW - DAY_MS) * 1_000_000))
     assert reasons(log) == []
-    clock.now_ms += 1
+    clock.now += 1
     assert reasons(log) == [Reason.TIME]
 
 
@@ -185,7 +185,7 @@ def test_without_timestamps_the_age_of_the_file_counts(tmp_path: Path) -> None:
 
 def test_a_time_index_that_lost_its_end_deletes_nothing(tmp_path: Path) -> None:
     """The largest timestamp it still knows is right, and long ago; the batches say that there is a later one."""
-    clock = FakeClock()
+    clock = FakeClock(NOW)
     log = make_log(tmp_path, clock)
     for time in (NOW, NOW + DAY_MS, NOW + 1, NOW + 2, NOW + 3, NOW + 4):
         append(log, make_batch(timestamps=[time]))
@@ -196,7 +196,7 @@ def test_a_time_index_that_lost_its_end_deletes_nothing(tmp_path: Path) -> None:
     # The last batches must not say more than the index, or it would be noticed without reading the others.
     path_of(tmp_path, 0, ".index").write_bytes(struct.pack(">ii", 5, 5 * SIZE))
     log = make_log(tmp_path, clock, was_clean=True, recovery_point=6, retention_ms=DAY_MS // 2)
-    clock.now_ms += DAY_MS
+    clock.now += DAY_MS
     path = path_of(tmp_path, 0)
     path.write_bytes(path.read_bytes())
 
@@ -206,7 +206,7 @@ def test_a_time_index_that_lost_its_end_deletes_nothing(tmp_path: Path) -> None:
 
 def test_a_damaged_segment_goes_with_its_time(tmp_path: Path) -> None:
     """It must not fill the disk for ever because it cannot be read."""
-    clock = FakeClock()
+    clock = FakeClock(NOW)
     log = make_log(tmp_path, clock, retention_ms=DAY_MS)
     fill(log, PER_SEGMENT + 1)
     close_log(log)
@@ -214,22 +214,22 @@ def test_a_damaged_segment_goes_with_its_time(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[: 3 * SIZE] + bytes(5 * SIZE))
     os.utime(path, ns=(0, NOW * 1_000_000))
     log = make_log(tmp_path, clock, was_clean=True, recovery_point=PER_SEGMENT + 1, retention_ms=DAY_MS)
-    clock.now_ms += DAY_MS
+    clock.now += DAY_MS
     assert reasons(log) == []
-    clock.now_ms += DAY_MS
+    clock.now += DAY_MS
     assert reasons(log)[0] is Reason.TIME
 
 
 def test_the_active_segment_is_confirmed_too(tmp_path: Path) -> None:
     """Its index comes from the last run."""
-    clock = FakeClock()
+    clock = FakeClock(NOW)
     log = make_log(tmp_path, clock)
     for time in (NOW, NOW + DAY_MS, NOW, NOW, NOW):
         append(log, make_batch(timestamps=[time]))
     close_log(log)
     path_of(tmp_path, 0, ".timeindex").write_bytes(struct.pack(">qi", NOW, 0))
     log = make_log(tmp_path, clock, was_clean=True, recovery_point=5, retention_ms=DAY_MS // 2)
-    clock.now_ms += DAY_MS
+    clock.now += DAY_MS
 
     assert reasons(log) == []
 
@@ -239,10 +239,10 @@ def test_the_active_segment_is_confirmed_too(tmp_path: Path) -> None:
 
 def test_a_full_disk_does_not_hinder_deletion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old ones go; only rolling the active one needs room, and it goes the next time."""
-    clock = FakeClock()
+    clock = FakeClock(NOW)
     log = make_log(tmp_path, clock, retention_ms=1000)
     fill(log, 30)
-    clock.now_ms += DAY_MS
+    clock.now += DAY_MS
     with monkeypatch.context() as patched:
         patched.setattr(os, "pwrite", no_room)
         patched.setattr(os, "posix_fallocate", no_room)
