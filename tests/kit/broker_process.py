@@ -15,7 +15,6 @@ import os
 import re
 import signal
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -126,13 +125,10 @@ class BrokerProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         said_before = self.log.stat().st_size if self.log.exists() else 0
         self._process = GuardedProcess(self.where.command(self._command()), self.log, _environment())
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not self.ready.search(self._said_since(said_before)):
+        if not self._process.comes_up(lambda: self.ready.search(self._said_since(said_before)), START_TIMEOUT_S):
             exit_code = self._process.poll()
-            if exit_code is not None or time.monotonic() > deadline:
-                self.kill()
-                raise BrokerStartError(exit_code, self._said_since(said_before).decode(errors="replace"))
-            time.sleep(0.01)
+            self.kill()
+            raise BrokerStartError(exit_code, self._said_since(said_before).decode(errors="replace"))
 
     def start_on_free_ports(self) -> None:
         """Start it, on other ports if somebody took those that were free when they were chosen."""

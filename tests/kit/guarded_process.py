@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from tests.kit.waiting import PAUSE_S
 
 STOP_TIMEOUT_S = 60
 
@@ -42,6 +45,15 @@ class GuardedProcess:
     def poll(self) -> int | None:
         """Return the exit code once there is one; 128 and the signal's number where a signal ended it."""
         return self._shell.poll()
+
+    def comes_up(self, is_ready: Callable[[], object], timeout_s: float) -> bool:
+        """Wait until it is ready; return whether it was in time, and had not ended before."""
+        deadline = time.monotonic() + timeout_s
+        while not is_ready():
+            if self.poll() is not None or time.monotonic() > deadline:
+                return False
+            time.sleep(PAUSE_S)
+        return True
 
     def end(self, number: signal.Signals, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Send a signal and return the exit code; a process that takes no notice is killed, and TimeoutExpired raised.

@@ -9,7 +9,6 @@ A test that stops, kills or freezes its ZooKeeper makes a `ZooKeeperServer` of i
 from __future__ import annotations
 
 import signal
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -56,12 +55,9 @@ class ZooKeeperServer:
         """Start it and wait until it serves clients."""
         prepare(self.folder, self.host, self.port)
         self._process = GuardedProcess(self.where.command(command(self.folder, fsync=False)), self.log)
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not self.where.call(lambda: is_serving(self.host, self.port, READY_TIMEOUT_S)):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise ClusterError(f"ZooKeeper did not start:\n{self.log.read_text()[-2000:]}")
-            time.sleep(0.01)
+        if not self._process.comes_up(self._is_serving, START_TIMEOUT_S):
+            self.kill()
+            raise ClusterError(f"ZooKeeper did not start:\n{self.log.read_text()[-2000:]}")
 
     def stop(self) -> None:
         """Stop it with SIGTERM."""
@@ -70,6 +66,9 @@ class ZooKeeperServer:
     def kill(self) -> None:
         """Kill it."""
         self._end(signal.SIGKILL)
+
+    def _is_serving(self) -> bool:
+        return self.where.call(lambda: is_serving(self.host, self.port, READY_TIMEOUT_S))
 
     def _end(self, number: signal.Signals) -> None:
         ended, self._process = self._process, None
