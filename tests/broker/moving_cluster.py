@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from tests.kit.broker_process import BrokerProcess, MakeBroker
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster.configs import ConfigOperation
@@ -38,15 +37,6 @@ PATIENCE_S = 60.0
 _OPTIONS = ("zookeeper.session.timeout.ms=3000", "replica.lag.time.max.ms=5000", "default.replication.factor=1")
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    """Ask again and again until something holds; fail when it takes too long."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"after {PATIENCE_S:.0f} s still not: {what}")
-        time.sleep(0.02)
-
-
 class Cluster:
     """Brokers 1, 2 and 3; the first one is the controller."""
 
@@ -60,20 +50,12 @@ class Cluster:
 
     def ask(self, api: Api, version: int, body: Message) -> Any:
         """Ask the controller; again where another broker became it meanwhile."""
-        responses: list[Any] = []
 
-        def is_answered() -> bool:
-            try:
-                response = self._ask(self._controller(), api, version, body)
-            except KafkaError:
-                return False
-            if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
-                return False
-            responses.append(response)
-            return True
+        def answer() -> Any:
+            response = self._ask(self._controller(), api, version, body)
+            return None if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER else response
 
-        until(is_answered, f"the controller answers {api.label}")
-        return responses[0]
+        return until(answer, f"the controller answers {api.label}", not_yet=KafkaError)
 
     def metadata(self, topic: str) -> tuple[int, list[int], list[int]]:
         """Return leader, replicas and ISR of the one partition of a topic."""
@@ -177,10 +159,12 @@ def values(bootstrap: str, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     found: list[bytes] = []
-    deadline = time.monotonic() + PATIENCE_S
+
+    def read() -> None:
+        found.extend(message.value() or b"" for message in consumer.consume(1000, 1.0) if message.error() is None)
+
     try:
-        while len(found) < count and time.monotonic() < deadline:
-            found += [message.value() or b"" for message in consumer.consume(1000, 1.0) if message.error() is None]
+        until(lambda: len(found) >= count, lambda: f"{count} records, but {len(found)}", meanwhile=read)
         return found
     finally:
         consumer.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import confluent_kafka.admin
 import pytest
 from confluent_kafka import KafkaError, Producer
 from tests.kit.broker_process import BrokerProcess, topic_name
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeperServer
 
 DEADLINE_S = 90
@@ -105,9 +105,7 @@ def test_rights_hold_on_every_broker_and_outlive_zookeeper(cluster: Cluster) -> 
     ]
     for future in admin.create_acls(rules).values():
         future.result(DEADLINE_S)
-    deadline = time.monotonic() + DEADLINE_S
-    while cluster.produced("alice", topic) != {0}:
-        assert time.monotonic() < deadline
+    until(lambda: cluster.produced("alice", topic) == {0}, "the rules are heard of")
     assert cluster.produced("bob", topic) == refused
 
     cluster.zookeeper.kill()

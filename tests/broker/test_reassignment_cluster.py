@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.moving_cluster import Cluster, Load, fill, folders, moving_cluster, until, values
+from tests.broker.moving_cluster import Cluster, Load, fill, folders, moving_cluster, values
 from tests.kit.broker_process import MakeBroker
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.handlers.config_resources import ResourceType

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.broker.security.certificates import Certificates
 from tests.kit.broker_process import BrokerProcess, topic_name
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 DEADLINE_S = 90
@@ -67,12 +67,12 @@ def cluster(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPath
 def await_in_sync(cluster: SecureCluster, topic: str, count: int) -> None:
     """Wait until that many replicas of a topic's only partition are in sync."""
     admin = AdminClient(cluster.client())
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
+
+    def isr() -> list[int]:
         described = admin.list_topics(topic, timeout=DEADLINE_S).topics[topic]
-        if described.partitions and len(described.partitions[0].isrs) == count:
-            return
-        assert time.monotonic() < deadline, f"{described.partitions}"
+        return described.partitions[0].isrs if described.partitions else []
+
+    until(lambda: len(isr()) == count, lambda: f"{count} in sync, but {isr()}")
 
 
 def produce(cluster: SecureCluster, topic: str, values: list[bytes]) -> None:
@@ -90,9 +90,11 @@ def consume(cluster: SecureCluster, topic: str, count: int) -> list[bytes]:
     consumer = Consumer(cluster.client(**{"group.id": topic, "auto.offset.reset": "earliest"}))
     consumer.subscribe([topic])
     values: list[bytes] = []
-    deadline = time.monotonic() + DEADLINE_S
-    while len(values) < count and time.monotonic() < deadline:
-        values += [message.value() or b"" for message in consumer.consume(count, timeout=1) if not message.error()]
+
+    def read() -> None:
+        values.extend(one.value() or b"" for one in consumer.consume(count, timeout=1) if not one.error())
+
+    until(lambda: len(values) >= count, lambda: f"{count} records, but {len(values)}", meanwhile=read)
     consumer.close()
     return values
 
@@ -120,10 +122,11 @@ def test_a_wrong_password_is_an_error_and_no_hang(cluster: SecureCluster) -> Non
     """And the secret does not show in any log."""
     errors: list[KafkaError] = []
     producer = Producer(cluster.client(**{"sasl.password": "planted-secret", "error_cb": errors.append}))
-    deadline = time.monotonic() + DEADLINE_S
-    while not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
-        producer.poll(0.1)
-        assert time.monotonic() < deadline
+    until(
+        lambda: any(error.code() == KafkaError._AUTHENTICATION for error in errors),
+        lambda: f"an error of authentication, but {errors}",
+        meanwhile=lambda: producer.poll(0.1),
+    )
     said = "".join(broker.output() for broker in cluster.brokers)
     assert "authentication_failed" in said
     for secret in ("planted-secret", "a-secret", "b-secret"):

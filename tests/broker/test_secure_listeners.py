@@ -10,10 +10,11 @@ from typing import Any
 
 import jwt
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Message, Producer
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.broker.security.certificates import Certificates
 from tests.kit.broker_process import BrokerProcess, BrokerStartError, topic_name
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.admin_security_results import ScramCredentialUpsertion
@@ -61,13 +62,14 @@ def check(broker: BrokerProcess, options: dict[str, Any]) -> None:
     assert producer.flush(DEADLINE_S) == 0
     consumer = Consumer({**client, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    deadline = time.monotonic() + DEADLINE_S
-    message = None
-    while (message is None or message.error()) and time.monotonic() < deadline:
-        message = consumer.poll(1)
+    message = until(lambda: without_error(consumer.poll(1)), "the record is read", pause_s=0)
     consumer.close()
-    assert message is not None
     assert message.value() == b"value"
+
+
+def without_error(message: Message | None) -> Message | None:
+    """The message, if it is one and no error."""
+    return None if message is None or message.error() else message
 
 
 def test_certificates_on_both_sides(start: StartBroker, tmp_path: Path) -> None:

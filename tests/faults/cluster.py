@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from tests.faults.access import OPEN, Access
 from tests.faults.cluster_state import ClusterState, PartitionState, StateUnknownError
-from tests.faults.live import until
 from tests.faults.namespaces import NamespaceNetwork
 from tests.faults.protection import PROTOCOL as PROTECTED
 from tests.faults.protection import Protection
 from tests.kit.apache_kafka import UnavailableError, skip_or_fail
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.hosts import LOOPBACK, Host
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
@@ -47,7 +47,6 @@ BROKER_IDS = (1, 2, 3)
 SESSION_TIMEOUT_S = 3.0
 LAG_LIMIT_S = 3.0
 # Several seconds of a machine that does something else are not a failure.
-SETTLE_TIMEOUT_S = 60.0
 REQUEST_TIMEOUT_MS = 15_000
 CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, METADATA_VERSION, ACLS_VERSION = 5, 4, 9, 2
 HOST_NAMES = ("broker-1", "broker-2", "broker-3", "zookeeper", "client")
@@ -135,7 +134,7 @@ class Cluster:
     def start_brokers(self, *brokers: int) -> None:
         """Start some brokers at the same time, and wait until all of the cluster see them."""
         in_parallel([self.brokers[broker].start_on_free_ports for broker in brokers])
-        until(lambda: self._is_known(set(brokers)), f"everybody knows the brokers {brokers}", SETTLE_TIMEOUT_S)
+        until(lambda: self._is_known(set(brokers)), f"everybody knows the brokers {brokers}")
 
     def restore(self) -> None:
         """Heal what a test has done: packets that are dropped, brokers that are paused or gone, no ZooKeeper.
@@ -153,7 +152,7 @@ class Cluster:
         gone = set(BROKER_IDS) - set(self._running())
         if gone:
             self.start_brokers(*gone)
-        until(lambda: self._is_known(set(BROKER_IDS)), "all brokers know each other again", SETTLE_TIMEOUT_S)
+        until(lambda: self._is_known(set(BROKER_IDS)), "all brokers know each other again")
         if self.state.has_topic(CONSUMER_OFFSETS):
             self.wait_for_full_isr(CONSUMER_OFFSETS, [BROKER_IDS])
 
@@ -218,14 +217,14 @@ class Cluster:
         self.wait_for_full_isr(topic, replicas)
         for number in range(len(replicas)):
             known = partial(self._is_led_for_all, topic, number)
-            until(known, f"all know who leads {topic}-{number}", SETTLE_TIMEOUT_S)
+            until(known, f"all know who leads {topic}-{number}")
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and wait until it is gone from ZooKeeper."""
         request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=REQUEST_TIMEOUT_MS)
         answer = self.request(self.state.controller(), Api.DELETE_TOPICS, DELETE_TOPICS_VERSION, request)
         assert answer.responses[0].error_code == 0, answer
-        until(lambda: not self.state.has_topic(topic), f"{topic} is gone", SETTLE_TIMEOUT_S)
+        until(lambda: not self.state.has_topic(topic), f"{topic} is gone")
 
     def topic_as_seen_by(self, broker: int, topic: str) -> MetadataResponseTopic:
         """Return what a broker tells clients about a topic."""
@@ -234,21 +233,14 @@ class Cluster:
         seen: MetadataResponseTopic = answer.topics[0]
         return seen
 
-    def wait_for_partition(
-        self, topic: str, partition: int, holds: Callable[[PartitionState], bool], timeout_s: float = SETTLE_TIMEOUT_S
-    ) -> PartitionState:
+    def wait_for_partition(self, topic: str, partition: int, holds: Callable[[PartitionState], bool]) -> PartitionState:
         """Wait until something holds for a partition in ZooKeeper; return its state then."""
-        found: list[PartitionState] = []
 
-        def is_so() -> bool:
-            try:
-                found[:] = [self.state.partition(topic, partition)]
-            except StateUnknownError:
-                return False
-            return holds(found[0])
+        def wanted() -> PartitionState | None:
+            state = self.state.partition(topic, partition)
+            return state if holds(state) else None
 
-        until(is_so, f"the wanted state of {topic}-{partition}", timeout_s)
-        return found[0]
+        return until(wanted, f"the wanted state of {topic}-{partition}", not_yet=StateUnknownError)
 
     def wait_for_full_isr(self, topic: str, replicas: Sequence[Sequence[int]]) -> None:
         """Wait until every partition has a leader, and all its replicas are in sync."""
@@ -267,7 +259,7 @@ class Cluster:
             answers = [self.request(broker, Api.DESCRIBE_ACLS, ACLS_VERSION, question) for broker in self._running()]
             return all(map(protection.is_known, answers))
 
-        until(are_known, "all brokers know the rights of the clients", SETTLE_TIMEOUT_S)
+        until(are_known, "all brokers know the rights of the clients")
 
     def _running(self) -> list[int]:
         return [broker for broker, process in self.brokers.items() if process.is_running]

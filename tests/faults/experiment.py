@@ -35,14 +35,13 @@ from tests.faults.checker.history import (
 )
 from tests.faults.cluster import BROKER_IDS, Cluster
 from tests.faults.cluster_state import PartitionState, StateUnknownError
-from tests.faults.live import until
 from tests.faults.progress import Progress
 from tests.faults.replica_logs import replica_log
 from tests.kit.broker_process import topic_name
 from tests.kit.guarded_process import GuardedProcess
+from tests.kit.waiting import until
 
 ROOT = Path(__file__).parents[2]
-PROGRESS_TIMEOUT_S = 60.0
 DRAIN_TIMEOUT_S = 60.0
 WATCH_INTERVAL_S = 0.1
 # A line for each fault of the test that runs now; they are shown at the end of all.
@@ -84,7 +83,7 @@ class Experiment:
         self._watcher.start()
         self._workload = self._process("clients", "--rate", str(self._rate))
         self.wait_for_acks(20)
-        until(self._all_have_read, "every partition was read", PROGRESS_TIMEOUT_S)
+        until(self._all_have_read, "every partition was read")
 
     def state(self, partition: int = 0) -> PartitionState:
         """Return the state of a partition."""
@@ -94,7 +93,7 @@ class Experiment:
         """Wait until something holds for a partition in ZooKeeper."""
         return self.cluster.wait_for_partition(self.topic, partition, holds)
 
-    def wait_for_acks(self, count: int, *partitions: int, timeout_s: float = PROGRESS_TIMEOUT_S) -> None:
+    def wait_for_acks(self, count: int, *partitions: int) -> None:
         """Wait for so many more acknowledgements in each of some partitions, or of all."""
         self.progress.update()
         names = [self.names[number] for number in partitions or range(self.partitions)]
@@ -105,7 +104,7 @@ class Experiment:
             self.progress.update()
             return all(self.progress.acks[name] >= before.get(name, 0) + count for name in names)
 
-        until(are_there, f"{count} more acks in each of {names}", timeout_s)
+        until(are_there, f"{count} more acks in each of {names}")
 
     def wait_for_full_isr(self) -> None:
         """Wait until all replicas of all partitions are in sync."""

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.faults.checker.history import Commit, Event, HistoryWriter, Own
-from tests.faults.cluster import BROKER_IDS, SETTLE_TIMEOUT_S, Cluster
+from tests.faults.cluster import BROKER_IDS, Cluster
 from tests.faults.cluster_state import PartitionState
 from tests.faults.experiment import FIGURES, Experiment, Fault
-from tests.faults.live import until
 from tests.faults.progress import Progress
 from tests.faults.steps import ACK_GAP_MAX_S
 from tests.kit.guarded_process import GuardedProcess
+from tests.kit.waiting import until
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.protocol.api import Api
@@ -28,7 +28,6 @@ from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetch
 MEMBERS = 4
 PARTITIONS = 6
 FIND_COORDINATOR_VERSION, OFFSET_FETCH_VERSION = 3, 7
-COMMIT_TIMEOUT_S = 90.0
 
 
 class GroupProgress(Progress):
@@ -72,7 +71,7 @@ class GroupExperiment(Experiment):
         self._members = self._client(
             "members", "tests.faults.workload.group", "--group", self.group_id, "--members", str(MEMBERS)
         )
-        until(self._is_shared, "all members own something", COMMIT_TIMEOUT_S)
+        until(self._is_shared, "all members own something")
         self.wait_for_commits(3)
 
     def coordinator(self) -> int:
@@ -103,7 +102,7 @@ class GroupExperiment(Experiment):
             self.group.update()
             return all(self.group.commits[name] >= before.get(name, 0) + count for name in self.names)
 
-        until(are_there, f"{count} more commits in every partition", COMMIT_TIMEOUT_S)
+        until(are_there, f"{count} more commits in every partition")
 
     @contextmanager
     def coordinator_fault(self, name: str, broker: int) -> Iterator[Fault]:
@@ -120,17 +119,7 @@ class GroupExperiment(Experiment):
 
     def committed(self) -> dict[str, int]:
         """Ask the coordinator for the group's positions, and write them down."""
-        answer: dict[str, int] = {}
-
-        def is_known() -> bool:
-            try:
-                answer.update(self._fetch_offsets())
-            except KafkaError:
-                return False
-            return True
-
-        until(is_known, "the coordinator tells the group's offsets", SETTLE_TIMEOUT_S)
-        return answer
+        return until(self._fetch_offsets, "the coordinator tells the group's offsets", not_yet=KafkaError)
 
     def stop_workload(self) -> None:
         """End the producers, wait until the group has committed all that is there, and end the members."""
@@ -141,7 +130,7 @@ class GroupExperiment(Experiment):
             self._check_members()
             return all(offset >= ends.get(name, 0) for name, offset in self.committed().items())
 
-        until(is_at_the_end, f"the group has committed {ends}", COMMIT_TIMEOUT_S)
+        until(is_at_the_end, f"the group has committed {ends}")
         members, self._members = self._members, None
         assert members is not None
         assert members.end(signal.SIGTERM) == 0, self._said()

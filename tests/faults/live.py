@@ -6,12 +6,12 @@ import os
 import resource
 import socket
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.waiting import until
 
 from ottla.client.connection import Connection
 from ottla.protocol.api import Api
@@ -30,15 +30,6 @@ PRODUCE_VERSION = 9
 MIB = 1024 * 1024
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    """Ask again and again until something holds; fail when it takes too long."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"after {seconds:.0f} s still not: {what}")
-        time.sleep(0.01)
 
 
 class Process:

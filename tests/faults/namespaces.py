@@ -16,7 +16,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from typing import TypeVar
 from tests.kit.apache_kafka import UnavailableError
 from tests.kit.guarded_process import GuardedProcess
 from tests.kit.hosts import Host
+from tests.kit.waiting import until
 
 TIMEOUT_S = 30
 TOOLS = ("ip", "iptables", "nsenter", "unshare")
@@ -147,10 +147,7 @@ class NamespaceNetwork:
         sleeper = GuardedProcess(["unshare", "--net", "sleep", "infinity"], self._folder / "namespaces.log")
         self._processes.append(sleeper)
         ours, theirs = Path("/proc/self/ns/net"), Path(f"/proc/{sleeper.pid}/ns/net")
-        deadline = time.monotonic() + TIMEOUT_S
-        while sleeper.poll() is None and ours.readlink() == theirs.readlink():
-            assert time.monotonic() < deadline, "no network namespace"
-            time.sleep(0.005)
+        until(lambda: sleeper.poll() is not None or ours.readlink() != theirs.readlink(), "a network namespace")
         if sleeper.poll() is not None:
             raise UnavailableError("network namespaces cannot be made here")
         return NamespaceHost(address, sleeper.pid)

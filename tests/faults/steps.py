@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from tests.faults.cluster import BROKER_IDS, SETTLE_TIMEOUT_S, Cluster, process_state
+from tests.faults.cluster import BROKER_IDS, Cluster, process_state
 from tests.faults.cluster_state import StateUnknownError
-from tests.faults.live import until
 from tests.faults.namespaces import NamespaceNetwork
+from tests.kit.waiting import until
 
 # Failing over takes a session timeout and a moment; this much only a broker that hangs.
 ACK_GAP_MAX_S = 30.0
@@ -38,14 +38,7 @@ def kill(cluster: Cluster, broker: int) -> str:
 
 def until_known(condition: Callable[[], bool], what: str) -> None:
     """Wait for something that ZooKeeper must say; as long as it says nothing, the answer is no."""
-
-    def holds() -> bool:
-        try:
-            return condition()
-        except StateUnknownError:
-            return False
-
-    until(holds, what, SETTLE_TIMEOUT_S)
+    until(condition, what, not_yet=StateUnknownError)
 
 
 def controller_of(cluster: Cluster) -> int:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from tests.faults.cluster import Cluster
 from tests.faults.experiment import Experiment, check_valid
-from tests.faults.live import fetch_request, until
+from tests.faults.live import fetch_request
 from tests.faults.steps import ACK_GAP_MAX_S, others, replicas_led_by
+from tests.kit.waiting import until
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError

@@ -14,9 +14,9 @@ from tests.faults.live import (
     batch_of,
     check_serves,
     connect,
-    until,
 )
 from tests.kit.broker_process import BrokerProcess, MakeBroker
+from tests.kit.waiting import until
 
 from ottla.protocol.errors import ErrorCode
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
 import pytest
-from tests.faults.live import Client, Process, Said, connect, until
+from tests.faults.live import Client, Process, Said, connect
 from tests.kit.broker_process import MakeBroker
+from tests.kit.waiting import until
 
 CONNECTIONS = 5_000
 # The broker keeps a fifth of its descriptors for files.

@@ -9,7 +9,7 @@ from tests.faults.checker.anomaly import Rule
 from tests.faults.checker.history import Fail, Info, Invoke
 from tests.faults.cluster import LAG_LIMIT_S, SESSION_TIMEOUT_S
 from tests.faults.experiment import Experiment, check_valid, wait_seconds
-from tests.faults.live import batch_of, until
+from tests.faults.live import batch_of
 from tests.faults.steps import (
     ACK_GAP_MAX_S,
     controller_of,
@@ -20,6 +20,7 @@ from tests.faults.steps import (
     replicas_led_by,
     until_known,
 )
+from tests.kit.waiting import until
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode

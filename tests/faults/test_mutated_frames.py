@@ -11,9 +11,10 @@ from itertools import islice
 from typing import Any
 
 import confluent_kafka
-from tests.faults.live import MIB, PATIENCE_SECONDS, Client, Process, Said, connect, creatable_topic, until
+from tests.faults.live import MIB, PATIENCE_SECONDS, Client, Process, Said, connect, creatable_topic
 from tests.faults.mutation import mutated_frames, recorded_topics
 from tests.kit.broker_process import BrokerProcess, MakeBroker
+from tests.kit.waiting import until
 
 from ottla.protocol.api import Api
 from ottla.protocol.messages.create_topics import CreateTopicsRequest

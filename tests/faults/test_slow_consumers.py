@@ -17,9 +17,9 @@ from tests.faults.live import (
     batch_of,
     connect,
     fetch_request,
-    until,
 )
 from tests.kit.broker_process import MakeBroker
+from tests.kit.waiting import until
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -16,6 +15,7 @@ from confluent_kafka import (
 )
 from tests.interop.raw import RawConnection, retrying
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.waiting import until
 
 # Its stubs do not know everything.
 api: Any = confluent_kafka.admin
@@ -116,15 +116,14 @@ def members(broker: BrokerProcess, group: str, count: int, *topics: str, **optio
         yield found
 
 
-def until(condition: Callable[[], bool], *polled: Member) -> None:
+def poll_until(condition: Callable[[], bool], *polled: Member) -> None:
     """Poll members until something holds."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, [(member.has, member.events, member.errors) for member in polled]
+
+    def poll() -> None:
         for member in polled:
             member.poll()
-        if not polled:
-            time.sleep(0.05)
+
+    until(condition, lambda: [(member.has, member.events, member.errors) for member in polled], meanwhile=poll)
 
 
 def of(topic: str, count: int = PARTITIONS) -> set[tuple[str, int]]:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.faults.cluster import REQUEST_TIMEOUT_MS, SETTLE_TIMEOUT_S, Cluster
+from tests.faults.cluster import REQUEST_TIMEOUT_MS, Cluster
 from tests.faults.cluster_state import ClusterState, PartitionState, StateUnknownError
-from tests.faults.live import until
 from tests.faults.replica_logs import replica_log
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import CODECS, DEADLINE_S
 from tests.kit.kafka_process import KafkaProcess
+from tests.kit.waiting import until
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
@@ -59,17 +59,12 @@ class MixedCluster(Cluster):
 
     def controller(self) -> int:
         """Return the controller, when there is one."""
-        found: list[int] = []
 
-        def is_there() -> bool:
-            try:
-                found[:] = [self.state.controller()]
-            except StateUnknownError:
-                return False
-            return found[0] in self._running()
+        def running() -> int | None:
+            controller = self.state.controller()
+            return controller if controller in self._running() else None
 
-        until(is_there, "a controller", SETTLE_TIMEOUT_S)
-        return found[0]
+        return until(running, "a controller", not_yet=StateUnknownError)
 
     def elect_preferred(self, topic: str, replicas: Sequence[Sequence[int]]) -> None:
         """Have the first replica of each partition lead."""
@@ -90,7 +85,7 @@ class MixedCluster(Cluster):
         answer = self.request(self.controller(), Api.ALTER_PARTITION_REASSIGNMENTS, 0, request)
         assert answer.error_code == ErrorCode.NONE, answer
         wanted = {number: list(brokers) for number, brokers in enumerate(replicas)}
-        until(lambda: self.state.assignment(topic) == wanted, f"{topic} is at {wanted}", SETTLE_TIMEOUT_S)
+        until(lambda: self.state.assignment(topic) == wanted, f"{topic} is at {wanted}")
         self.wait_for_full_isr(topic, replicas)
         for number, brokers in enumerate(replicas):
             self.wait_for_folders(topic, number, brokers)
@@ -98,7 +93,7 @@ class MixedCluster(Cluster):
     def delete_topic(self, topic: str) -> None:
         """Delete a topic, and wait until its name may be used again, which for Kafka is a bit later."""
         super().delete_topic(topic)
-        until(lambda: not self.state.is_being_deleted(topic), f"{topic} is gone for good", SETTLE_TIMEOUT_S)
+        until(lambda: not self.state.is_being_deleted(topic), f"{topic} is gone for good")
 
     def wait_for_folders(self, topic: str, partition: int, brokers: Sequence[int]) -> None:
         """Wait until these brokers have a log of a partition, and the others have not."""
@@ -106,7 +101,7 @@ class MixedCluster(Cluster):
         def holders() -> list[int]:
             return [number for number, each in self.brokers.items() if each.partition_dir(topic, partition).exists()]
 
-        until(lambda: holders() == sorted(brokers), f"{topic}-{partition} is on {brokers} only", SETTLE_TIMEOUT_S)
+        until(lambda: holders() == sorted(brokers), f"{topic}-{partition} is on {brokers} only")
 
     def states(self, topic: str, replicas: Sequence[Sequence[int]]) -> list[PartitionState]:
         """Return the states of all partitions of a topic."""

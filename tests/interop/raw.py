@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tests.interop.clients.record import DEADLINE_S
+from tests.kit.waiting import until
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -117,22 +117,18 @@ class RawConnection:
 
 def retrying(action: Callable[[], T]) -> T:
     """Do what a client does with a broker that has just started: ask again until the controller has told it all."""
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
+    refusals: list[KafkaError] = []
+
+    def answer() -> tuple[T] | None:
         try:
-            return action()
+            return (action(),)
         except KafkaError as error:
-            if error.code not in _NOT_YET or time.monotonic() > deadline:
+            if error.code not in _NOT_YET:
                 raise
-        time.sleep(0.01)
+            refusals.append(error)
+            return None
 
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Ask until it is so."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    return until(answer, lambda: f"another answer than {refusals[-1]}")[0]
 
 
 def produce_request(topic: str, batch: bytes | bytearray, acks: int = -1) -> ProduceRequest:

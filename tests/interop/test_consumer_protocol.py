@@ -29,13 +29,14 @@ from tests.interop.consumer_protocol_members import (
     create,
     members,
     of,
+    poll_until,
     produce,
     share,
-    until,
 )
 from tests.kit.broker_process import BrokerProcess, topic_name
 from tests.kit.guarded_process import GuardedProcess
 from tests.kit.java_tools import TOOL_SECONDS_MAX, RunTool
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 
@@ -72,15 +73,15 @@ def test_two_members_share_and_one_leaves(broker: BrokerProcess, topic: str, gro
     """The second gets half of it, and the first all again; every record is read once."""
     produce(broker, topic, 0, 100)
     with members(broker, group, 1, topic) as (a,):
-        until(lambda: a.has == of(topic) and len(a.values) == 100, a)
+        poll_until(lambda: a.has == of(topic) and len(a.values) == 100, a)
         b = Member(broker, group, topic)
-        until(lambda: share(topic, a, b), a, b)
+        poll_until(lambda: share(topic, a, b), a, b)
         a.consumer.commit(asynchronous=False)
         produce(broker, topic, 100, 100)
-        until(lambda: len(a.values) + len(b.values) >= 200, a, b)
+        poll_until(lambda: len(a.values) + len(b.values) >= 200, a, b)
         b.consumer.commit(asynchronous=False)
         b.close()
-        until(lambda: a.has == of(topic), a)
+        poll_until(lambda: a.has == of(topic), a)
         assert sorted(a.values + b.values) == list(range(200))
         # What it keeps it is not asked to give back.
         assert a.events == ["got 4", "gave 2", "got 2"]
@@ -95,12 +96,12 @@ def test_the_partitions_of_a_killed_member_go_to_the_others(
     command = [sys.executable, "-c", MEMBER, broker.bootstrap, group, topic]
     killed = GuardedProcess(command, log, dict(os.environ))
     try:
-        until(lambda: b"has 4" in log.read_bytes())
+        until(lambda: b"has 4" in log.read_bytes(), "the other process has all")
         with members(broker, group, 1, topic) as (a,):
-            until(lambda: len(a.has) == 2, a)
+            poll_until(lambda: len(a.has) == 2, a)
             killed.end(signal.SIGKILL)
             began = time.monotonic()
-            until(lambda: a.has == of(topic), a)
+            poll_until(lambda: a.has == of(topic), a)
             assert time.monotonic() - began > SESSION_MS / 1000 - 2
     finally:
         if killed.poll() is None:
@@ -112,13 +113,13 @@ def test_who_comes_after_goes_on_where_the_last_one_stopped(broker: BrokerProces
     produce(broker, topic, 0, 40)
     for first in (0, 40):
         with members(broker, group, 1, topic, enable_auto_commit=first == 0) as (a,):
-            until(lambda: len(a.values) == 40, a)
+            poll_until(lambda: len(a.values) == 40, a)
             if first:
                 a.consumer.commit(asynchronous=False)
         assert sorted(a.values) == list(range(first, first + 40))
         produce(broker, topic, first + 40, 40)
     with members(broker, group, 1, topic) as (a,):
-        until(lambda: len(a.values) == 40, a)
+        poll_until(lambda: len(a.values) == 40, a)
     assert sorted(a.values) == list(range(80, 120))
 
 
@@ -128,15 +129,15 @@ def test_an_expression_takes_in_topics_that_come_later(broker: BrokerProcess, gr
     first = create(broker, f"{prefix}.first", 2)
     create(broker, f"other.{prefix}")
     with members(broker, group, 1, f"^{prefix}\\..*") as (a,):
-        until(lambda: a.has == of(first, 2), a)
+        poll_until(lambda: a.has == of(first, 2), a)
         second = create(broker, f"{prefix}.second", 1)
-        until(lambda: a.has == of(first, 2) | of(second, 1), a)
+        poll_until(lambda: a.has == of(first, 2) | of(second, 1), a)
 
 
 def test_an_expression_that_is_none_is_an_error(broker: BrokerProcess, group: str) -> None:
     """The consumer says so; RE2 does not know a group that is named again."""
     with members(broker, group, 1, r"^(a)\1") as (a,):
-        until(lambda: bool(a.errors), a)
+        poll_until(lambda: bool(a.errors), a)
         assert "expression" in str(a.errors[0]).lower()
 
 
@@ -144,12 +145,12 @@ def test_a_static_member_comes_back_to_its_partitions(broker: BrokerProcess, top
     """The other one is not asked for anything meanwhile."""
     with members(broker, group, 1, topic, group_instance_id="one") as (a,):
         b = Member(broker, group, topic, group_instance_id="two")
-        until(lambda: share(topic, a, b), a, b)
+        poll_until(lambda: share(topic, a, b), a, b)
         had, events = b.has, list(a.events)
         b.close()
         again = Member(broker, group, topic, group_instance_id="two")
         try:
-            until(lambda: bool(again.has), a, again)
+            poll_until(lambda: bool(again.has), a, again)
             assert (again.has, a.events) == (had, events)
         finally:
             again.close()
@@ -159,9 +160,9 @@ def test_a_topic_that_gets_partitions_is_assigned_anew(broker: BrokerProcess, to
     """Without anybody giving something back."""
     admin = api.AdminClient({"bootstrap.servers": broker.bootstrap})
     with members(broker, group, 1, topic) as (a,):
-        until(lambda: a.has == of(topic), a)
+        poll_until(lambda: a.has == of(topic), a)
         admin.create_partitions([api.NewPartitions(topic, PARTITIONS + 2)])[topic].result(DEADLINE_S)
-        until(lambda: a.has == of(topic, PARTITIONS + 2), a)
+        poll_until(lambda: a.has == of(topic, PARTITIONS + 2), a)
         assert a.events == ["got 4", "got 2"]
 
 
@@ -169,7 +170,7 @@ def test_administrators_see_the_group(broker: BrokerProcess, topic: str, group: 
     """Its type, its state, its members and what they have; it can be deleted when they are gone."""
     admin = api.AdminClient({"bootstrap.servers": broker.bootstrap})
     with members(broker, group, 1, topic, client_id="me") as (a,):
-        until(lambda: a.has == of(topic), a)
+        poll_until(lambda: a.has == of(topic), a)
         listed = admin.list_consumer_groups(request_timeout=DEADLINE_S).result().valid
         (mine,) = [each for each in listed if each.group_id == group]
         assert (mine.type, mine.state) == (ConsumerGroupType.CONSUMER, ConsumerGroupState.STABLE)
@@ -190,17 +191,17 @@ def test_a_group_is_of_one_kind_at_a_time(broker: BrokerProcess, topic: str, gro
     """Who comes with the other protocol is refused while there are members; offsets survive the change."""
     produce(broker, topic, 0, 40)
     with members(broker, group, 1, topic) as (a,):
-        until(lambda: len(a.values) == 40, a)
+        poll_until(lambda: len(a.values) == 40, a)
         with members(broker, group, 1, topic, group_protocol="classic") as (b,):
-            until(lambda: bool(b.errors), a, b)
+            poll_until(lambda: bool(b.errors), a, b)
             assert b.errors[0].code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL
     with members(broker, group, 1, topic, group_protocol="classic") as (b,):
-        until(lambda: b.has == of(topic), b)
+        poll_until(lambda: b.has == of(topic), b)
         with members(broker, group, 1, topic) as (a,):
-            until(lambda: bool(a.errors), a, b)
+            poll_until(lambda: bool(a.errors), a, b)
     produce(broker, topic, 40, 40)
     with members(broker, group, 1, topic) as (a,):
-        until(lambda: len(a.values) == 40, a)
+        poll_until(lambda: len(a.values) == 40, a)
     assert sorted(a.values) == list(range(40, 80))
     assert b.values == []
 
@@ -209,13 +210,13 @@ def test_members_go_on_when_their_coordinator_restarts(broker: BrokerProcess, to
     """They have what they had, without giving anything back, and commits are there."""
     produce(broker, topic, 0, 40)
     with members(broker, group, 2, topic) as (a, b):
-        until(lambda: share(topic, a, b) and len(a.values + b.values) >= 40, a, b)
+        poll_until(lambda: share(topic, a, b) and len(a.values + b.values) >= 40, a, b)
         for member in (a, b):
             member.consumer.commit(asynchronous=False)
         events = (list(a.events), list(b.events))
         broker.restart()
         produce(broker, topic, 40, 40)
-        until(lambda: len(a.values + b.values) >= 80, a, b)
+        poll_until(lambda: len(a.values + b.values) >= 80, a, b)
         assert (a.events, b.events) == events
         committed = a.consumer.committed([TopicPartition(topic, 0)], timeout=DEADLINE_S)
         assert committed[0].offset >= 10
@@ -237,7 +238,7 @@ def test_kafkas_own_consumer_and_tools_know_the_protocol(
     groups = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     patiently = (*at, "--timeout", str(TOOL_SECONDS_MAX * 1000))
     with members(broker, group, 1, topic, client_id="me") as (a,):
-        until(lambda: a.has == of(topic), a)
+        poll_until(lambda: a.has == of(topic), a)
         shown = run_tool(groups, *patiently, "--describe", "--group", group)
         assert len(re.findall(rf"^{group} +{topic} +\d +10 +10 +0 .* me *$", shown, re.MULTILINE)) == PARTITIONS
         assert re.search(

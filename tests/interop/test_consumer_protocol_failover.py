@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,11 +14,12 @@ from tests.interop.consumer_protocol_members import (
     PARTITIONS,
     Member,
     api,
+    poll_until,
     produce,
     share,
-    until,
 )
 from tests.kit.broker_process import BrokerProcess, topic_name
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 
@@ -42,7 +42,7 @@ def test_members_go_on_when_their_coordinator_dies(zookeeper_server: ZooKeeperSe
         a, b = (Member(brokers[0], group, topic, bootstrap_servers=everybody) for _ in range(2))
         stack.callback(a.close)
         stack.callback(b.close)
-        until(lambda: share(topic, a, b) and len(a.values + b.values) >= 40, a, b)
+        poll_until(lambda: share(topic, a, b) and len(a.values + b.values) >= 40, a, b)
         for member in (a, b):
             member.consumer.commit(asynchronous=False)
         events = (list(a.events), list(b.events))
@@ -52,14 +52,14 @@ def test_members_go_on_when_their_coordinator_dies(zookeeper_server: ZooKeeperSe
         dead.kill()
         alive = next(each for each in brokers if each is not dead)
         produce(alive, topic, 40, 40)
-        until(lambda: len(set(a.values + b.values)) == 80, a, b)
-        until(lambda: leader_of(alive, "__consumer_offsets") not in (-1, coordinator), a, b)
+        poll_until(lambda: len(set(a.values + b.values)) == 80, a, b)
+        poll_until(lambda: leader_of(alive, "__consumer_offsets") not in (-1, coordinator), a, b)
         retried(lambda: a.consumer.commit(asynchronous=False))
         assert (a.events, b.events) == events
         assert sorted(a.values + b.values) == list(range(80))
         c = Member(alive, group, topic)
         stack.callback(c.close)
-        until(lambda: share(topic, a, b, c), a, b, c)
+        poll_until(lambda: share(topic, a, b, c), a, b, c)
 
 
 def create_replicated(broker: BrokerProcess, name: str) -> str:
@@ -77,12 +77,9 @@ def leader_of(broker: BrokerProcess, topic: str) -> int:
 
 def retried(action: Callable[[], Any]) -> None:
     """Do something until it works."""
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        try:
-            action()
-        except KafkaException:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        else:
-            return
+
+    def works() -> bool:
+        action()
+        return True
+
+    until(works, pause_s=0.1, not_yet=KafkaException)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.interop.raw import RawConnection, one_record, retrying, wait_until
+from tests.interop.raw import RawConnection, one_record, retrying
 from tests.kit.broker_process import BrokerProcess, MakeBroker, topic_name
+from tests.kit.waiting import until
 
 from ottla.broker.cluster.configs import ConfigOperation
 from ottla.broker.handlers.config_resources import ResourceType
@@ -39,7 +40,7 @@ def outcome(connection: RawConnection, topic: str, size: int) -> ErrorCode:
 
 def wait_for(wanted: ErrorCode, connection: RawConnection, topic: str, size: int) -> None:
     """Produce until it ends like this: brokers take a change in a moment after it is stored."""
-    wait_until(lambda: outcome(connection, topic, size) is wanted)
+    until(lambda: outcome(connection, topic, size) is wanted, wanted.name)
 
 
 def test_the_limit_of_a_topic_follows_its_option(broker: BrokerProcess, topic: str) -> None:

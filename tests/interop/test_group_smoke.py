@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from tests.kit.broker_process import BrokerProcess, MakeBroker, topic_name
+from tests.kit.waiting import until
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
@@ -44,12 +44,14 @@ def consumer(broker: BrokerProcess, group: str, topic: str) -> Iterator[Any]:
 def consume(reader: Any, count: int) -> list[bytes]:
     """Read so many values."""
     values: list[bytes] = []
-    deadline = time.monotonic() + _TIMEOUT_S
-    while len(values) < count and time.monotonic() < deadline:
+
+    def poll() -> None:
         record = reader.poll(0.1)
         if record is not None:
             assert record.error() is None, record.error()
             values.append(record.value())
+
+    until(lambda: len(values) >= count, lambda: f"{count} records, but {values}", meanwhile=poll)
     return values
 
 

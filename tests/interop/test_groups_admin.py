@@ -15,7 +15,7 @@ from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import DEADLINE_S, Sent
 from tests.interop.conftest import CreateTopic
 from tests.interop.members.all import LIBRARIES, member
-from tests.interop.members.member import Commit, Joining, until
+from tests.interop.members.member import Commit, Joining, watch_until
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.java_tools import RunTool
 
@@ -58,7 +58,7 @@ def test_confluents_admin_client_sees_and_changes_groups(
         return [(one.state, one.is_simple_consumer_group) for one in listed if one.group_id == group]
 
     with member("confluent-kafka", broker.bootstrap, Joining(group, (filled.topic,), instance_id="one")) as reader:
-        until(lambda: len(reader.values) == COUNT, reader)
+        watch_until(lambda: len(reader.values) == COUNT, reader)
         reader.commit({filled: Commit(7, "seven")})
         assert state({ConsumerGroupState.STABLE}) == [(ConsumerGroupState.STABLE, False)]
         assert state({ConsumerGroupState.EMPTY}) == []
@@ -101,7 +101,7 @@ def test_kafka_pythons_admin_client_sees_and_changes_groups(
     ours = python.TopicPartition(*filled)
     with python.admin(broker.bootstrap) as admin:
         with member("aiokafka", broker.bootstrap, Joining(group, (filled.topic,), assignor="roundrobin")) as reader:
-            until(lambda: len(reader.values) == COUNT, reader)
+            watch_until(lambda: len(reader.values) == COUNT, reader)
             reader.commit({filled: Commit(7, "seven")})
             (listed,) = [one for one in admin.list_groups(states_filter=["Stable"]) if one["group_id"] == group]
             assert (listed["protocol_type"], listed["group_state"]) == ("consumer", "Stable")
@@ -137,7 +137,7 @@ def test_kafkas_own_tool_describes_resets_and_deletes_a_group(
     consumed = run_tool(CONSUMER, *at, "--topic", filled.topic, "--group", group, *read)
     assert consumed.split() == ["0", "1", "2", "3"]
     with member("kafka-python", broker.bootstrap, Joining(group, (filled.topic,))) as reader:
-        until(lambda: reader.values == [b"%d" % number for number in range(4, COUNT)], reader)
+        watch_until(lambda: reader.values == [b"%d" % number for number in range(4, COUNT)], reader)
         members = run_tool(GROUPS, *at, "--group", group, "--describe", "--members", "--verbose")
         assert re.search(rf"{group}\s+kafka-python\S+\s+/{broker.host}\s+kafka-python\S+\s+1\s+\(0\)", members)
         state = run_tool(GROUPS, *at, "--group", group, "--describe", "--state")
@@ -148,7 +148,7 @@ def test_kafkas_own_tool_describes_resets_and_deletes_a_group(
     to_earliest = ("--reset-offsets", "--topic", filled.topic, "--to-earliest", "--execute")
     assert re.search(rf"{group}\s+{filled.topic}\s+0\s+0", run_tool(GROUPS, *at, "--group", group, *to_earliest))
     with member("confluent-kafka", broker.bootstrap, Joining(group, (filled.topic,))) as reader:
-        until(lambda: len(reader.values) == COUNT, reader)
+        watch_until(lambda: len(reader.values) == COUNT, reader)
     deleted = run_tool(GROUPS, *at, "--group", group, "--delete")
     assert "successful" in deleted
 
@@ -157,10 +157,10 @@ def test_kafkas_own_tool_describes_resets_and_deletes_a_group(
 def test_a_deleted_group_starts_anew(library: str, broker: BrokerProcess, filled: TopicPartition, group: str) -> None:
     """Its offsets are gone with it, and its name can be used again."""
     with member(library, broker.bootstrap, Joining(group, (filled.topic,))) as reader:
-        until(lambda: len(reader.values) == COUNT, reader)
+        watch_until(lambda: len(reader.values) == COUNT, reader)
         reader.commit({filled: Commit(COUNT)})
     with python.admin(broker.bootstrap) as admin:
         admin.delete_groups([group])
     with member(library, broker.bootstrap, Joining(group, (filled.topic,))) as reader:
-        until(lambda: len(reader.values) == COUNT, reader)
+        watch_until(lambda: len(reader.values) == COUNT, reader)
         assert reader.committed(filled) is None

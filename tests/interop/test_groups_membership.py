@@ -14,7 +14,7 @@ from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import Sent
 from tests.interop.conftest import CreateTopic
 from tests.interop.members.all import LIBRARIES, member
-from tests.interop.members.member import Joining, Member, share, until
+from tests.interop.members.member import Joining, Member, share, watch_until
 from tests.interop.raw import RawConnection, retrying
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.guarded_process import GuardedProcess
@@ -61,19 +61,19 @@ def test_members_that_come_and_go_share_the_partitions(
     how = Joining(group, (topic,), assignor=assignor)
     with ExitStack() as stack:
         stayed = [stack.enter_context(member(name, broker.bootstrap, how)) for name in COMPANIES[company][:-1]]
-        until(lambda: share(stayed, everything), *stayed)
+        watch_until(lambda: share(stayed, everything), *stayed)
 
         with member(COMPANIES[company][-1], broker.bootstrap, how) as guest:
             members = [*stayed, guest]
-            until(lambda: share(members, everything), *members)
+            watch_until(lambda: share(members, everything), *members)
             produce(broker, topic, 6, b"first")
-            until(lambda: sum(len(one.values) for one in members) >= 6, *members)
+            watch_until(lambda: sum(len(one.values) for one in members) >= 6, *members)
             assert sorted(value for one in members for value in one.values) == [b"first in %d" % n for n in range(6)]
             assert all({got.partition for got in one.got} <= one.assignment for one in members)
-        until(lambda: share(stayed, everything), *stayed)
+        watch_until(lambda: share(stayed, everything), *stayed)
 
         with member(COMPANIES[company][-1], broker.bootstrap, how) as again:
-            until(lambda: share([*stayed, again], everything), *stayed, again)
+            watch_until(lambda: share([*stayed, again], everything), *stayed, again)
 
 
 def test_the_partitions_of_members_that_are_killed_go_to_the_others(
@@ -88,20 +88,20 @@ def test_the_partitions_of_members_that_are_killed_go_to_the_others(
     arguments = (broker.bootstrap, group, topic, str(SESSION_TIMEOUT_MS))
     command = (sys.executable, "-m", "tests.interop.members")
     with member("confluent-kafka", broker.bootstrap, how) as survivor:
-        until(lambda: share([survivor], everything), survivor)
+        watch_until(lambda: share([survivor], everything), survivor)
         doomed = [
             GuardedProcess([*command, name, *arguments], tmp_path / f"{name}.log", environment) for name in LIBRARIES
         ]
         try:
-            until(lambda: len(survivor.partitions) == 1, survivor)
+            watch_until(lambda: len(survivor.partitions) == 1, survivor)
             for process in doomed:
                 assert process.poll() is None
         finally:
             for process in doomed:
                 process.end(signal.SIGKILL)
-        until(lambda: share([survivor], everything), survivor)
+        watch_until(lambda: share([survivor], everything), survivor)
         produce(broker, topic, count, b"after")
-        until(lambda: len(survivor.values) == count, survivor)
+        watch_until(lambda: len(survivor.values) == count, survivor)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -115,14 +115,14 @@ def test_a_static_member_that_restarts_disturbs_nobody(
     moving = Joining(group, (topic,), instance_id="two")
     with member("kafka-python", broker.bootstrap, stable) as witness:
         with member(library, broker.bootstrap, moving) as first:
-            until(lambda: share([witness, first], everything), witness, first)
+            watch_until(lambda: share([witness, first], everything), witness, first)
             had, kept = first.assignment, witness.assignment
             generation = witness.generation()
             revocations = len(witness.revoked)
         with member(library, broker.bootstrap, moving) as second:
-            until(lambda: second.assignment == had, witness, second)
+            watch_until(lambda: second.assignment == had, witness, second)
             produce(broker, topic, 4, b"value")
-            until(lambda: len(second.values) == len(had) and len(witness.values) == len(kept), witness, second)
+            watch_until(lambda: len(second.values) == len(had) and len(witness.values) == len(kept), witness, second)
             assert witness.assignment == kept
             assert witness.generation() == generation
             assert len(witness.revoked) == revocations
@@ -138,17 +138,17 @@ def test_cooperative_members_keep_what_they_need_not_give(
     how = Joining(group, (topic,), assignor="cooperative-sticky")
     with member(library, broker.bootstrap, how) as one, member(library, broker.bootstrap, how) as two:
         pair = (one, two)
-        until(lambda: share(pair, everything) and len(one.partitions) == 3, *pair)
+        watch_until(lambda: share(pair, everything) and len(one.partitions) == 3, *pair)
         had = {each: (each.assignment, len(each.revoked)) for each in pair}
         with member(library, broker.bootstrap, how) as third:
-            until(lambda: share([*pair, third], everything) and len(third.partitions) == 2, *pair, third)
+            watch_until(lambda: share([*pair, third], everything) and len(third.partitions) == 2, *pair, third)
             for each in pair:
                 before, revocations = had[each]
                 assert each.assignment < before
                 taken = frozenset().union(*each.revoked[revocations:])
                 assert taken == before - each.assignment
         revocations_then = [len(each.revoked) for each in pair]
-        until(lambda: share(pair, everything), *pair)
+        watch_until(lambda: share(pair, everything), *pair)
         assert [len(each.revoked) for each in pair] == revocations_then
 
 
@@ -160,11 +160,11 @@ def test_a_pattern_finds_topics_that_are_made_later(library: str, broker: Broker
         retrying(lambda: connection.create_topic(f"{prefix}-a"))
         produce(broker, f"{prefix}-a", 1, b"first")
         with member(library, broker.bootstrap, Joining(group, pattern=f"{prefix}-.*")) as reader:
-            until(lambda: reader.values == [b"first in 0"], reader)
+            watch_until(lambda: reader.values == [b"first in 0"], reader)
             connection.create_topic(f"{prefix}-b")
             connection.create_topic(f"other-{prefix}")
             produce(broker, f"{prefix}-b", 1, b"second")
-            until(lambda: reader.values == [b"first in 0", b"second in 0"], reader)
+            watch_until(lambda: reader.values == [b"first in 0", b"second in 0"], reader)
             assert {partition.topic for partition in reader.assignment} == {f"{prefix}-a", f"{prefix}-b"}
 
 
@@ -178,11 +178,11 @@ def test_twenty_members_of_four_libraries_share_sixty_partitions(
         members: list[Member] = [
             stack.enter_context(member(name, broker.bootstrap, Joining(group, (topic,)))) for name in names
         ]
-        until(
+        watch_until(
             lambda: share(members, partitions_of(topic, 60)) and all(len(one.partitions) == 3 for one in members),
             *members,
         )
         records = [Sent(b"%d" % number) for number in range(10)]
         for number in range(0, 60, 6):
             Confluent().produce(broker.bootstrap, topic, records, partition=number)
-        until(lambda: sum(len(one.values) for one in members) == 100, *members)
+        watch_until(lambda: sum(len(one.values) for one in members) == 100, *members)

@@ -12,7 +12,7 @@ from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import Sent
 from tests.interop.conftest import CreateTopic
 from tests.interop.members.all import LIBRARIES, member
-from tests.interop.members.member import Commit, Joining, until
+from tests.interop.members.member import Commit, Joining, watch_until
 from tests.kit.broker_process import BrokerProcess
 
 from ottla.protocol.identifiers import TopicPartition
@@ -46,13 +46,13 @@ def test_what_is_committed_by_hand_is_read_by_all_with_its_metadata(
     """Each library sees the offset and the words that this one committed, and goes on there."""
     how = Joining(group, (filled.topic,))
     with member(library, broker.bootstrap, how) as reader:
-        until(lambda: reader.values == values(0), reader)
+        watch_until(lambda: reader.values == values(0), reader)
         assert reader.committed(filled) is None
         reader.commit({filled: Commit(4, "half-way: ½")})
         assert reader.committed(filled) == Commit(4, "half-way: ½")
     for other in LIBRARIES:
         with member(other, broker.bootstrap, how) as reader:
-            until(lambda reader=reader: reader.values == values(4), reader)  # type: ignore[misc]
+            watch_until(lambda reader=reader: reader.values == values(4), reader)  # type: ignore[misc]
             assert reader.committed(filled) == Commit(4, "half-way: ½")
 
 
@@ -63,15 +63,15 @@ def test_a_member_that_commits_by_itself_does_so_now_and_then_and_when_it_leaves
     """While it lives another client sees the commit; what it read last is committed when it closes."""
     often = Joining(group, (filled.topic,), auto_commit_interval_ms=100)
     with member(library, broker.bootstrap, often) as reader:
-        until(lambda: reader.values == values(0), reader)
-        until(lambda: reader.committed(filled) == Commit(COUNT), reader)
+        watch_until(lambda: reader.values == values(0), reader)
+        watch_until(lambda: reader.committed(filled) == Commit(COUNT), reader)
     rarely = Joining(group, (filled.topic,), auto_commit_interval_ms=600_000)
     with member(library, broker.bootstrap, rarely) as reader:
-        until(lambda: reader.assignment == {filled}, reader)
+        watch_until(lambda: reader.assignment == {filled}, reader)
         Confluent().produce(broker.bootstrap, filled.topic, [Sent(b"last")])
-        until(lambda: reader.values == [b"last"], reader)
+        watch_until(lambda: reader.values == [b"last"], reader)
     with member("kafka-python", broker.bootstrap, Joining(group, (filled.topic,))) as reader:
-        until(lambda: reader.assignment == {filled}, reader)
+        watch_until(lambda: reader.assignment == {filled}, reader)
         assert reader.committed(filled) == Commit(COUNT + 1)
 
 
@@ -81,9 +81,9 @@ def test_a_group_without_offsets_starts_where_it_is_told_to(
 ) -> None:
     """`earliest` reads everything; `latest` what comes after it has looked for the end."""
     with member(library, broker.bootstrap, Joining(f"{group}-earliest", (filled.topic,))) as reader:
-        until(lambda: reader.values == values(0), reader)
+        watch_until(lambda: reader.values == values(0), reader)
     with member(library, broker.bootstrap, Joining(f"{group}-latest", (filled.topic,), reset="latest")) as reader:
-        until(lambda: reader.assignment == {filled}, reader)
+        watch_until(lambda: reader.assignment == {filled}, reader)
         sent = 0
         while not reader.got:
             Confluent().produce(broker.bootstrap, filled.topic, [Sent(b"new %d" % sent)])
@@ -98,14 +98,14 @@ def test_two_groups_read_one_topic_each_for_itself(broker: BrokerProcess, filled
         member("confluent-kafka", broker.bootstrap, Joining(f"{group}-1", (topic,))) as one,
         member("aiokafka", broker.bootstrap, Joining(f"{group}-2", (topic,))) as other,
     ):
-        until(lambda: one.values == values(0) == other.values, one, other)
+        watch_until(lambda: one.values == values(0) == other.values, one, other)
         one.commit({filled: Commit(7)})
         other.commit({filled: Commit(2)})
         assert (one.committed(filled), other.committed(filled)) == (Commit(7), Commit(2))
     with member("kafka-python", broker.bootstrap, Joining(f"{group}-1", (topic,))) as one:
-        until(lambda: one.values == values(7), one)
+        watch_until(lambda: one.values == values(7), one)
     with member("kafka-python", broker.bootstrap, Joining(f"{group}-2", (topic,))) as other:
-        until(lambda: other.values == values(2), other)
+        watch_until(lambda: other.values == values(2), other)
 
 
 def test_consumers_that_choose_their_partitions_commit_without_joining(

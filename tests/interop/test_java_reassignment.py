@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.broker.moving_cluster import fill, folders, moving_cluster, until, values
+from tests.broker.moving_cluster import fill, folders, moving_cluster, values
 from tests.kit.broker_process import MakeBroker, topic_name
 from tests.kit.java_tools import RunTool
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"

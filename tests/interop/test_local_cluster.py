@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.kit.waiting import until
 
 from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.local_cluster import LocalCluster
@@ -49,15 +48,6 @@ def replicas(admin: AdminClient, topic: str) -> list[tuple[int, int, int]]:
     return [(each.leader, len(each.replicas), len(each.isrs)) for _, each in sorted(found.items())]
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Ask again and again until it is so."""
-    pause = threading.Event()
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.1)
-
-
 def place(message: Message) -> tuple[int, int]:
     """Partition and offset of a record."""
     partition, offset = message.partition(), message.offset()
@@ -90,11 +80,13 @@ def consumed(bootstrap: str, topic: str, count: int) -> dict[tuple[int, int], by
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
     found: dict[tuple[int, int], bytes] = {}
-    deadline = time.monotonic() + DEADLINE_S
-    while len(found) < count and time.monotonic() < deadline:
+
+    def read() -> None:
         message = consumer.poll(1)
         if message is not None and message.error() is None:
             found[place(message)] = value_of(message)
+
+    until(lambda: len(found) >= count, lambda: f"{count} records, but {len(found)}", meanwhile=read)
     consumer.close()
     return found
 
@@ -118,7 +110,7 @@ def test_a_cluster_loses_a_broker_and_nothing_else(cluster: LocalCluster) -> Non
 
     assert [process.id for process in cluster.start(Options())] == [victim.id]
     produce(producer, "t", range(600, 900), acknowledged)
-    wait_until(lambda: [row[1:] for row in replicas(admin, "t")] == [(3, 3)] * PARTITIONS)
+    until(lambda: [row[1:] for row in replicas(admin, "t")] == [(3, 3)] * PARTITIONS, "all are in sync", pause_s=0.1)
     assert len(acknowledged) == 900
     assert consumed(bootstrap, "t", 900) == acknowledged
 
@@ -127,6 +119,6 @@ def test_a_broker_is_added_to_a_cluster_that_runs(cluster: LocalCluster) -> None
     """It is in the metadata of the others when the start returns or soon after, and takes replicas of new topics."""
     assert [process.id for process in cluster.start(Options(brokers=4))] == [4]
     admin = AdminClient({"bootstrap.servers": cluster.record().bootstrap_servers})
-    wait_until(lambda: sorted(admin.list_topics(timeout=DEADLINE_S).brokers) == [1, 2, 3, 4])
+    until(lambda: sorted(admin.list_topics(timeout=DEADLINE_S).brokers) == [1, 2, 3, 4], "four brokers", pause_s=0.1)
     admin.create_topics([NewTopic("t", num_partitions=4)])["t"].result(DEADLINE_S)
     assert sorted(row[0] for row in replicas(admin, "t")) == [1, 2, 3, 4]

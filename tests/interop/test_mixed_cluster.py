@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from tests.faults.live import until
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import ClientError, Sent
 from tests.interop.mixed_cluster import KAFKA, OURS, MixedCluster, Traffic
 from tests.kit.broker_process import topic_name
 from tests.kit.java_tools import RunTool
 from tests.kit.kafka_process import kafka_or_skip
+from tests.kit.waiting import until
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode

@@ -15,9 +15,9 @@ from tests.interop.raw import (
     one_record,
     produce_request,
     stored_batches,
-    wait_until,
 )
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.waiting import until
 
 from ottla.protocol.api import Api
 
@@ -95,4 +95,4 @@ def test_what_was_sent_before_a_connection_is_closed_takes_effect(broker: Broker
                 connection.send(Api.PRODUCE, PRODUCE_VERSION, produce_request(topic, one_record(b"value"), acks=0))
 
     with RawConnection(broker.bootstrap) as connection:
-        wait_until(lambda: connection.end_offset(topic) == connections * requests)
+        until(lambda: connection.end_offset(topic) == connections * requests, "all is appended")

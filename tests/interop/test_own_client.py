@@ -13,7 +13,7 @@ from tests.interop.clients.all import LIBRARIES, client_name
 from tests.interop.clients.own import Own
 from tests.interop.clients.record import CODECS, Client, Producing, Sent, plain
 from tests.interop.members.aio import AioMember
-from tests.interop.members.member import Joining, Member, share, until
+from tests.interop.members.member import Joining, Member, share, watch_until
 from tests.interop.members.own import OwnMember
 from tests.interop.raw import stored_batches
 from tests.kit.broker_process import BrokerProcess, topic_name
@@ -117,15 +117,15 @@ def test_a_group_may_be_mixed(kinds: tuple[type[Member], ...], bootstrap: str, t
     everything = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     how = Joining(f"mixed-{uuid.uuid4().hex}", (topic,), auto_commit_interval_ms=200)
     with kinds[0](bootstrap, how) as stays:
-        until(lambda: stays.assignment == frozenset(everything), stays)
+        watch_until(lambda: stays.assignment == frozenset(everything), stays)
         with kinds[1](bootstrap, how) as leaves:
-            until(lambda: share([stays, leaves], everything), stays, leaves)
+            watch_until(lambda: share([stays, leaves], everything), stays, leaves)
             values = _spread(bootstrap, topic, b"shared")
-            until(lambda: len(stays.got) + len(leaves.got) >= len(values), stays, leaves)
+            watch_until(lambda: len(stays.got) + len(leaves.got) >= len(values), stays, leaves)
             assert {len(member.partitions) for member in (stays, leaves)} == {PARTITIONS // 2}
-        until(lambda: stays.assignment == frozenset(everything), stays)
+        watch_until(lambda: stays.assignment == frozenset(everything), stays)
         values += _spread(bootstrap, topic, b"alone")
-        until(lambda: len(stays.got) + len(leaves.got) >= len(values), stays)
+        watch_until(lambda: len(stays.got) + len(leaves.got) >= len(values), stays)
 
     assert Counter(got.value for got in stays.got + leaves.got) == Counter(values)
 

@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.kit.broker_process import BrokerProcess, topic_name
 from tests.kit.java_tools import RunTool
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 import ottla.sync
@@ -65,10 +66,7 @@ def limited(forgetful: BrokerProcess) -> Iterator[SetQuota]:
         for name in (client_id, f"{client_id}-heard"):
             client_ids.append({"client-id": name})
             own.alter_client_quotas([(client_ids[-1], quotas)])
-        deadline = time.monotonic() + DEADLINE_S
-        while f"{client_id}-heard" not in forgetful.output():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: f"{client_id}-heard" in forgetful.output(), "the limits are heard of")
         return client_id
 
     with Admin(bootstrap_servers=forgetful.bootstrap) as own:
@@ -152,11 +150,8 @@ def test_a_producer_beyond_its_quota_is_told_and_made_to_wait(forgetful: BrokerP
     producer.produce(topic, b"last")
     assert producer.flush(DEADLINE_S) == 0
     took_s = time.monotonic() - began
-    deadline = time.monotonic() + DEADLINE_S
-    while not noted.longest_ms and time.monotonic() < deadline:
-        producer.poll(0.1)
+    until(lambda: noted.longest_ms > 0, "it is told to wait", meanwhile=lambda: producer.poll(0.1))
 
-    assert noted.longest_ms > 0
     assert took_s > 0.1
 
 
@@ -178,15 +173,15 @@ def test_a_muted_connection_does_not_hold_up_others(forgetful: BrokerProcess, li
     consumer = Consumer({"bootstrap.servers": forgetful.bootstrap, "group.id": uuid.uuid4().hex})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        values = []
-        deadline = time.monotonic() + DEADLINE_S
-        while b"quick" not in values and time.monotonic() < deadline:
+
+        def value() -> object:
             message = consumer.poll(1.0)
-            values += [message.value()] if message is not None and message.error() is None else []
+            return message.value() if message is not None and message.error() is None else None
+
+        until(lambda: value() == b"quick", "the quick one's record is read", pause_s=0)
     finally:
         consumer.close()
 
-    assert b"quick" in values
     slow.poll(0)
     assert not waiting.is_set()
     slow.purge()
@@ -210,15 +205,17 @@ def test_a_consumer_beyond_its_quota_reads_everything_in_the_end(forgetful: Brok
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         read = 0
-        deadline = time.monotonic() + DEADLINE_S
-        while (read < RECORDS or not noted.longest_ms) and time.monotonic() < deadline:
+
+        def poll() -> None:
+            nonlocal read
             message = consumer.poll(0.2)
             read += message is not None and message.error() is None
+
+        until(lambda: read >= RECORDS and noted.longest_ms > 0, "all is read, and it was told to wait", meanwhile=poll)
     finally:
         consumer.close()
 
     assert read == RECORDS
-    assert noted.longest_ms > 0
 
 
 def test_our_own_clients_wait_and_lose_nothing(forgetful: BrokerProcess, limited: SetQuota) -> None:
@@ -234,10 +231,12 @@ def test_our_own_clients_wait_and_lose_nothing(forgetful: BrokerProcess, limited
     with ottla.sync.Consumer(
         topic, auto_offset_reset="earliest", max_partition_fetch_bytes=len(BATCH), **client
     ) as reader:
-        deadline = time.monotonic() + DEADLINE_S
         keys: list[bytes | None] = []
-        while len(keys) < RECORDS and time.monotonic() < deadline:
-            keys += [record.key for records in reader.getmany(timeout_ms=500).values() for record in records]
+
+        def read() -> None:
+            keys.extend(record.key for records in reader.getmany(timeout_ms=500).values() for record in records)
+
+        until(lambda: len(keys) >= RECORDS, lambda: f"{RECORDS} records, but {keys}", meanwhile=read)
 
     assert keys == [b"%d" % number for number in range(RECORDS)]
 
@@ -249,12 +248,12 @@ def test_an_address_that_opens_too_many_connections_is_refused(forgetful: Broker
         entity: dict[str, str | None] = {"ip": host}
         admin.alter_client_quotas([(entity, {"connection_creation_rate": 5.0})])
         ends.callback(admin.alter_client_quotas, [(entity, {"connection_creation_rate": None})])
-        deadline = time.monotonic() + DEADLINE_S
-        closed: list[Any] = []
-        while not closed and time.monotonic() < deadline:
+
+        def closed() -> list[Any]:
             opened = [ends.enter_context(socket.create_connection((host, int(port)), DEADLINE_S)) for _ in range(20)]
-            closed = select.select(opened, [], [], 5.0)[0]
-        assert closed[0].recv(1) == b""
+            return select.select(opened, [], [], 5.0)[0]
+
+        assert until(closed, "some are closed")[0].recv(1) == b""
 
 
 def test_a_client_that_takes_too_much_time_is_told_to_wait(forgetful: BrokerProcess, limited: SetQuota) -> None:
@@ -262,9 +261,10 @@ def test_a_client_that_takes_too_much_time_is_told_to_wait(forgetful: BrokerProc
     noted = Throttled()
     client_id = limited(request_percentage=0.0001)
     asking = Producer({**options(forgetful, client_id, noted), "topic.metadata.refresh.interval.ms": 10})
-    deadline = time.monotonic() + DEADLINE_S
-    while not noted.longest_ms and time.monotonic() < deadline:
+
+    def ask() -> None:
         asking.list_topics(timeout=DEADLINE_S)
         asking.poll(0.1)
 
-    assert 0 < noted.longest_ms <= 1000
+    until(lambda: noted.longest_ms > 0, "it is told to wait", meanwhile=ask)
+    assert noted.longest_ms <= 1000

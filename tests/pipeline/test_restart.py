@@ -6,7 +6,6 @@ import json
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 from tests.kit.guarded_process import GuardedProcess
+from tests.kit.waiting import until
 from tests.pipeline.conftest import MakeTopic
 
 from ottla.client.testing.fault_cluster import FaultCluster
@@ -58,14 +58,17 @@ class ArchiveJob:
 
     def wait_for(self, what: Callable[[], bool]) -> None:
         """Wait for something that the job brings about; it may give up meanwhile, and is started again."""
-        assert self._process is not None
-        deadline = time.monotonic() + TIMEOUT_S
-        while not what():
-            assert time.monotonic() < deadline, self.log
+
+        def holds() -> bool:
+            assert self._process is not None
+            if what():
+                return True
             if self._process.poll() is not None:
                 self.end(signal.SIGKILL)
                 self.start()
-            time.sleep(0.1)
+            return False
+
+        until(holds, lambda: self.log, seconds=TIMEOUT_S, pause_s=0.1)
 
     @property
     def log(self) -> str:

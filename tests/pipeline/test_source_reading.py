@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
+from tests.kit.waiting import until
 from tests.pipeline.conftest import MakeTopic
 
 from ottla.client.testing.fault_cluster import FaultCluster
@@ -138,12 +138,12 @@ def test_an_empty_topic_is_an_empty_table(
 def wait_for_tasks(spark: SparkSession) -> None:
     """Wait until tasks run."""
     tracker = spark.sparkContext.statusTracker()
-    deadline = time.monotonic() + 60
-    while not any(
-        (stage := tracker.getStageInfo(each)) and stage.numActiveTasks for each in tracker.getActiveStageIds()
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+
+    def are_running() -> bool:
+        stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
+        return any(stage and stage.numActiveTasks for stage in stages)
+
+    until(are_running, "tasks run")
 
 
 def test_a_broker_may_die_while_a_table_is_read(

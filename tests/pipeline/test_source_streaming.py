@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
+from tests.kit.waiting import until
 from tests.pipeline.conftest import MakeTopic
 
 from ottla.client.errors import TopicAlreadyExistsError
@@ -102,14 +102,9 @@ def test_a_stream_runs_until_it_is_stopped(
 
 def make_again(make: MakeTopic, topic: str) -> None:
     """Make a topic once the old one of its name is gone."""
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        try:
-            make(name=topic)
-            return
-        except TopicAlreadyExistsError:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    until(
+        lambda: make(name=topic), f"{topic} is gone", seconds=DEADLINE_S, pause_s=0.1, not_yet=TopicAlreadyExistsError
+    )
 
 
 def test_a_topic_that_was_made_anew_is_a_loss_of_data(

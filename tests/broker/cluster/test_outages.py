@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.broker.sessions import TIMEOUT_S, expire, session
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperUnavailableError
@@ -203,14 +204,15 @@ def test_the_session_is_sure_as_long_as_requests_arrive(server: ZooKeeperServer,
     while time.monotonic() < end:
         zookeeper.read("/")
         assert zookeeper.is_session_sure
-    assert zookeeper._client is not None
-    before = zookeeper._client.sure_until
-    pinged = threading.Event()
-    deadline = time.monotonic() + TIMEOUT_S
-    while zookeeper._client.sure_until <= before:
+    client = zookeeper._client
+    assert client is not None
+    before = client.sure_until
+
+    def is_pinged() -> bool:
         assert zookeeper.is_session_sure
-        assert time.monotonic() < deadline
-        pinged.wait(0.05)
+        return client.sure_until > before
+
+    until(is_pinged, "a ping")
     expire(zookeeper)
     assert not zookeeper.is_session_sure
 

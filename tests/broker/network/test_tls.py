@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.broker.network.serving import (
     serving_securely,
 )
 from tests.broker.security.certificates import Certificates
+from tests.kit.waiting import until
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.network import limits
@@ -47,9 +47,7 @@ class TlsServed:
 
     def await_failures(self, count: int) -> None:
         """Wait until that many handshakes have failed; clients may know of it first."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while self.tls.failures < count:
-            assert time.monotonic() < deadline
+        until(lambda: self.tls.failures >= count, f"{count} failures")
         assert self.tls.failures == count
 
 

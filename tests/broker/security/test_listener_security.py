@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 import structlog
 from tests.broker.security.certificates import Certificates
+from tests.kit.waiting import until
 
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.security import listener_security
@@ -19,7 +19,6 @@ from ottla.protocol.errors import KafkaError
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 NO_USERS: Any = SimpleNamespace(get=lambda mechanism, user: None)
-DEADLINE_S = 60
 
 
 class Configured:
@@ -114,9 +113,7 @@ def test_files_that_change_are_noticed(tmp_path: Path, monkeypatch: pytest.Monke
     assert tls is not None
     first = tls.context
     configured.certificates.write(configured.certificates.keystore, configured.certificates.ca, "127.0.0.1")
-    deadline = time.monotonic() + DEADLINE_S
-    while tls.context is first:
-        assert time.monotonic() < deadline
+    until(lambda: tls.context is not first, "the change is noticed")
     configured.listeners.close()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.broker.storage.many_logs import ORDERS, START_MS, TOPIC_ID, VIEWS, Broker, batch, os_error
+from tests.kit.waiting import until
 
 from ottla.broker.storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, read_offsets
 from ottla.broker.storage.cleaners import RETRY_MS, Cleaners
@@ -203,12 +204,7 @@ def test_a_deletion_makes_the_cleaner_let_go(logs: Logs, compactions: Compaction
     def clean_until_wanted(log: Log, is_stopped: Callable[[], bool]) -> None:
         assert not is_stopped()
         cleaning.set()
-        pause = threading.Event()
-        for _ in range(WAIT_SECONDS * 1000):
-            if is_stopped():
-                stopped.append(True)
-                return
-            pause.wait(0.001)
+        stopped.append(until(is_stopped, "the deletion wants the log"))
 
     compactions.before = clean_until_wanted
     compactions.outcome = Outcome.STOPPED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from tests.interop.clients.record import CODECS, DEADLINE_S, SAFELY, ClientError, Producing, Received, Sent
+from tests.kit.waiting import until
 
 from ottla.protocol.errors import ErrorCode
 
@@ -91,9 +91,8 @@ def consumer(bootstrap: str, **options: Any) -> Iterator[Any]:
 def receive(client: Any, count: int) -> list[Received]:
     """Return the next records; ClientError where the consumer reports an error."""
     received: list[Received] = []
-    deadline = time.monotonic() + DEADLINE_S
-    while len(received) < count:
-        assert time.monotonic() < deadline, f"{len(received)} of {count} records"
+
+    def poll() -> None:
         try:
             messages = client.consume(count - len(received), 1.0)
         except KafkaException as error:
@@ -102,6 +101,8 @@ def receive(client: Any, count: int) -> list[Received]:
             if (problem := message.error()) is not None:
                 raise client_error(problem)
             received.append(_received(message))
+
+    until(lambda: len(received) >= count, lambda: f"{count} records, but {len(received)}", meanwhile=poll)
     return received
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tests.interop.clients.record import DEADLINE_S, SAFELY, ClientError, Producing, Received, Sent
+from tests.kit.waiting import until
 
 with warnings.catch_warnings():
     # kafka-python reads its resources in a way that Python has deprecated.
@@ -113,14 +113,15 @@ def admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
 def receive(client: KafkaConsumer, count: int) -> list[Received]:
     """Return the next records; ClientError where the consumer reports an error."""
     received: list[Received] = []
-    deadline = time.monotonic() + DEADLINE_S
-    while len(received) < count:
-        assert time.monotonic() < deadline, f"{len(received)} of {count} records"
+
+    def poll() -> None:
         try:
             found = client.poll(timeout_ms=1000, max_records=count - len(received))
         except KafkaError as error:
             raise client_error(error) from error
-        received += [as_received(record) for records in found.values() for record in records]
+        received.extend(as_received(record) for records in found.values() for record in records)
+
+    until(lambda: len(received) >= count, lambda: f"{count} records, but {len(received)}", meanwhile=poll)
     return received
 
 

@@ -1,7 +1,7 @@
 """A member of a consumer group, of whichever client library, in one form for all.
 
     with member("aiokafka", broker.bootstrap, Joining("readers", (topic,))) as reader:
-        until(lambda: reader.partitions == {0, 1}, reader)
+        watch_until(lambda: reader.partitions == {0, 1}, reader)
 
 Each has a thread of its own in which it polls all the time, as an application does; whatever a test wants from the
 client happens in that thread, between two polls.
@@ -10,7 +10,6 @@ client happens in that thread, between two polls.
 from __future__ import annotations
 
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -21,6 +20,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from tests.interop.clients.record import DEADLINE_S
+from tests.kit.waiting import until
 
 from ottla.protocol.identifiers import TopicPartition
 
@@ -186,14 +186,17 @@ class Member(ABC):
         """Ask what the group has committed."""
 
 
-def until(condition: Callable[[], bool], *members: Member, seconds: float = DEADLINE_S) -> None:
+def watch_until(condition: Callable[[], bool], *members: Member) -> None:
     """Wait until something holds; fail with what the members say if it never does, or one of them fails."""
-    deadline = time.monotonic() + seconds
-    while not condition():
+
+    def holds() -> bool:
+        if condition():
+            return True
         for member in members:
             member.check()
-        assert time.monotonic() < deadline, f"not in {seconds:.0f} s: {members}"
-        time.sleep(0.01)
+        return False
+
+    until(holds, lambda: members)
 
 
 def share(members: Iterable[Member], partitions: Iterable[TopicPartition]) -> bool:

@@ -28,6 +28,7 @@ from tests.interop.clients.kcat import kcat_path
 from tests.interop.clients.python import KafkaConsumer, KafkaProducer, errors
 from tests.interop.clients.python import TopicPartition as PythonTopicPartition
 from tests.interop.security.secure_broker import MECHANISMS, TOKEN_SECONDS, Access
+from tests.kit.waiting import until
 
 from ottla.client.consumer import Consumer as OwnConsumer
 from ottla.client.errors import KafkaError as OwnError
@@ -73,13 +74,15 @@ class ConfluentClient:
         assert failed == []
         consumer = Consumer({**self.options(access), "group.id": "not-used", "enable.auto.commit": False})
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        deadline = time.monotonic() + DEADLINE_S
-        found = None
-        while found != value and time.monotonic() < deadline:
+
+        def found() -> object:
             message = consumer.poll(0.5)
-            found = message.value() if message is not None and not message.error() else None
-        consumer.close()
-        assert found == value
+            return message.value() if message is not None and not message.error() else None
+
+        try:
+            until(lambda: found() == value, "the record is read", pause_s=0)
+        finally:
+            consumer.close()
 
     def refusal(self, access: Access) -> str:
         """Listen to a Producer: some errors come to its callback, others stand in its log alone."""
@@ -87,10 +90,11 @@ class ConfluentClient:
         logger = logging.Logger("librdkafka", logging.INFO)
         with log_of(logger) as said:
             producer = Producer({**self.options(access), "log_level": 6, "error_cb": told.append}, logger=logger)
-            deadline = time.monotonic() + DEADLINE_S
-            while not any("FAIL" in line for line in said):
-                producer.poll(0.1)
-                assert time.monotonic() < deadline, "it does not say that it cannot get in"
+            until(
+                lambda: any("FAIL" in line for line in said),
+                "it says that it cannot get in",
+                meanwhile=lambda: producer.poll(0.1),
+            )
         return "\n".join([*(f"{error.name()}: {error.str()}" for error in told), *said])
 
     def options(self, access: Access) -> dict[str, Any]:
@@ -216,13 +220,13 @@ class KafkaPythonClient:
         try:
             consumer.assign([partition])
             consumer.seek_to_beginning(partition)
-            found: list[bytes] = []
-            deadline = time.monotonic() + DEADLINE_S
-            while value not in found and time.monotonic() < deadline:
-                found += [record.value for records in consumer.poll(500).values() for record in records]
+            until(
+                lambda: value in [record.value for records in consumer.poll(500).values() for record in records],
+                "the record is read",
+                pause_s=0,
+            )
         finally:
             consumer.close()
-        assert value in found
 
     def refusal(self, access: Access) -> str:
         """Make a producer."""

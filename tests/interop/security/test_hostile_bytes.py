@@ -7,9 +7,7 @@ import random
 import socket
 import ssl
 import struct
-import time
 import uuid
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
@@ -17,6 +15,7 @@ from typing import Final
 import pytest
 from tests.interop.security.clients import OwnClient
 from tests.interop.security.secure_broker import SecureBroker
+from tests.kit.waiting import until
 
 from ottla.protocol.api import Api
 from ottla.protocol.frame import frame
@@ -58,7 +57,7 @@ def test_strangers_leave_nothing_behind(listener: str, secure_broker: SecureBrok
         knock(secure_broker, listener, chance)
 
     client.exchange(secure_broker.access(listener), "hostile", uuid.uuid4().hex.encode())
-    await_true(lambda: open_descriptors(secure_broker.pid) <= descriptors + DESCRIPTORS_GROWTH_MAX)
+    until(lambda: open_descriptors(secure_broker.pid) <= descriptors + DESCRIPTORS_GROWTH_MAX, "connections are gone")
     assert resident_bytes(secure_broker.pid) - rss < RSS_GROWTH_MAX
     assert "Traceback" not in secure_broker.output()
 
@@ -122,11 +121,3 @@ def resident_bytes(pid: int) -> int:
 def open_descriptors(pid: int) -> int:
     """The files and sockets of a process."""
     return len(os.listdir(f"/proc/{pid}/fd"))
-
-
-def await_true(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 from tests.interop.security.clients import SecureClient
 from tests.interop.security.secure_broker import SecureBroker
+from tests.kit.waiting import until
 
 TOPIC: Final = "after-refusals"
 DEADLINE_S: Final = 60.0
@@ -158,7 +159,4 @@ def max_lines(refused: Refused) -> int:
 
 def await_line(broker: SecureBroker, refused: Refused) -> None:
     """Wait until the log says it; a line is not repeated, so that it may stand there from an earlier test."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not lines(broker.output(), refused):
-        assert time.monotonic() < deadline, broker.output()[-3000:]
-        time.sleep(0.01)
+    until(lambda: lines(broker.output(), refused), lambda: f"a line like {refused} in {broker.output()[-3000:]}")
