@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +73,11 @@ class Cluster:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One cluster for all tests of the file."""
     made = Cluster(tmp_path_factory.mktemp("access"))
-    made.zookeeper.start()
-    try:
+    with ExitStack() as running:
+        running.enter_context(made.zookeeper)
         for broker in made.brokers:
-            broker.start_on_free_ports()
+            running.enter_context(broker)
         yield made
-    finally:
-        for broker in made.brokers:
-            broker.kill()
-        made.zookeeper.kill()
 
 
 def acl(topic: str, user: str, operation: Any, permission: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +56,10 @@ class SecureCluster:
 def cluster(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
     """One cluster for all tests of the file."""
     made = SecureCluster(tmp_path_factory.mktemp("secure"), ZooKeeper(zookeeper_server).connect)
-    try:
+    with ExitStack() as running:
         for broker in made.brokers:
-            broker.start_on_free_ports()
+            running.enter_context(broker)
         yield made
-    finally:
-        for broker in made.brokers:
-            broker.kill()
 
 
 def await_in_sync(cluster: SecureCluster, topic: str, count: int) -> None:

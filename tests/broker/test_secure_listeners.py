@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +39,13 @@ def zookeeper_path(zookeeper_server: ZooKeeperServer) -> str:
 @pytest.fixture
 def start(zookeeper_path: str, tmp_path: Path) -> Iterator[StartBroker]:
     """Start a broker whose only listener has some protocol."""
-    made: list[BrokerProcess] = []
 
     def start_one(protocol: str, options: dict[str, str]) -> BrokerProcess:
         overrides = [f"{name}={value}" for name, value in options.items()]
-        one = BrokerProcess(tmp_path / "broker", zookeeper_path, *overrides, protocol=protocol)
-        made.append(one)
-        one.start_on_free_ports()
-        return one
+        return running.enter_context(BrokerProcess(tmp_path / "broker", zookeeper_path, *overrides, protocol=protocol))
 
-    yield start_one
-    for one in made:
-        one.kill()
+    with ExitStack() as running:
+        yield start_one
 
 
 def check(broker: BrokerProcess, options: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +30,14 @@ def loaded_cluster(folder: Path, zookeeper_server: ZooKeeperServer) -> Iterator[
     """Brokers with a topic of two replicas, records in it, and a group that has read them and is still there."""
     connect = ZooKeeper(zookeeper_server).connect
     brokers = [BrokerProcess(folder / f"broker-{i}", connect, broker_id=i) for i in (1, 2)]
-    try:
+    with ExitStack() as running:
         for broker in brokers:
-            broker.start_on_free_ports()
+            running.enter_context(broker)
         bootstrap = ",".join(broker.bootstrap for broker in brokers)
         _create_topic(bootstrap)
         _produce(bootstrap)
-        with _reading(bootstrap):
-            yield brokers
-    finally:
-        for broker in brokers:
-            broker.kill()
+        running.enter_context(_reading(bootstrap))
+        yield brokers
 
 
 def series_of(brokers: list[BrokerProcess]) -> Series:

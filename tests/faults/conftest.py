@@ -20,16 +20,9 @@ def hasty_broker(
     zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
     """A broker for all tests of bad input, with a deadline for frames that a test can wait for."""
-    shared = BrokerProcess(
-        tmp_path_factory.mktemp("hasty-broker"),
-        ZooKeeper(zookeeper_server).connect,
-        "ottla.connection.frame.timeout.ms=1000",
-    )
-    shared.start_on_free_ports()
-    try:
+    folder, connect = tmp_path_factory.mktemp("hasty-broker"), ZooKeeper(zookeeper_server).connect
+    with BrokerProcess(folder, connect, "ottla.connection.frame.timeout.ms=1000") as shared:
         yield shared
-    finally:
-        shared.kill()
 
 
 @pytest.fixture(params=["PLAINTEXT", pytest.param("SASL_SSL", marks=pytest.mark.long_faults)])

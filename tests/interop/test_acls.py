@@ -43,12 +43,9 @@ def closed(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathF
         rights = [AclEntry(ANONYMOUS, "*", operation, AclPermissionType.ALLOW) for operation in ALLOWED]
         store.change(ResourcePattern(ResourceType.CLUSTER, "kafka-cluster"), added=rights)
         store.close()
-    broker = BrokerProcess(tmp_path_factory.mktemp("closed"), ensemble.connect, f"authorizer.class.name={AUTHORIZER}")
-    broker.start_on_free_ports()
-    try:
+    option = f"authorizer.class.name={AUTHORIZER}"
+    with BrokerProcess(tmp_path_factory.mktemp("closed"), ensemble.connect, option) as broker:
         yield broker
-    finally:
-        broker.kill()
 
 
 @pytest.fixture

@@ -49,12 +49,8 @@ def broker(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathF
         "group.consumer.min.heartbeat.interval.ms=200",
         "group.consumer.heartbeat.interval.ms=200",
     )
-    own = BrokerProcess(tmp_path_factory.mktemp("broker"), ZooKeeper(zookeeper_server).connect, *options)
-    own.start_on_free_ports()
-    try:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), ZooKeeper(zookeeper_server).connect, *options) as own:
         yield own
-    finally:
-        own.kill()
 
 
 @pytest.fixture

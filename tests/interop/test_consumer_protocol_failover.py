@@ -34,8 +34,7 @@ def test_members_go_on_when_their_coordinator_dies(zookeeper_server: ZooKeeperSe
     brokers = [BrokerProcess(tmp_path / str(number), connect, *options, broker_id=number) for number in range(1, 4)]
     with ExitStack() as stack:
         for each in brokers:
-            stack.callback(each.kill)
-            each.start_on_free_ports()
+            stack.enter_context(each)
         everybody = ",".join(each.bootstrap for each in brokers)
         topic = create_replicated(brokers[0], topic_name())
         produce(brokers[0], topic, 0, 40)

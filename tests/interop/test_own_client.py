@@ -53,10 +53,8 @@ def bootstrap(
         broker: BrokerProcess = request.getfixturevalue("broker")
         yield broker.bootstrap
         return
-    process = new_kafka(request.param, tmp_path_factory.mktemp("kafka"), zookeeper_server)
-    process.start_on_free_ports()
-    yield process.bootstrap
-    process.kill()
+    with new_kafka(request.param, tmp_path_factory.mktemp("kafka"), zookeeper_server) as process:
+        yield process.bootstrap
 
 
 @pytest.fixture

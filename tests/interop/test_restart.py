@@ -90,8 +90,7 @@ def restarted(
     broker = BrokerProcess(tmp_path_factory.mktemp("restarted"), connect, timeout)
     topic, deleted, producer_topic = topic_name(), topic_name(), topic_name()
     with ExitStack() as stack:
-        stack.callback(broker.kill)
-        broker.start_on_free_ports()
+        stack.enter_context(broker)
         with RawConnection(broker.bootstrap) as connection:
             topic_id = retrying(lambda: connection.create_topic(topic, 2, CONFIGS))
             connection.create_topic(producer_topic)

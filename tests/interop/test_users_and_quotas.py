@@ -45,14 +45,9 @@ def admin(broker: BrokerProcess) -> Iterator[Admin]:
 @pytest.fixture(scope="module")
 def forgetful(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that looks back on two seconds and not on eleven, so that nobody waits for long."""
-    made = BrokerProcess(
-        tmp_path_factory.mktemp("forgetful"), ZooKeeper(zookeeper_server).connect, "quota.window.num=2"
-    )
-    made.start_on_free_ports()
-    try:
+    folder, connect = tmp_path_factory.mktemp("forgetful"), ZooKeeper(zookeeper_server).connect
+    with BrokerProcess(folder, connect, "quota.window.num=2") as made:
         yield made
-    finally:
-        made.kill()
 
 
 @pytest.fixture

@@ -17,7 +17,11 @@ import signal
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import pytest
 from tests.kit.guarded_process import GuardedProcess
@@ -56,7 +60,7 @@ class BrokerStartError(Exception):
 
 
 class BrokerProcess:
-    """A broker that keeps its ports and its data over restarts."""
+    """A broker that keeps its ports and its data over restarts; a `with` starts it, and kills it in the end."""
 
     # What it says when it is ready.
     ready = _READY
@@ -81,6 +85,15 @@ class BrokerProcess:
         self._overrides = overrides
         self._process: GuardedProcess | None = None
         self._choose_ports()
+
+    def __enter__(self) -> Self:
+        self.start_on_free_ports()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
 
     def __repr__(self) -> str:
         return f"<BrokerProcess {self.broker_id} {self.bootstrap} pid={self._process and self._process.pid}>"
@@ -124,7 +137,7 @@ class BrokerProcess:
         assert self._process is None
         self.folder.mkdir(parents=True, exist_ok=True)
         said_before = self.log.stat().st_size if self.log.exists() else 0
-        self._process = GuardedProcess(self.where.command(self._command()), self.log, _environment())
+        self._process = GuardedProcess(self.where.command(self._command()), self.log, clean_environment())
         if not self._process.comes_up(lambda: self.ready.search(self._said_since(said_before)), START_TIMEOUT_S):
             exit_code = self._process.poll()
             self.kill()
@@ -195,20 +208,16 @@ def topic_name() -> str:
     return f"topic-{uuid.uuid4().hex}"
 
 
-def _environment() -> dict[str, str]:
-    """Return our environment without options of a broker."""
+def clean_environment() -> dict[str, str]:
+    """Return our environment without options of a broker, for processes that read them from there."""
     return {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
 
 
 @pytest.fixture(scope="session")
 def broker(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """The broker that tests share; they use topics of their own, and leave it running with the options that it has."""
-    shared = BrokerProcess(tmp_path_factory.mktemp("broker"), ZooKeeper(zookeeper_server).connect)
-    shared.start_on_free_ports()
-    try:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), ZooKeeper(zookeeper_server).connect) as shared:
         yield shared
-    finally:
-        shared.kill()
 
 
 @pytest.fixture
@@ -220,15 +229,12 @@ def topic() -> str:
 @pytest.fixture
 def make_broker(zookeeper_server: ZooKeeperServer, tmp_path: Path) -> Iterator[MakeBroker]:
     """Make and start brokers of the test's own; each is alone in its cluster unless `zookeeper` is given."""
-    made: list[BrokerProcess] = []
+    numbers = count()
 
     def make(*overrides: str, zookeeper: str | None = None, broker_id: int = 1) -> BrokerProcess:
         connect = zookeeper or ZooKeeper(zookeeper_server).connect
-        one = BrokerProcess(tmp_path / f"broker-{len(made)}", connect, *overrides, broker_id=broker_id)
-        made.append(one)
-        one.start_on_free_ports()
-        return one
+        made = BrokerProcess(tmp_path / f"broker-{next(numbers)}", connect, *overrides, broker_id=broker_id)
+        return running.enter_context(made)
 
-    yield make
-    for one in made:
-        one.kill()
+    with ExitStack() as running:
+        yield make

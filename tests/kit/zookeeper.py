@@ -13,6 +13,8 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import pytest
 from tests.kit.apache_kafka import UnavailableError, skip_or_fail
@@ -27,7 +29,7 @@ START_ATTEMPTS = 3
 
 
 class ZooKeeperServer:
-    """A server in a folder, which keeps its data and its port over restarts."""
+    """A server in a folder, which keeps its data and its port over restarts; a `with` starts and kills it."""
 
     def __init__(self, folder: Path, port: int | None = None, where: Host = LOOPBACK) -> None:
         self.folder = folder
@@ -35,6 +37,15 @@ class ZooKeeperServer:
         self.host = where.address
         self.port = port or where.free_port()
         self._process: GuardedProcess | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
 
     @property
     def connect(self) -> str:

@@ -21,8 +21,7 @@ def test_files_of_apache_kafka_are_read(zookeeper: ZooKeeper, tmp_path: Path) ->
         "transaction.state.log.replication.factor=1",
         "transaction.state.log.min.isr=1",
     )
-    broker.start_on_free_ports()
-    try:
+    with broker:
         for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
             options = {"bootstrap.servers": broker.bootstrap, "compression.type": codec, "transactional.id": codec}
             producer = Producer(options)
@@ -31,8 +30,6 @@ def test_files_of_apache_kafka_are_read(zookeeper: ZooKeeper, tmp_path: Path) ->
             for number in range(100):
                 producer.produce("orders", f"{codec} {number} ".encode() * 20, b"key", headers=[("codec", codec)])
             producer.commit_transaction(60)
-    finally:
-        broker.kill()
     rows = read_rows(broker.log_dir, subscribe="orders", includeHeaders="true")
 
     assert len(list((broker.log_dir / "orders-0").glob("*.log"))) > 1

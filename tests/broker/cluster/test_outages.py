@@ -46,12 +46,8 @@ class Observed:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ZooKeeperServer]:
     """A server that a test may stop."""
-    server = ZooKeeperServer(tmp_path)
-    server.start()
-    try:
+    with ZooKeeperServer(tmp_path) as server:
         yield server
-    finally:
-        server.kill()
 
 
 @pytest.fixture

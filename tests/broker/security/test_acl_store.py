@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -238,13 +238,13 @@ def test_a_new_session_reads_what_was_missed(connect: Connect) -> None:
 
 def test_without_zookeeper_the_last_acls_stay(tmp_path: Path) -> None:
     """Changing them fails, and what comes when ZooKeeper is back is heard."""
-    server = ZooKeeperServer(tmp_path / "zookeeper")
-    server.start()
     suspended = threading.Event()
-    zookeeper = session(server.connect, session_timeout_ms=6_000)
-    zookeeper.start()
-    zookeeper.on_state = lambda state: suspended.set() if state is State.SUSPENDED else None
-    try:
+    with ExitStack() as ends:
+        server = ends.enter_context(ZooKeeperServer(tmp_path / "zookeeper"))
+        zookeeper = session(server.connect, session_timeout_ms=6_000)
+        zookeeper.start()
+        ends.callback(zookeeper.close)
+        zookeeper.on_state = lambda state: suspended.set() if state is State.SUSPENDED else None
         with stores(zookeeper) as (heard,):
             heard.store.change(TOPIC, added=[READ])
             server.kill()
@@ -254,6 +254,3 @@ def test_without_zookeeper_the_last_acls_stay(tmp_path: Path) -> None:
                 heard.store.change(TOPIC, removed=[READ])
             assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
             assert heard.entries(TOPIC) == {READ}
-    finally:
-        server.kill()
-        zookeeper.close()

@@ -30,11 +30,8 @@ def secure_broker(
     """A broker with all its doors; tests leave it as it is."""
     made = SecureBroker(tmp_path_factory.mktemp("doors"), ZooKeeper(zookeeper_server).connect)
     made.store_users()
-    made.start_on_free_ports()
-    try:
+    with made:
         yield made
-    finally:
-        made.kill()
 
 
 @pytest.fixture(params=SECURE_CLIENTS, ids=lambda client: client.name)
