@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
+from tests.kit.services import NO_ZOOKEEPER
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.quota_metrics import QuotaCollector
@@ -17,7 +17,7 @@ from ottla.broker.security.session import Session
 def quotas() -> ClientQuotas:
     """Quotas by a clock that stands still."""
     config = BrokerConfig.of({"zookeeper.connect": "unused:1"})
-    return ClientQuotas(cast(Any, None), lambda: config, lambda: 0.0)
+    return ClientQuotas(NO_ZOOKEEPER, lambda: config, lambda: 0.0)
 
 
 def test_those_with_a_quota_are_shown_under_kafkas_names() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from tests.broker.controller.fake_brokers import FakeBroker
 from tests.broker.sessions import TIMEOUT_S, clock, session
+from tests.kit.services import services_of
 from tests.kit.zookeeper import ZooKeeper as Ensemble
 
 from ottla.broker.cluster.cluster import Cluster
@@ -22,10 +22,8 @@ from ottla.broker.controller.term import Term
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.purgatory import Purgatory
-from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.security.security import Security
 from ottla.broker.security.session import Session
-from ottla.broker.services import Services
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import KafkaError
@@ -68,18 +66,14 @@ class Broker:
         self.delayed_topics = Purgatory("topic")
         self.delayed_topics.start()
         self.fake.on_metadata = self._check_delayed
-        # What the handlers of the controller have no use for is None.
-        rooms: dict[str, Any] = dict.fromkeys(field.name for field in fields(Services))
-        rooms |= {
-            "config": config,
-            "metadata": self.fake.metadata,
-            "cluster": self.cluster,
-            "controller": self.controller,
-            "delayed_topics": self.delayed_topics,
-            "security": Security(self.zookeeper, lambda: config),
-            "quotas": ClientQuotas(cast(Any, None), lambda: config),
-        }
-        self.services = Services(**rooms)
+        self.services = services_of(
+            config,
+            metadata=self.fake.metadata,
+            cluster=self.cluster,
+            controller=self.controller,
+            delayed_topics=self.delayed_topics,
+            security=Security(self.zookeeper, lambda: config),
+        )
 
     def _check_delayed(self, topics: Collection[str]) -> None:
         for topic in topics:

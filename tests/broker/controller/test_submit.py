@@ -8,6 +8,7 @@ import threading
 
 from tests.broker.controller.brokers import brokers
 from tests.broker.sessions import TIMEOUT_S, clock
+from tests.kit.services import NO_ZOOKEEPER
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
@@ -61,7 +62,7 @@ def test_what_the_work_raises_is_the_answer(zookeeper: ZooKeeper) -> None:
 def test_without_a_term_the_answer_comes_at_once() -> None:
     """Also before the controller is started."""
     answers = Answers()
-    controller = Controller(None, 1, lambda: BrokerConfig.of({}), clock=clock)  # type: ignore[arg-type]
+    controller = Controller(NO_ZOOKEEPER, 1, lambda: BrokerConfig.of({}), clock=clock)
     controller.submit(lambda term: term.epoch, answers)
     assert answers.next_code() is ErrorCode.NOT_CONTROLLER
 

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.kit.services import offsets_partitions, services_of
+
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.config import BrokerConfig, TopicConfig
-from ottla.broker.groups.commits import GroupOffsets
-from ottla.broker.groups.consumer_groups import ConsumerGroups
 from ottla.broker.groups.coordinator import Coordinator
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.handlers.controller_gate import ControllerGate
 from ottla.broker.handlers.fetch_sessions import FetchSessions
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.purgatory import Purgatory
-from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.partition import PartitionContext
 from ottla.broker.replication.partitions import Partitions
-from ottla.broker.security.security import Security
 from ottla.broker.security.session import Session
 from ottla.broker.services import Services
 from ottla.broker.storage.directory_files import MetaProperties
@@ -143,37 +141,27 @@ def running_broker(
     group_commit = GroupCommit(logs.dirs)
     metadata = MetadataCache()
 
-    def offsets_partitions() -> int | None:
-        topic = metadata.snapshot.topic(CONSUMER_OFFSETS)
-        return None if topic is None else len(topic.partitions)
-
     groups = Coordinator(
         lambda: services.config,
         partitions,
-        offsets_partitions,
+        partial(offsets_partitions, metadata),
         clock=lambda: NOW_MS + broker.now_ms,
         now_ms=lambda: broker.now_ms,
         group_commit=group_commit,
     )
     partitions.on_role_changed = groups.role_changed
-    services = Services(
-        config=config,
+    services: Services = services_of(
+        config,
         partitions=partitions,
         group_commit=group_commit,
         metadata=metadata,
-        cluster=None,  # type: ignore[arg-type]  # nothing here asks ZooKeeper
-        controller=None,  # type: ignore[arg-type]  # nor the controller
         fetch_sessions=FetchSessions(10),
         controller_gate=ControllerGate(lambda: 5),
         delayed_topics=Purgatory("topic"),
         groups=groups,
-        group_offsets=GroupOffsets(groups),
-        consumer_groups=ConsumerGroups(groups, metadata),
-        security=Security(None, lambda: config),  # type: ignore[arg-type]  # not started, it asks no ZooKeeper
-        quotas=ClientQuotas(None, lambda: config),  # type: ignore[arg-type]  # not started, it asks no ZooKeeper
         clock=lambda: NOW_MS + broker.now_ms,
     )
-    broker = Broker(services)
+    broker: Broker = Broker(services)
     group_commit.start()
     try:
         yield broker

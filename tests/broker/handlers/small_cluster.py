@@ -7,9 +7,11 @@ the test that sends it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
+
+from tests.kit.services import NO_ZOOKEEPER, offsets_partitions, services_of
 
 from ottla.broker.cluster.cluster import ALL_BROKERS
 from ottla.broker.cluster.configs import ConfigChange, changed_config
@@ -17,17 +19,13 @@ from ottla.broker.cluster.metadata import LEADER_DURING_DELETE, MetadataCache
 from ottla.broker.cluster.topics import DEFAULT_COUNT, CreatedTopic, NewTopic
 from ottla.broker.config import TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicConfig
 from ottla.broker.config.names import broker_option
-from ottla.broker.groups.commits import GroupOffsets
 from ottla.broker.groups.coordinator import Coordinator
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.handlers.controller_gate import ControllerGate
 from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.quotas.client_quotas import ClientQuotas
-from ottla.broker.security.security import Security
 from ottla.broker.security.session import Session
-from ottla.broker.services import Services
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -208,28 +206,18 @@ class SmallCluster:
         partitions: Any = SimpleNamespace(
             moved=lambda _partition: None, node_id=BROKER_ID, find=lambda _partition: None
         )
-        groups = Coordinator(lambda: config, partitions, self._offsets_partitions, clock=lambda: 0)
-        # What these handlers have no use for is None.
-        rooms: dict[str, Any] = dict.fromkeys(field.name for field in fields(Services))
-        rooms |= {
-            "config": config,
-            "partitions": partitions,
-            "groups": groups,
-            "group_offsets": GroupOffsets(groups),
-            "metadata": MetadataCache(),
-            "cluster": self.zookeeper,
-            "controller_gate": ControllerGate(lambda: -1),
-            "delayed_topics": self.delayed_topics,
-            # Not started, it asks no ZooKeeper.
-            "security": Security(cast(Any, None), lambda: config),
-            "quotas": ClientQuotas(cast(Any, None), lambda: config, lambda: self.now * 1000),
-        }
-        self.services = Services(**rooms)
+        metadata = MetadataCache()
+        self.services = services_of(
+            config,
+            partitions=partitions,
+            groups=Coordinator(lambda: config, partitions, partial(offsets_partitions, metadata), clock=lambda: 0),
+            metadata=metadata,
+            cluster=self.zookeeper,
+            controller_gate=ControllerGate(lambda: -1),
+            delayed_topics=self.delayed_topics,
+            quotas=ClientQuotas(NO_ZOOKEEPER, lambda: config, lambda: self.now * 1000),
+        )
         self.brokers = [live_broker(BROKER_ID)]
-
-    def _offsets_partitions(self) -> int | None:
-        topic = self.services.metadata.snapshot.topic(CONSUMER_OFFSETS)
-        return None if topic is None else len(topic.partitions)
 
     def ask(self, api: Api, version: int, body: Message, *, listener: str = LISTENER) -> Any:
         """Ask a handler; return its response as a client decodes it, or what will have it."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.broker.handlers.data_path import Broker, batch, running_broker
 from tests.broker.handlers.small_cluster import SmallCluster, topic
+from tests.kit.services import NO_ZOOKEEPER
 
 from ottla.broker.handlers.dispatch import Dispatcher
 from ottla.broker.handlers.table import HANDLERS
@@ -87,7 +88,7 @@ def limit(quotas: ClientQuotas, kind: str, value: float) -> None:
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker that leads a topic, with quotas by a clock that stands still."""
     with running_broker(tmp_path, {"t": {}}) as running:
-        running.services.quotas = ClientQuotas(None, lambda: running.services.config, lambda: 0.0)  # type: ignore[arg-type]
+        running.services.quotas = ClientQuotas(NO_ZOOKEEPER, lambda: running.services.config, lambda: 0.0)
         running.lead("t")
         yield running
 
