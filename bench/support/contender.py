@@ -11,9 +11,12 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from confluent_kafka import Producer
+from tests.kit.broker_process import clean_environment
+from tests.kit.guarded_process import GuardedProcess
 from tests.kit.kafka_process import kafka_command
 
 from ottla.client.local_cluster import zookeeper as embedded_zookeeper
@@ -56,7 +59,7 @@ class Contender(ABC):
         folder.mkdir(parents=True)
         self.broker_count = broker_count
         self._properties = properties or {}
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, GuardedProcess] = {}
         self._zookeeper_port = 0
         self._protocols = protocols
         # By broker id: the address of the first listener.
@@ -97,9 +100,8 @@ class Contender(ABC):
         embedded_zookeeper.prepare(folder, HOST, self._zookeeper_port)
         begun = time.perf_counter()
         self._spawn("zookeeper", self._zookeeper_command(folder))
-        while not embedded_zookeeper.is_serving(HOST, self._zookeeper_port, embedded_zookeeper.READY_TIMEOUT_S):
-            self._check("zookeeper", begun)
-            time.sleep(0.005)
+        if not self._processes["zookeeper"].comes_up(self._is_zookeeper_serving, START_SECONDS_MAX):
+            raise self._not_started("zookeeper")
         return time.perf_counter() - begun
 
     def start_brokers(self) -> float:
@@ -139,15 +141,14 @@ class Contender(ABC):
             # While there is no broker the client keeps the record; while there is no topic it may give up on it.
             producer.produce("first", b"record", on_delivery=note)
             producer.flush(1.0)
-            for broker in configs:
-                self._check(_broker_name(broker), begun)
+            for name in map(_broker_name, configs):
+                if self._processes[name].poll() is not None or time.perf_counter() > begun + START_SECONDS_MAX:
+                    raise self._not_started(name)
         return acknowledged[0] - begun
 
     def kill_broker(self, broker: int) -> None:
         """End a broker with SIGKILL."""
-        process = self._processes.pop(_broker_name(broker))
-        process.kill()
-        process.wait()
+        self._processes.pop(_broker_name(broker)).end(signal.SIGKILL)
 
     def stop(self) -> None:
         """Stop what runs, and remove the data."""
@@ -159,8 +160,8 @@ class Contender(ABC):
         """Stop the brokers."""
         names = [_broker_name(broker) for broker in self.addresses]
         for name in names:
-            if name in self._processes:
-                self._processes[name].send_signal(signal.SIGTERM)
+            if name in self._processes and self._processes[name].poll() is None:
+                os.kill(self._processes[name].pid, signal.SIGTERM)
         for name in names:
             self._end(name)
 
@@ -203,29 +204,21 @@ class Contender(ABC):
         return self.folder / f"{name}.log"
 
     def _spawn(self, name: str, command: list[str]) -> None:
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("KAFKA_")}
-        with self._log(name).open("ab") as output:
-            self._processes[name] = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
-            )
+        self._processes[name] = GuardedProcess(command, self._log(name), clean_environment())
 
-    def _check(self, name: str, begun: float) -> None:
-        ended = self._processes[name].poll() is not None
-        if ended or time.perf_counter() > begun + START_SECONDS_MAX:
-            said = self._log(name).read_text(errors="replace")[-2000:]
-            raise RuntimeError(f"{name} of {self.name} does not start:\n{said}")
+    def _is_zookeeper_serving(self) -> bool:
+        return embedded_zookeeper.is_serving(HOST, self._zookeeper_port, embedded_zookeeper.READY_TIMEOUT_S)
+
+    def _not_started(self, name: str) -> RuntimeError:
+        said = self._log(name).read_text(errors="replace")[-2000:]
+        return RuntimeError(f"{name} of {self.name} does not start:\n{said}")
 
     def _end(self, name: str) -> None:
         process = self._processes.pop(name, None)
-        if process is None:
-            return
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            # One that takes no notice is killed.
+            with suppress(subprocess.TimeoutExpired):
+                process.end(signal.SIGTERM, STOP_SECONDS_MAX)
 
 
 class Ottla(Contender):

@@ -14,6 +14,7 @@ from bench.support.contender import HOST, Ottla
 from bench.support.group_members import MEMBERS, Crew
 from bench.support.usage import cpu_seconds, memory_mb
 from confluent_kafka import Consumer, Producer
+from tests.kit.waiting import until
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.client.connection import Connection
@@ -211,14 +212,5 @@ def _fetch(connection: Connection, group_id: str) -> dict[int, int] | None:
 
 
 def _wait(ask: Callable[[], Any]) -> Any:
-    """Ask again until there is an answer."""
-    deadline = time.perf_counter() + _WAIT_S
-    while time.perf_counter() < deadline:
-        try:
-            if answer := ask():
-                return answer
-        except KafkaError:
-            # A broker in the middle of a change is asked again.
-            pass
-        time.sleep(0.01)
-    raise RuntimeError(f"no answer after {_WAIT_S:.0f} s")
+    """Ask again until there is an answer, also a broker in the middle of a change."""
+    return until(ask, "an answer", seconds=_WAIT_S, not_yet=KafkaError)

@@ -10,6 +10,7 @@ from typing import Final
 
 from bench.support.contender import HOST, Contender, Ottla
 from bench.support.usage import cpu_seconds, memory_mb
+from tests.kit.waiting import until
 
 from ottla.client.connection import Connection
 from ottla.client.local_cluster.plan import SESSION_TIMEOUT_MS
@@ -175,13 +176,5 @@ def _led_by(answer: MetadataResponse, broker: int) -> int:
 
 
 def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.perf_counter() + _WAIT_SECONDS_MAX
-    while time.perf_counter() < deadline:
-        try:
-            if condition():
-                return
-        except KafkaError:
-            # A broker that is busy, or in the middle of a change, is asked again.
-            pass
-        time.sleep(_POLL_SECONDS)
-    raise RuntimeError(f"not there after {_WAIT_SECONDS_MAX:.0f} s")
+    """Ask again until it is so, also a broker that is busy, or in the middle of a change."""
+    until(condition, seconds=_WAIT_SECONDS_MAX, pause_s=_POLL_SECONDS, not_yet=KafkaError)
