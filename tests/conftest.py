@@ -1,6 +1,7 @@
 """Fixtures and hooks for all tests."""
 
 from tests.kit.broker_process import broker, make_broker, topic
+from tests.kit.coroutines import pytest_asyncio_loop_factories, pytest_runtest_call
 from tests.kit.examples import register_profiles
 from tests.kit.machine import pytest_report_header
 from tests.kit.schedule import pytest_collection_modifyitems
@@ -9,8 +10,10 @@ from tests.kit.zookeeper import zookeeper, zookeeper_server
 __all__ = [
     "broker",
     "make_broker",
+    "pytest_asyncio_loop_factories",
     "pytest_collection_modifyitems",
     "pytest_report_header",
+    "pytest_runtest_call",
     "topic",
     "zookeeper",
     "zookeeper_server",
