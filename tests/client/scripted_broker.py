@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
-
-import uvloop
+from typing import Any
 
 from ottla.client.settings import Address
 from ottla.protocol.api import Api
@@ -22,10 +20,6 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.protocol.requests import decode_request, encode_response
-
-TIMEOUT_S = 60
-LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
-T = TypeVar("T")
 
 
 class Silence:
@@ -134,18 +128,6 @@ async def scripted_broker(
         yield running
     finally:
         await running.stop()
-
-
-def run(test: Callable[[], Coroutine[Any, Any, T]]) -> None:
-    """Run a test on asyncio's own loop, and again on uvloop."""
-    for loop_factory in LOOPS:
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-
-            async def bounded() -> T:
-                async with asyncio.timeout(TIMEOUT_S):
-                    return await test()
-
-            runner.run(bounded())
 
 
 def metadata_response(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.client.scripted_broker import HANGUP, Reply, ScriptedBroker, metadata_response, run, scripted_broker
+from tests.client.scripted_broker import HANGUP, Reply, ScriptedBroker, metadata_response, scripted_broker
+from tests.kit.coroutines import BOTH_LOOPS
 
 from ottla.client.admin import Admin
 from ottla.client.admin_results import ConfigResource, ConfigResourceType, NewTopic, OffsetSpec
@@ -36,6 +38,8 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+
+pytestmark = BOTH_LOOPS
 
 PARTITION = TopicPartition("t", 0)
 Script = Callable[[int, Any], Reply]
@@ -71,21 +75,18 @@ class Scene:
         return metadata_response({1: address}, {"t": [self._leader]} if "t" in names else {}, errors=errors)
 
 
-async def with_admin(
-    scene: Scene,
-    work: Callable[[Admin], Any],
-    *,
-    versions: Mapping[Api, Versions] | None = None,
-    timeout_ms: int = 30_000,
-) -> None:
-    """Run a coroutine with an admin client of the scene."""
+@asynccontextmanager
+async def administrating(
+    scene: Scene, *, versions: Mapping[Api, Versions] | None = None, timeout_ms: int = 30_000
+) -> AsyncIterator[Admin]:
+    """Run the broker of the scene and an admin client of it."""
     offered = None if versions is None else {api: api.versions for api in Api} | dict(versions)
     offered = offered and {api: range_ for api, range_ in offered.items() if range_.first <= range_.last}
     async with scripted_broker(scene.answer, offered) as broker:
         scene.broker = broker
         settings = {"default_api_timeout_ms": timeout_ms, "retry_backoff_ms": 1, "retry_backoff_max_ms": 5}
         async with Admin(bootstrap_servers=str(broker.address), **settings) as admin:
-            await work(admin)
+            yield admin
 
 
 def listed(code: int, offset: int = -1) -> ListOffsetsResponse:
@@ -94,179 +95,139 @@ def listed(code: int, offset: int = -1) -> ListOffsetsResponse:
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[row])])
 
 
-def test_a_leader_that_moved_is_asked_for_anew() -> None:
+async def test_a_leader_that_moved_is_asked_for_anew() -> None:
     """Retriable errors of a partition are tried again; others stand."""
 
-    async def test() -> None:
-        def offsets(number: int, request: Any) -> Reply:
-            return listed(ErrorCode.NOT_LEADER_OR_FOLLOWER) if number < 3 else listed(0, 7)
+    def offsets(number: int, request: Any) -> Reply:
+        return listed(ErrorCode.NOT_LEADER_OR_FOLLOWER) if number < 3 else listed(0, 7)
 
-        scene = Scene({Api.LIST_OFFSETS: offsets})
+    scene = Scene({Api.LIST_OFFSETS: offsets})
 
-        async def work(admin: Admin) -> None:
-            (found,) = await admin.list_offsets({PARTITION: OffsetSpec.LATEST})
-            assert (found.offset, scene.asked[Api.LIST_OFFSETS]) == (7, 3)
-            # Once to start, once for the topic, and once after each error.
-            assert scene.asked[Api.METADATA] >= 4
-
-        await with_admin(scene, work)
-
-    run(test)
+    async with administrating(scene) as admin:
+        (found,) = await admin.list_offsets({PARTITION: OffsetSpec.LATEST})
+        assert (found.offset, scene.asked[Api.LIST_OFFSETS]) == (7, 3)
+        # Once to start, once for the topic, and once after each error.
+        assert scene.asked[Api.METADATA] >= 4
 
 
-def test_what_has_no_leader_fails_when_the_time_is_up() -> None:
+async def test_what_has_no_leader_fails_when_the_time_is_up() -> None:
     """The error says what was missing."""
-
-    async def test() -> None:
-        async def work(admin: Admin) -> None:
-            (found,) = await admin.list_offsets({PARTITION: -1}, raise_errors=False)
-            assert isinstance(found.error, LeaderNotAvailableError)
-
-        await with_admin(Scene({}, leader=-1), work, timeout_ms=1_000)
-
-    run(test)
+    async with administrating(Scene({}, leader=-1), timeout_ms=1_000) as admin:
+        (found,) = await admin.list_offsets({PARTITION: -1}, raise_errors=False)
+        assert isinstance(found.error, LeaderNotAvailableError)
 
 
-def test_a_topic_that_is_missing_is_not_waited_for() -> None:
+async def test_a_topic_that_is_missing_is_not_waited_for() -> None:
     """Its error is final, and other partitions have their results."""
+    scene = Scene({Api.LIST_OFFSETS: lambda number, request: listed(0, 7)})
 
-    async def test() -> None:
-        scene = Scene({Api.LIST_OFFSETS: lambda number, request: listed(0, 7)})
-
-        async def work(admin: Admin) -> None:
-            missing = TopicPartition("missing", 0)
-            results = await admin.list_offsets({missing: -1, PARTITION: -1}, raise_errors=False)
-            assert [each.offset for each in results] == [-1, 7]
-            assert isinstance(results[0].error, UnknownTopicOrPartitionError)
-            assert scene.asked[Api.METADATA] == 2
-
-        await with_admin(scene, work)
-
-    run(test)
+    async with administrating(scene) as admin:
+        missing = TopicPartition("missing", 0)
+        results = await admin.list_offsets({missing: -1, PARTITION: -1}, raise_errors=False)
+        assert [each.offset for each in results] == [-1, 7]
+        assert isinstance(results[0].error, UnknownTopicOrPartitionError)
+        assert scene.asked[Api.METADATA] == 2
 
 
-def test_the_controller_and_the_coordinator_are_looked_up_again() -> None:
+async def test_the_controller_and_the_coordinator_are_looked_up_again() -> None:
     """When the one that was asked says that it is another."""
 
-    async def test() -> None:
-        def created(number: int, request: Any) -> Reply:
-            code = ErrorCode.NOT_CONTROLLER if number == 1 else 0
-            return CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=code, error_message=None)])
+    def created(number: int, request: Any) -> Reply:
+        code = ErrorCode.NOT_CONTROLLER if number == 1 else 0
+        return CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=code, error_message=None)])
 
-        def fetched(number: int, request: Any) -> Reply:
-            row = OffsetFetchResponsePartitions(partition_index=0, committed_offset=5, metadata="", error_code=0)
-            topics = [OffsetFetchResponseTopics(name="t", partitions=[row])]
-            code = ErrorCode.NOT_COORDINATOR if number == 1 else 0
-            group = OffsetFetchResponseGroup(group_id="g", topics=[] if code else topics, error_code=code)
-            return OffsetFetchResponse(groups=[group])
+    def fetched(number: int, request: Any) -> Reply:
+        row = OffsetFetchResponsePartitions(partition_index=0, committed_offset=5, metadata="", error_code=0)
+        topics = [OffsetFetchResponseTopics(name="t", partitions=[row])]
+        code = ErrorCode.NOT_COORDINATOR if number == 1 else 0
+        group = OffsetFetchResponseGroup(group_id="g", topics=[] if code else topics, error_code=code)
+        return OffsetFetchResponse(groups=[group])
 
-        scene = Scene({Api.CREATE_TOPICS: created, Api.OFFSET_FETCH: fetched})
+    scene = Scene({Api.CREATE_TOPICS: created, Api.OFFSET_FETCH: fetched})
 
-        async def work(admin: Admin) -> None:
-            (topic,) = await admin.create_topics([NewTopic("t")])
-            assert (topic.error, scene.asked[Api.CREATE_TOPICS]) == (None, 2)
-            (offset,) = await admin.list_group_offsets("g")
-            assert (offset.offset, scene.asked[Api.FIND_COORDINATOR]) == (5, 2)
-
-        await with_admin(scene, work)
-
-    run(test)
+    async with administrating(scene) as admin:
+        (topic,) = await admin.create_topics([NewTopic("t")])
+        assert (topic.error, scene.asked[Api.CREATE_TOPICS]) == (None, 2)
+        (offset,) = await admin.list_group_offsets("g")
+        assert (offset.offset, scene.asked[Api.FIND_COORDINATOR]) == (5, 2)
 
 
-def test_a_broker_that_breaks_connections_is_asked_again() -> None:
+async def test_a_broker_that_breaks_connections_is_asked_again() -> None:
     """And an error that lasts is raised in the end."""
 
-    async def test() -> None:
-        def groups(number: int, request: Any) -> Reply:
-            return HANGUP if number == 1 else ListGroupsResponse(error_code=0, groups=[])
+    def groups(number: int, request: Any) -> Reply:
+        return HANGUP if number == 1 else ListGroupsResponse(error_code=0, groups=[])
 
-        async def work(admin: Admin) -> None:
-            assert await admin.list_groups() == ()
-
-        async def describe(admin: Admin) -> None:
-            (described,) = await admin.describe_groups(["g"], raise_errors=False)
-            assert isinstance(described.error, KafkaConnectionError)
-
-        scene = Scene({Api.LIST_GROUPS: groups, Api.CONSUMER_GROUP_DESCRIBE: lambda number, request: HANGUP})
-        await with_admin(scene, work)
-        await with_admin(scene, describe, timeout_ms=1_000)
-
-    run(test)
+    scene = Scene({Api.LIST_GROUPS: groups, Api.CONSUMER_GROUP_DESCRIBE: lambda number, request: HANGUP})
+    async with administrating(scene) as admin:
+        assert await admin.list_groups() == ()
+    async with administrating(scene, timeout_ms=1_000) as admin:
+        (described,) = await admin.describe_groups(["g"], raise_errors=False)
+        assert isinstance(described.error, KafkaConnectionError)
 
 
-def test_a_broker_that_forgets_what_it_was_asked_gives_an_error() -> None:
+async def test_a_broker_that_forgets_what_it_was_asked_gives_an_error() -> None:
     """Not an exception of another kind."""
+    scene = Scene(
+        {
+            Api.CONSUMER_GROUP_DESCRIBE: lambda number, request: ConsumerGroupDescribeResponse(
+                throttle_time_ms=0, groups=[]
+            ),
+            Api.DELETE_GROUPS: lambda number, request: DeleteGroupsResponse(throttle_time_ms=0, results=[]),
+            Api.DESCRIBE_CONFIGS: lambda number, request: DescribeConfigsResponse(throttle_time_ms=0, results=[]),
+            Api.LIST_OFFSETS: lambda number, request: ListOffsetsResponse(topics=[]),
+        }
+    )
 
-    async def test() -> None:
-        scene = Scene(
-            {
-                Api.CONSUMER_GROUP_DESCRIBE: lambda number, request: ConsumerGroupDescribeResponse(
-                    throttle_time_ms=0, groups=[]
-                ),
-                Api.DELETE_GROUPS: lambda number, request: DeleteGroupsResponse(throttle_time_ms=0, results=[]),
-                Api.DESCRIBE_CONFIGS: lambda number, request: DescribeConfigsResponse(throttle_time_ms=0, results=[]),
-                Api.LIST_OFFSETS: lambda number, request: ListOffsetsResponse(topics=[]),
-            }
-        )
-
-        async def work(admin: Admin) -> None:
-            (group,) = await admin.describe_groups(["g"], raise_errors=False)
-            assert "did not answer" in str(group.error)
-            with pytest.raises(KafkaError, match="did not answer for group 'g'"):
-                await admin.delete_groups(["g"])
-            with pytest.raises(KafkaError, match="did not answer for 't'"):
-                await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "t")])
-            with pytest.raises(KafkaError, match="did not answer for it"):
-                await admin.list_offsets({PARTITION: -1})
-
-        await with_admin(scene, work)
-
-    run(test)
+    async with administrating(scene) as admin:
+        (group,) = await admin.describe_groups(["g"], raise_errors=False)
+        assert "did not answer" in str(group.error)
+        with pytest.raises(KafkaError, match="did not answer for group 'g'"):
+            await admin.delete_groups(["g"])
+        with pytest.raises(KafkaError, match="did not answer for 't'"):
+            await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "t")])
+        with pytest.raises(KafkaError, match="did not answer for it"):
+            await admin.list_offsets({PARTITION: -1})
 
 
-def test_brokers_with_old_versions_are_understood() -> None:
+async def test_brokers_with_old_versions_are_understood() -> None:
     """OffsetFetch for one group, DeleteTopics by name, groups without KIP-848, an assignment that is no consumer's."""
 
-    async def test() -> None:
-        def fetched(number: int, request: Any) -> Reply:
-            assert (request.group_id, request.topics) == ("g", None)
-            row = OffsetFetchResponsePartition(partition_index=0, committed_offset=5, metadata=None, error_code=0)
-            none = OffsetFetchResponsePartition(partition_index=1, committed_offset=-1, metadata=None, error_code=0)
-            return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="t", partitions=[row, none])])
+    def fetched(number: int, request: Any) -> Reply:
+        assert (request.group_id, request.topics) == ("g", None)
+        row = OffsetFetchResponsePartition(partition_index=0, committed_offset=5, metadata=None, error_code=0)
+        none = OffsetFetchResponsePartition(partition_index=1, committed_offset=-1, metadata=None, error_code=0)
+        return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="t", partitions=[row, none])])
 
-        def deleted(number: int, request: Any) -> Reply:
-            assert request.topic_names == ["t"]
-            return DeleteTopicsResponse(responses=[DeletableTopicResult(name="t", error_code=0)])
+    def deleted(number: int, request: Any) -> Reply:
+        assert request.topic_names == ["t"]
+        return DeleteTopicsResponse(responses=[DeletableTopicResult(name="t", error_code=0)])
 
-        def described(number: int, request: Any) -> Reply:
-            member = DescribedGroupMember(
-                member_id="m", client_id="c", client_host="/h", member_metadata=b"", member_assignment=b"\0\0\xff"
-            )
-            group = DescribedGroup(
-                error_code=0,
-                group_id="g",
-                group_state="Stable",
-                protocol_type="consumer",
-                protocol_data="range",
-                members=[member],
-            )
-            return DescribeGroupsResponse(groups=[group])
+    def described(number: int, request: Any) -> Reply:
+        member = DescribedGroupMember(
+            member_id="m", client_id="c", client_host="/h", member_metadata=b"", member_assignment=b"\0\0\xff"
+        )
+        group = DescribedGroup(
+            error_code=0,
+            group_id="g",
+            group_state="Stable",
+            protocol_type="consumer",
+            protocol_data="range",
+            members=[member],
+        )
+        return DescribeGroupsResponse(groups=[group])
 
-        scene = Scene({Api.OFFSET_FETCH: fetched, Api.DELETE_TOPICS: deleted, Api.DESCRIBE_GROUPS: described})
+    scene = Scene({Api.OFFSET_FETCH: fetched, Api.DELETE_TOPICS: deleted, Api.DESCRIBE_GROUPS: described})
 
-        async def work(admin: Admin) -> None:
-            assert [each.offset for each in await admin.list_group_offsets("g")] == [5]
-            (topic,) = await admin.delete_topics(["t"])
-            assert topic.error is None
-            (group,) = await admin.describe_groups(["g"])
-            assert (group.type, group.members[0].assignment) == ("classic", ())
-
-        versions = {
-            Api.OFFSET_FETCH: Versions(0, 7),
-            Api.DELETE_TOPICS: Versions(0, 5),
-            Api.FIND_COORDINATOR: Versions(0, 3),
-            Api.CONSUMER_GROUP_DESCRIBE: Versions(1, 0),
-        }
-        await with_admin(scene, work, versions=versions)
-
-    run(test)
+    versions = {
+        Api.OFFSET_FETCH: Versions(0, 7),
+        Api.DELETE_TOPICS: Versions(0, 5),
+        Api.FIND_COORDINATOR: Versions(0, 3),
+        Api.CONSUMER_GROUP_DESCRIBE: Versions(1, 0),
+    }
+    async with administrating(scene, versions=versions) as admin:
+        assert [each.offset for each in await admin.list_group_offsets("g")] == [5]
+        (topic,) = await admin.delete_topics(["t"])
+        assert topic.error is None
+        (group,) = await admin.describe_groups(["g"])
+        assert (group.type, group.members[0].assignment) == ("classic", ())

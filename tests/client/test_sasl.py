@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.client.scripted_broker import HANGUP, Reply, run, scripted_broker
+from tests.client.scripted_broker import HANGUP, Reply, scripted_broker
+from tests.kit.coroutines import BOTH_LOOPS
 
 from ottla.client import sasl
 from ottla.client.errors import SaslAuthenticationFailedError, UnsupportedSaslMechanismError
@@ -15,6 +16,8 @@ from ottla.protocol.api import Api
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeResponse
+
+pytestmark = BOTH_LOOPS
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 # RFC 7677, section 3.
@@ -101,31 +104,23 @@ def options(password: str, mechanism: Any = "PLAIN") -> ClientSettings:
     )
 
 
-def test_a_connection_authenticates_before_anything_else() -> None:
+async def test_a_connection_authenticates_before_anything_else() -> None:
     """When the broker's belief ends soon, new requests are to go to another connection."""
+    async with scripted_broker(secured) as broker:
+        connection = await BrokerConnection.open(*broker.address, options("secret"))
+        request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        assert (await connection.request(Api.HEARTBEAT, request)).error_code == 0
+        while not connection.is_expiring:
+            await connection.request(Api.HEARTBEAT, request)
+        await connection.close()
 
-    async def test() -> None:
-        async with scripted_broker(secured) as broker:
-            connection = await BrokerConnection.open(*broker.address, options("secret"))
-            request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-            assert (await connection.request(Api.HEARTBEAT, request)).error_code == 0
-            while not connection.is_expiring:
-                await connection.request(Api.HEARTBEAT, request)
-            await connection.close()
-
-        assert [api for api, _ in broker.requests[:3]] == [Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE, Api.HEARTBEAT]
-
-    run(test)
+    assert [api for api, _ in broker.requests[:3]] == [Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE, Api.HEARTBEAT]
 
 
-def test_wrong_credentials_and_mechanisms_are_told_apart() -> None:
+async def test_wrong_credentials_and_mechanisms_are_told_apart() -> None:
     """Neither is retriable."""
-
-    async def test() -> None:
-        async with scripted_broker(secured) as broker:
-            with pytest.raises(SaslAuthenticationFailedError, match="no such user"):
-                await BrokerConnection.open(*broker.address, options("wrong"))
-            with pytest.raises(UnsupportedSaslMechanismError, match="SCRAM-SHA-256 is not offered, but PLAIN"):
-                await BrokerConnection.open(*broker.address, options("secret", "SCRAM-SHA-256"))
-
-    run(test)
+    async with scripted_broker(secured) as broker:
+        with pytest.raises(SaslAuthenticationFailedError, match="no such user"):
+            await BrokerConnection.open(*broker.address, options("wrong"))
+        with pytest.raises(UnsupportedSaslMechanismError, match="SCRAM-SHA-256 is not offered, but PLAIN"):
+            await BrokerConnection.open(*broker.address, options("secret", "SCRAM-SHA-256"))

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.client.scripted_broker import HANGUP, SILENCE, Reply, run, scripted_broker
+from tests.client.scripted_broker import HANGUP, SILENCE, Reply, scripted_broker
+from tests.kit.coroutines import BOTH_LOOPS
 
 from ottla.client.errors import KafkaConnectionError, KafkaTimeoutError, UnsupportedVersionError
 from ottla.client.settings import ClientSettings
@@ -26,6 +27,8 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespons
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.requests import encode_response
 
+pytestmark = BOTH_LOOPS
+
 SETTINGS = ClientSettings(connect_timeout_ms=20_000, request_timeout_ms=20_000)
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
@@ -40,47 +43,38 @@ async def echo(api: Api, version: int, request: Any) -> Reply:
     return HeartbeatResponse(error_code=request.generation_id)
 
 
-def test_requests_of_many_tasks_get_their_own_answers() -> None:
+async def test_requests_of_many_tasks_get_their_own_answers() -> None:
     """All are under way at once on one connection."""
+    async with scripted_broker(echo) as broker:
+        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        answers = await asyncio.gather(*(connection.request(Api.HEARTBEAT, heartbeat(number)) for number in range(200)))
+        await connection.close()
 
-    async def test() -> None:
-        async with scripted_broker(echo) as broker:
-            connection = await BrokerConnection.open(*broker.address, SETTINGS)
-            answers = await asyncio.gather(
-                *(connection.request(Api.HEARTBEAT, heartbeat(number)) for number in range(200))
-            )
-            await connection.close()
-
-        assert [answer.error_code for answer in answers] == list(range(200))
-        assert broker.connected == 1
-
-    run(test)
+    assert [answer.error_code for answer in answers] == list(range(200))
+    assert broker.connected == 1
 
 
-def test_the_newest_version_that_both_sides_know_is_used() -> None:
+async def test_the_newest_version_that_both_sides_know_is_used() -> None:
     """Within the limits that the caller sets; where there is none the error says so."""
 
     async def answer(api: Api, version: int, request: Any) -> Reply:
         return HeartbeatResponse(error_code=version)
 
-    async def test() -> None:
-        async with scripted_broker(answer, {Api.HEARTBEAT: Versions(0, 3)}) as broker:
-            connection = await BrokerConnection.open(*broker.address, SETTINGS)
-            newest = await connection.request(Api.HEARTBEAT, HEARTBEAT)
-            older = await connection.request(Api.HEARTBEAT, HEARTBEAT, version_max=1)
-            built = await connection.request(Api.HEARTBEAT, heartbeat)
-            with pytest.raises(UnsupportedVersionError, match="up to version 3; this needs 4"):
-                await connection.request(Api.HEARTBEAT, HEARTBEAT, version_min=4)
-            with pytest.raises(UnsupportedVersionError, match="does not have DescribeCluster"):
-                await connection.request(Api.DESCRIBE_CLUSTER, HEARTBEAT)
-            await connection.close()
+    async with scripted_broker(answer, {Api.HEARTBEAT: Versions(0, 3)}) as broker:
+        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        newest = await connection.request(Api.HEARTBEAT, HEARTBEAT)
+        older = await connection.request(Api.HEARTBEAT, HEARTBEAT, version_max=1)
+        built = await connection.request(Api.HEARTBEAT, heartbeat)
+        with pytest.raises(UnsupportedVersionError, match="up to version 3; this needs 4"):
+            await connection.request(Api.HEARTBEAT, HEARTBEAT, version_min=4)
+        with pytest.raises(UnsupportedVersionError, match="does not have DescribeCluster"):
+            await connection.request(Api.DESCRIBE_CLUSTER, HEARTBEAT)
+        await connection.close()
 
-        assert (newest.error_code, older.error_code, built.error_code) == (3, 1, 3)
-
-    run(test)
+    assert (newest.error_code, older.error_code, built.error_code) == (3, 1, 3)
 
 
-def test_a_broker_that_refuses_our_version_of_api_versions_is_asked_in_the_oldest() -> None:
+async def test_a_broker_that_refuses_our_version_of_api_versions_is_asked_in_the_oldest() -> None:
     """It answers in version 0, whatever it was asked."""
 
     async def offer(api: Api, version: int, request: Any) -> Reply:
@@ -89,82 +83,69 @@ def test_a_broker_that_refuses_our_version_of_api_versions_is_asked_in_the_oldes
         answer = ApiVersionsResponse(error_code=code, api_keys=[row])
         return frame(encode_response(Api.API_VERSIONS, 0, correlation_id, answer))
 
-    async def test() -> None:
-        async with scripted_broker(echo, offer=offer) as broker:
-            connection = await BrokerConnection.open(*broker.address, SETTINGS)
-            assert connection.versions == {18: Versions(0, 2)}
-            await connection.close()
-
-    run(test)
+    async with scripted_broker(echo, offer=offer) as broker:
+        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        assert connection.versions == {18: Versions(0, 2)}
+        await connection.close()
 
 
-def test_all_requests_under_way_fail_when_the_connection_breaks() -> None:
+async def test_all_requests_under_way_fail_when_the_connection_breaks() -> None:
     """And later ones too, at once."""
 
     async def answer(api: Api, version: int, request: Any) -> Reply:
         return HANGUP if request.generation_id == 2 else SILENCE
 
-    async def test() -> None:
-        async with scripted_broker(answer) as broker:
-            connection = await BrokerConnection.open(*broker.address, SETTINGS)
-            results = await asyncio.gather(
-                *(connection.request(Api.HEARTBEAT, heartbeat(number)) for number in range(4)), return_exceptions=True
-            )
-            assert [type(result) for result in results] == [KafkaConnectionError] * 4
-            assert connection.is_closed
-            with pytest.raises(KafkaConnectionError):
-                await connection.request(Api.HEARTBEAT, HEARTBEAT)
-            await connection.close()
-
-    run(test)
+    async with scripted_broker(answer) as broker:
+        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        results = await asyncio.gather(
+            *(connection.request(Api.HEARTBEAT, heartbeat(number)) for number in range(4)), return_exceptions=True
+        )
+        assert [type(result) for result in results] == [KafkaConnectionError] * 4
+        assert connection.is_closed
+        with pytest.raises(KafkaConnectionError):
+            await connection.request(Api.HEARTBEAT, HEARTBEAT)
+        await connection.close()
 
 
-def test_a_request_that_is_not_answered_in_time_closes_the_connection() -> None:
+async def test_a_request_that_is_not_answered_in_time_closes_the_connection() -> None:
     """Answers come in order: those behind it would wait as well."""
 
     async def answer(api: Api, version: int, request: Any) -> Reply:
         return SILENCE
 
-    async def test() -> None:
-        async with scripted_broker(answer) as broker:
-            connection = await BrokerConnection.open(*broker.address, SETTINGS)
-            patient = asyncio.ensure_future(connection.request(Api.HEARTBEAT, HEARTBEAT))
-            with pytest.raises(KafkaTimeoutError, match=r"did not answer Heartbeat within 0\.01 s"):
-                await connection.request(Api.HEARTBEAT, HEARTBEAT, timeout_ms=10)
-            with pytest.raises(KafkaTimeoutError):
-                await patient
-            assert connection.is_closed
-            await connection.close()
-
-    run(test)
+    async with scripted_broker(answer) as broker:
+        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        patient = asyncio.ensure_future(connection.request(Api.HEARTBEAT, HEARTBEAT))
+        with pytest.raises(KafkaTimeoutError, match=r"did not answer Heartbeat within 0\.01 s"):
+            await connection.request(Api.HEARTBEAT, HEARTBEAT, timeout_ms=10)
+        with pytest.raises(KafkaTimeoutError):
+            await patient
+        assert connection.is_closed
+        await connection.close()
 
 
-def test_a_caller_that_gives_up_does_not_disturb_the_others() -> None:
+async def test_a_caller_that_gives_up_does_not_disturb_the_others() -> None:
     """The answer to it is dropped when it comes."""
+    go = asyncio.Event()
 
-    async def test() -> None:
-        go = asyncio.Event()
+    async def answer(api: Api, version: int, request: Any) -> Reply:
+        await go.wait()
+        return HeartbeatResponse(error_code=request.generation_id)
 
-        async def answer(api: Api, version: int, request: Any) -> Reply:
-            await go.wait()
-            return HeartbeatResponse(error_code=request.generation_id)
-
-        async with scripted_broker(answer) as broker:
-            connection = await BrokerConnection.open(*broker.address, SETTINGS)
-            first, second = (
-                asyncio.ensure_future(connection.request(Api.HEARTBEAT, heartbeat(number))) for number in (1, 2)
-            )
-            await asyncio.sleep(0)
-            first.cancel()
-            await asyncio.wait([first])
-            go.set()
-            assert (await second).error_code == 2
-            await connection.close()
-
-    run(test)
+    async with scripted_broker(answer) as broker:
+        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        first, second = (
+            asyncio.ensure_future(connection.request(Api.HEARTBEAT, heartbeat(number))) for number in (1, 2)
+        )
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        go.set()
+        assert (await second).error_code == 2
+        await connection.close()
 
 
-def test_large_responses_arrive_whole() -> None:
+async def test_large_responses_arrive_whole() -> None:
     """In the middle of small ones, in pieces of any size."""
     records = bytes(range(256)) * 16 * 1024
 
@@ -176,23 +157,20 @@ def test_large_responses_arrive_whole() -> None:
         )
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
 
-    async def test() -> None:
-        fetch = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
-        async with scripted_broker(answer) as broker:
-            connection = await BrokerConnection.open(*broker.address, SETTINGS)
-            answers = await asyncio.gather(
-                connection.request(Api.HEARTBEAT, heartbeat(1)),
-                connection.request(Api.FETCH, fetch, version_max=12),
-                connection.request(Api.HEARTBEAT, heartbeat(2)),
-                connection.request(Api.FETCH, fetch, version_max=12),
-            )
-            await connection.close()
+    fetch = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
+    async with scripted_broker(answer) as broker:
+        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        answers = await asyncio.gather(
+            connection.request(Api.HEARTBEAT, heartbeat(1)),
+            connection.request(Api.FETCH, fetch, version_max=12),
+            connection.request(Api.HEARTBEAT, heartbeat(2)),
+            connection.request(Api.FETCH, fetch, version_max=12),
+        )
+        await connection.close()
 
-        assert (answers[0].error_code, answers[2].error_code) == (1, 2)
-        assert answers[1].responses[0].partitions[0].records == records
-        assert answers[3].responses[0].partitions[0].records == records
-
-    run(test)
+    assert (answers[0].error_code, answers[2].error_code) == (1, 2)
+    assert answers[1].responses[0].partitions[0].records == records
+    assert answers[3].responses[0].partitions[0].records == records
 
 
 @pytest.mark.parametrize(
@@ -203,18 +181,15 @@ def test_large_responses_arrive_whole() -> None:
         (b"\xff\xff\xff\xff", "something else"),
     ],
 )
-def test_a_port_of_something_else_is_told_by_its_first_bytes(sent: bytes, reason: str) -> None:
+async def test_a_port_of_something_else_is_told_by_its_first_bytes(sent: bytes, reason: str) -> None:
     """The commonest mistake with bootstrap_servers."""
 
     async def offer(api: Api, version: int, request: Any) -> Reply:
         return sent
 
-    async def test() -> None:
-        async with scripted_broker(echo, offer=offer) as broker:
-            with pytest.raises(KafkaConnectionError, match=f"does not speak Kafka here.*{reason}"):
-                await BrokerConnection.open(*broker.address, SETTINGS)
-
-    run(test)
+    async with scripted_broker(echo, offer=offer) as broker:
+        with pytest.raises(KafkaConnectionError, match=f"does not speak Kafka here.*{reason}"):
+            await BrokerConnection.open(*broker.address, SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -226,50 +201,39 @@ def test_a_port_of_something_else_is_told_by_its_first_bytes(sent: bytes, reason
         frame([b"\0\0\0\1\0" + bytes(6)]) + frame([bytes(8)]),
     ],
 )
-def test_bytes_that_make_no_sense_close_the_connection(sent: bytes) -> None:
+async def test_bytes_that_make_no_sense_close_the_connection(sent: bytes) -> None:
     """With a typed error for who waits, and no other exception."""
 
     async def answer(api: Api, version: int, request: Any) -> Reply:
         return sent
 
-    async def test() -> None:
-        async with scripted_broker(answer) as broker:
-            connection = await BrokerConnection.open(*broker.address, SETTINGS)
-            waiting = [asyncio.ensure_future(connection.request(Api.HEARTBEAT, HEARTBEAT)) for _ in range(2)]
-            await asyncio.wait(waiting)
-            assert isinstance(waiting[1].exception(), KafkaConnectionError)
-            assert connection.is_closed
-            await connection.close()
-
-    run(test)
+    async with scripted_broker(answer) as broker:
+        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        waiting = [asyncio.ensure_future(connection.request(Api.HEARTBEAT, HEARTBEAT)) for _ in range(2)]
+        await asyncio.wait(waiting)
+        assert isinstance(waiting[1].exception(), KafkaConnectionError)
+        assert connection.is_closed
+        await connection.close()
 
 
-def test_nobody_listening_is_a_connection_error() -> None:
+async def test_nobody_listening_is_a_connection_error() -> None:
     """It names the address."""
-
-    async def test() -> None:
-        async with scripted_broker(echo) as broker:
-            address = broker.address
-        with pytest.raises(KafkaConnectionError, match=f"cannot connect to {address}"):
-            await BrokerConnection.open(*address, SETTINGS)
-
-    run(test)
+    async with scripted_broker(echo) as broker:
+        address = broker.address
+    with pytest.raises(KafkaConnectionError, match=f"cannot connect to {address}"):
+        await BrokerConnection.open(*address, SETTINGS)
 
 
-def test_an_unused_connection_is_closed() -> None:
+async def test_an_unused_connection_is_closed() -> None:
     """After connections_max_idle_ms."""
-
-    async def test() -> None:
-        async with scripted_broker(echo) as broker:
-            idle = ClientSettings(connections_max_idle_ms=0)
-            connection = await BrokerConnection.open(*broker.address, idle)
-            assert connection.is_closed
-            await connection.close()
-
-    run(test)
+    async with scripted_broker(echo) as broker:
+        idle = ClientSettings(connections_max_idle_ms=0)
+        connection = await BrokerConnection.open(*broker.address, idle)
+        assert connection.is_closed
+        await connection.close()
 
 
-def test_a_request_without_an_answer_does_not_disturb_the_next() -> None:
+async def test_a_request_without_an_answer_does_not_disturb_the_next() -> None:
     """Produce with acks=0 is such a request."""
 
     async def answer(api: Api, version: int, request: Any) -> Reply:
@@ -277,20 +241,17 @@ def test_a_request_without_an_answer_does_not_disturb_the_next() -> None:
             return SILENCE
         return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=7, producer_epoch=0)
 
-    async def test() -> None:
-        async with scripted_broker(answer) as broker:
-            connection = await BrokerConnection.open(*broker.address, SETTINGS)
-            connection.post(Api.HEARTBEAT, 0, encode_parts(HEARTBEAT, 0))
-            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
-            assert (await connection.request(Api.INIT_PRODUCER_ID, request)).producer_id == 7
-            await connection.close()
-
-    run(test)
+    async with scripted_broker(answer) as broker:
+        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        connection.post(Api.HEARTBEAT, 0, encode_parts(HEARTBEAT, 0))
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+        assert (await connection.request(Api.INIT_PRODUCER_ID, request)).producer_id == 7
+        await connection.close()
 
 
 @pytest.mark.parametrize(("throttle_ms", "added_seconds"), [(50_000, 50), (2**31 - 1, THROTTLED_SECONDS_MAX)])
 @pytest.mark.parametrize("is_sent_before", [True, False])
-def test_requests_get_their_time_anew_when_the_broker_makes_us_wait(
+async def test_requests_get_their_time_anew_when_the_broker_makes_us_wait(
     throttle_ms: int, added_seconds: float, is_sent_before: bool
 ) -> None:
     """It reads nothing of ours for that long, so what waits is not late; within reason."""
@@ -298,21 +259,18 @@ def test_requests_get_their_time_anew_when_the_broker_makes_us_wait(
     async def answer(api: Api, version: int, request: Any) -> Reply:
         return SILENCE if request.generation_id else HeartbeatResponse(throttle_time_ms=throttle_ms, error_code=0)
 
-    async def test() -> None:
-        async with scripted_broker(answer) as broker:
-            connection = await BrokerConnection.open(*broker.address, SETTINGS)
-            throttled, waits = (encode_parts(heartbeat(number), 4) for number in (0, 1))
-            first = connection.submit(Api.HEARTBEAT, 4, throttled)
-            second = connection.submit(Api.HEARTBEAT, 4, waits) if is_sent_before else None
-            await first
-            second = second or connection.submit(Api.HEARTBEAT, 4, waits)
-            timer = connection._in_flight[-1].timer
-            assert timer is not None
-            left_seconds = timer.when() - asyncio.get_running_loop().time()
-            await connection.close()
-            with pytest.raises(KafkaConnectionError):
-                await second
+    async with scripted_broker(answer) as broker:
+        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        throttled, waits = (encode_parts(heartbeat(number), 4) for number in (0, 1))
+        first = connection.submit(Api.HEARTBEAT, 4, throttled)
+        second = connection.submit(Api.HEARTBEAT, 4, waits) if is_sent_before else None
+        await first
+        second = second or connection.submit(Api.HEARTBEAT, 4, waits)
+        timer = connection._in_flight[-1].timer
+        assert timer is not None
+        left_seconds = timer.when() - asyncio.get_running_loop().time()
+        await connection.close()
+        with pytest.raises(KafkaConnectionError):
+            await second
 
-        assert added_seconds < left_seconds < added_seconds + 21
-
-    run(test)
+    assert added_seconds < left_seconds < added_seconds + 21

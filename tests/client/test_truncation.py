@@ -5,9 +5,9 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from tests.client.consuming import until
-from tests.client.scripted_broker import run
 from tests.client.scripted_fetching import ONE, Brokers, offsets, reading, refusal
+from tests.kit.coroutines import BOTH_LOOPS
+from tests.kit.waiting import until_async
 
 from ottla.client.consumer import Consumer
 from ottla.client.errors import LogTruncationError
@@ -16,6 +16,8 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import EpochEndOffset as DivergingEpoch
 from ottla.protocol.messages.fetch import PartitionData
 from ottla.protocol.messages.offset_for_leader_epoch import EpochEndOffset
+
+pytestmark = BOTH_LOOPS
 
 
 def end(leader_epoch: int, end_offset: int, code: ErrorCode = ErrorCode.NONE) -> EpochEndOffset:
@@ -45,165 +47,129 @@ def brokers_in_epoch(epoch: int) -> Brokers:
     return brokers
 
 
-def test_nothing_is_asked_while_the_epoch_stays() -> None:
+async def test_nothing_is_asked_while_the_epoch_stays() -> None:
     """As long as the leader's epoch is that of the records, nobody asks where it ends."""
-
-    async def scenario() -> None:
-        brokers = brokers_in_epoch(3)
-        async with reading(brokers, ONE) as consumer:
-            assert await offsets(consumer, 100) == list(range(100))
-        assert brokers.epochs_asked == []
-
-    run(scenario)
+    brokers = brokers_in_epoch(3)
+    async with reading(brokers, ONE) as consumer:
+        assert await offsets(consumer, 100) == list(range(100))
+    assert brokers.epochs_asked == []
 
 
-def test_a_new_leader_that_has_everything_is_asked_once() -> None:
+async def test_a_new_leader_that_has_everything_is_asked_once() -> None:
     """A new leader's log has all that was read: reading goes on with the next record."""
-
-    async def scenario() -> None:
-        brokers = brokers_in_epoch(3)
-        brokers.epoch_ends[3] = end(3, 100)
-        async with reading(brokers, ONE) as consumer:
-            await offsets(consumer, 100)
-            brokers.record_epoch = 4
-            await elect(brokers, consumer, log_end=120)
-            assert await offsets(consumer, 20) == list(range(100, 120))
-        assert brokers.epochs_asked == [3]
-
-    run(scenario)
+    brokers = brokers_in_epoch(3)
+    brokers.epoch_ends[3] = end(3, 100)
+    async with reading(brokers, ONE) as consumer:
+        await offsets(consumer, 100)
+        brokers.record_epoch = 4
+        await elect(brokers, consumer, log_end=120)
+        assert await offsets(consumer, 20) == list(range(100, 120))
+    assert brokers.epochs_asked == [3]
 
 
-def test_the_reader_goes_back_to_where_the_log_was_cut() -> None:
+async def test_the_reader_goes_back_to_where_the_log_was_cut() -> None:
     """With a policy, reading goes on where the old log and the new one part, not at one of the ends."""
-
-    async def scenario() -> None:
-        brokers = brokers_in_epoch(3)
-        brokers.epoch_ends[3] = end(3, 70)
-        async with reading(brokers, ONE, auto_offset_reset="latest") as consumer:
-            consumer.seek(ONE, 0)
-            await offsets(consumer, 100)
-            brokers.record_epoch = 4
-            await elect(brokers, consumer, log_end=120)
-            assert await offsets(consumer, 3) == [70, 71, 72]
-
-    run(scenario)
+    brokers = brokers_in_epoch(3)
+    brokers.epoch_ends[3] = end(3, 70)
+    async with reading(brokers, ONE, auto_offset_reset="latest") as consumer:
+        consumer.seek(ONE, 0)
+        await offsets(consumer, 100)
+        brokers.record_epoch = 4
+        await elect(brokers, consumer, log_end=120)
+        assert await offsets(consumer, 3) == [70, 71, 72]
 
 
-def test_what_was_fetched_ahead_is_dropped() -> None:
+async def test_what_was_fetched_ahead_is_dropped() -> None:
     """What the caller has is still there: it gets what the new log has behind it, and nothing of the old one."""
-
-    async def scenario() -> None:
-        brokers = brokers_in_epoch(3)
-        brokers.epoch_ends[3] = end(3, 50)
-        async with reading(brokers, ONE, auto_offset_reset="none") as consumer:
-            consumer.seek(ONE, 0)
-            await offsets(consumer, 40)
-            await until(lambda: (1, ONE, 100) in brokers.fetched)
-            brokers.record_epoch = 4
-            await elect(brokers, consumer, log_end=120)
-            await until(lambda: brokers.epochs_asked == [3])
-            records = [await consumer.getone() for _ in range(80)]
-            assert [record.offset for record in records] == list(range(40, 120))
-            assert {record.leader_epoch for record in records} == {4}
-
-    run(scenario)
+    brokers = brokers_in_epoch(3)
+    brokers.epoch_ends[3] = end(3, 50)
+    async with reading(brokers, ONE, auto_offset_reset="none") as consumer:
+        consumer.seek(ONE, 0)
+        await offsets(consumer, 40)
+        await until_async(lambda: (1, ONE, 100) in brokers.fetched)
+        brokers.record_epoch = 4
+        await elect(brokers, consumer, log_end=120)
+        await until_async(lambda: brokers.epochs_asked == [3])
+        records = [await consumer.getone() for _ in range(80)]
+        assert [record.offset for record in records] == list(range(40, 120))
+        assert {record.leader_epoch for record in records} == {4}
 
 
-def test_without_a_policy_the_caller_is_told_where_the_logs_part() -> None:
+async def test_without_a_policy_the_caller_is_told_where_the_logs_part() -> None:
     """Every call raises it until the caller has chosen where to go on."""
-
-    async def scenario() -> None:
-        brokers = brokers_in_epoch(3)
-        brokers.epoch_ends[3] = end(2, 70)
-        async with reading(brokers, ONE, auto_offset_reset="none") as consumer:
-            consumer.seek(ONE, 0)
-            await offsets(consumer, 100)
-            await elect(brokers, consumer, log_end=80)
-            for _ in range(2):
-                with pytest.raises(LogTruncationError, match=r"t-0 was truncated before 100; .* offset 70") as caught:
-                    await consumer.getone()
-                assert caught.value.diverging == OffsetAndMetadata(70, "", 2)
-            assert pickle.loads(pickle.dumps(caught.value)).diverging == caught.value.diverging
-            brokers.epoch_ends[2] = end(2, 70)
-            consumer.seek(ONE, OffsetAndMetadata(70, "", 2))
-            assert await offsets(consumer, 2) == [70, 71]
-
-    run(scenario)
+    brokers = brokers_in_epoch(3)
+    brokers.epoch_ends[3] = end(2, 70)
+    async with reading(brokers, ONE, auto_offset_reset="none") as consumer:
+        consumer.seek(ONE, 0)
+        await offsets(consumer, 100)
+        await elect(brokers, consumer, log_end=80)
+        for _ in range(2):
+            with pytest.raises(LogTruncationError, match=r"t-0 was truncated before 100; .* offset 70") as caught:
+                await consumer.getone()
+            assert caught.value.diverging == OffsetAndMetadata(70, "", 2)
+        assert pickle.loads(pickle.dumps(caught.value)).diverging == caught.value.diverging
+        brokers.epoch_ends[2] = end(2, 70)
+        consumer.seek(ONE, OffsetAndMetadata(70, "", 2))
+        assert await offsets(consumer, 2) == [70, 71]
 
 
 @pytest.mark.parametrize("policy", ["earliest", "none"])
-def test_a_log_without_a_common_epoch_begins_anew(policy: str) -> None:
+async def test_a_log_without_a_common_epoch_begins_anew(policy: str) -> None:
     """A leader that knows no such epoch says nothing of where to go on; the policy does."""
-
-    async def scenario() -> None:
-        brokers = brokers_in_epoch(3)
-        brokers.epoch_ends[3] = end(-1, -1)
-        async with reading(brokers, ONE, auto_offset_reset=policy) as consumer:
-            consumer.seek(ONE, 0)
-            await offsets(consumer, 100)
-            await elect(brokers, consumer, log_end=30)
-            if policy == "none":
-                with pytest.raises(LogTruncationError, match="no common epoch") as caught:
-                    await consumer.getone()
-                assert caught.value.diverging is None
-            else:
-                assert await offsets(consumer, 2) == [0, 1]
-
-    run(scenario)
+    brokers = brokers_in_epoch(3)
+    brokers.epoch_ends[3] = end(-1, -1)
+    async with reading(brokers, ONE, auto_offset_reset=policy) as consumer:
+        consumer.seek(ONE, 0)
+        await offsets(consumer, 100)
+        await elect(brokers, consumer, log_end=30)
+        if policy == "none":
+            with pytest.raises(LogTruncationError, match="no common epoch") as caught:
+                await consumer.getone()
+            assert caught.value.diverging is None
+        else:
+            assert await offsets(consumer, 2) == [0, 1]
 
 
-def test_an_offset_with_an_epoch_is_checked_before_it_is_fetched() -> None:
+async def test_an_offset_with_an_epoch_is_checked_before_it_is_fetched() -> None:
     """A committed or given position may be from before the reader began."""
-
-    async def scenario() -> None:
-        brokers = brokers_in_epoch(5)
-        brokers.epoch_ends[2] = end(2, 40)
-        async with reading(brokers, ONE) as consumer:
-            consumer.seek(ONE, OffsetAndMetadata(60, "", 2))
-            assert await offsets(consumer, 1) == [40]
-            assert all(offset < 60 for _, _, offset in brokers.fetched if offset)
-
-    run(scenario)
+    brokers = brokers_in_epoch(5)
+    brokers.epoch_ends[2] = end(2, 40)
+    async with reading(brokers, ONE) as consumer:
+        consumer.seek(ONE, OffsetAndMetadata(60, "", 2))
+        assert await offsets(consumer, 1) == [40]
+        assert all(offset < 60 for _, _, offset in brokers.fetched if offset)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH])
-def test_a_leader_in_another_epoch_is_asked_again(code: ErrorCode) -> None:
+async def test_a_leader_in_another_epoch_is_asked_again(code: ErrorCode) -> None:
     """Neither a broker that is behind nor one that is ahead of us ends the reading, whichever request it refuses."""
+    brokers = brokers_in_epoch(3)
+    refusals = [code, code]
 
-    async def scenario() -> None:
-        brokers = brokers_in_epoch(3)
-        refusals = [code, code]
+    def judge(node_id: int, partition: TopicPartition, offset: int) -> PartitionData | None:
+        return refusal(partition, refusals.pop()) if node_id == 2 and refusals else None
 
-        def judge(node_id: int, partition: TopicPartition, offset: int) -> PartitionData | None:
-            return refusal(partition, refusals.pop()) if node_id == 2 and refusals else None
-
-        brokers.judge = judge
-        brokers.epoch_ends[3] = end(-1, -1, code)
-        async with reading(brokers, ONE) as consumer:
-            await offsets(consumer, 100)
-            await elect(brokers, consumer, log_end=120)
-            await until(lambda: len(brokers.epochs_asked) >= 3)
-            brokers.epoch_ends[3] = end(3, 100)
-            assert await offsets(consumer, 20) == list(range(100, 120))
-        assert not refusals
-
-    run(scenario)
+    brokers.judge = judge
+    brokers.epoch_ends[3] = end(-1, -1, code)
+    async with reading(brokers, ONE) as consumer:
+        await offsets(consumer, 100)
+        await elect(brokers, consumer, log_end=120)
+        await until_async(lambda: len(brokers.epochs_asked) >= 3)
+        brokers.epoch_ends[3] = end(3, 100)
+        assert await offsets(consumer, 20) == list(range(100, 120))
+    assert not refusals
 
 
-def test_a_broker_that_notices_by_itself_is_believed() -> None:
+async def test_a_broker_that_notices_by_itself_is_believed() -> None:
     """An answer to a fetch may say where the logs part."""
+    brokers = brokers_in_epoch(3)
 
-    async def scenario() -> None:
-        brokers = brokers_in_epoch(3)
+    def judge(node_id: int, partition: TopicPartition, offset: int) -> PartitionData | None:
+        if offset < 100:
+            return None
+        diverging = DivergingEpoch(epoch=3, end_offset=70)
+        return PartitionData(partition_index=0, error_code=0, high_watermark=100, diverging_epoch=diverging)
 
-        def judge(node_id: int, partition: TopicPartition, offset: int) -> PartitionData | None:
-            if offset < 100:
-                return None
-            diverging = DivergingEpoch(epoch=3, end_offset=70)
-            return PartitionData(partition_index=0, error_code=0, high_watermark=100, diverging_epoch=diverging)
-
-        brokers.judge = judge
-        async with reading(brokers, ONE) as consumer:
-            assert await offsets(consumer, 101) == [*range(100), 70]
-
-    run(scenario)
+    brokers.judge = judge
+    async with reading(brokers, ONE) as consumer:
+        assert await offsets(consumer, 101) == [*range(100), 70]

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from tests.client.cli.conftest import Ottla
-from tests.client.scripted_broker import HANGUP, Reply, run, scripted_broker
+from tests.client.scripted_broker import HANGUP, Reply, scripted_broker
 from tests.kit.broker_process import BrokerProcess, MakeBroker
+from tests.kit.coroutines import BOTH_LOOPS
 from tests.kit.hosts import LOOPBACK
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
@@ -166,17 +167,15 @@ def test_plaintext_to_a_tls_port_is_recognised(ottla: Ottla) -> None:
     assert shown.out.endswith("   security.protocol=SSL\n")
 
 
-def test_a_broker_that_hangs_up_behind_its_versions_wants_sasl() -> None:
+@BOTH_LOOPS
+async def test_a_broker_that_hangs_up_behind_its_versions_wants_sasl() -> None:
     """As Kafka does with who should have authenticated."""
 
     async def answer(api: Api, version: int, request: Any) -> Reply:
         return HANGUP
 
-    async def test() -> None:
-        async with scripted_broker(answer) as broker:
-            assert (await dial(broker.address, ClientSettings())).verdict is Verdict.SASL
-
-    run(test)
+    async with scripted_broker(answer) as broker:
+        assert (await dial(broker.address, ClientSettings())).verdict is Verdict.SASL
 
 
 @pytest.mark.parametrize(
