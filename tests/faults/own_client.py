@@ -7,10 +7,10 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from tests.client.consuming import until
 from tests.faults.access import Access
 from tests.faults.cluster import Cluster
 from tests.faults.steps import replicas_led_by
+from tests.kit.waiting import until_async
 
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
@@ -18,7 +18,6 @@ from ottla.client.producer_batch import Delivery
 from ottla.client.types import TopicPartition
 
 MEMBERS = 2
-SCENARIO_TIMEOUT_S = 120.0
 # Records come at a steady pace, so that whatever happens happens amid them.
 PACE_S = 0.005
 SESSION_TIMEOUT_MS = 6_000
@@ -79,8 +78,8 @@ class Workload:
         """Wait until so many more records were acknowledged, and so many read in each partition."""
         target = self.acknowledged + records
         lengths = {partition: len(read) + records // 10 for partition, read in self.read.items()}
-        await until(lambda: self.acknowledged >= target)
-        await until(lambda: all(len(self.read[partition]) >= length for partition, length in lengths.items()))
+        await until_async(lambda: self.acknowledged >= target)
+        await until_async(lambda: all(len(self.read[partition]) >= length for partition, length in lengths.items()))
 
     def finish(self) -> None:
         """Send no more."""
@@ -124,13 +123,13 @@ class Workload:
                 for member in self.members:
                     tasks.create_task(self.follow(member))
                 tasks.create_task(self.write())
-                await until(self.is_shared)
+                await until_async(self.is_shared)
                 await self.go_on()
                 yield
                 self.finish()
 
 
-def run_scenario(
+async def run_scenario(
     cluster: Cluster,
     topic: str,
     leaders: Sequence[int],
@@ -138,14 +137,9 @@ def run_scenario(
     group_protocol: str = "classic",
 ) -> None:
     """Do what `faults` does while our client works, go on after each of its steps, and check the outcome."""
-    cluster.create_topic(topic, replicas_led_by(*leaders))
+    await asyncio.to_thread(cluster.create_topic, topic, replicas_led_by(*leaders))
     workload = Workload(cluster.bootstrap, cluster.access, topic, len(leaders), group_protocol)
-
-    async def scenario() -> None:
-        async with asyncio.timeout(SCENARIO_TIMEOUT_S):
-            async with workload.running():
-                async for _ in faults(workload):
-                    await workload.go_on()
-            await workload.check()
-
-    asyncio.run(scenario())
+    async with workload.running():
+        async for _ in faults(workload):
+            await workload.go_on()
+    await workload.check()

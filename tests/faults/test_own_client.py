@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.client.consuming import until
 from tests.faults.cluster import BROKER_IDS, Cluster
 from tests.faults.own_client import Workload, run_scenario
 from tests.faults.shared_clusters import Kind, lent
 from tests.faults.steps import kill, replicas_led_by
 from tests.kit.kafka_process import KafkaProcess, kafka_or_skip
+from tests.kit.waiting import until_async
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 
@@ -35,7 +35,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path, protocol: str) -> It
         made.close()
 
 
-def test_killing_leaders_under_our_client_loses_and_doubles_nothing(cluster: Cluster, topic: str) -> None:
+async def test_killing_leaders_under_our_client_loses_and_doubles_nothing(cluster: Cluster, topic: str) -> None:
     """One leader after the other: what was sent is stored once and in order, and the group reads all of it."""
 
     async def kill_leaders(_: Workload) -> AsyncIterator[None]:
@@ -47,11 +47,13 @@ def test_killing_leaders_under_our_client_loses_and_doubles_nothing(cluster: Clu
                 await asyncio.to_thread(cluster.start_brokers, leader)
                 await asyncio.to_thread(cluster.wait_for_full_isr, topic, replicas_led_by(*BROKER_IDS))
 
-    run_scenario(cluster, topic, BROKER_IDS, kill_leaders)
+    await run_scenario(cluster, topic, BROKER_IDS, kill_leaders)
 
 
 @pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
-def test_our_groups_go_on_when_their_coordinator_is_killed(cluster: Cluster, topic: str, group_protocol: str) -> None:
+async def test_our_groups_go_on_when_their_coordinator_is_killed(
+    cluster: Cluster, topic: str, group_protocol: str
+) -> None:
     """They find the next one, share the partitions as before, and skip nothing."""
     if group_protocol == "consumer" and isinstance(cluster.brokers[1], KafkaProcess):
         pytest.skip("Kafka has the new protocol only without ZooKeeper")
@@ -61,10 +63,10 @@ def test_our_groups_go_on_when_their_coordinator_is_killed(cluster: Cluster, top
         await asyncio.to_thread(kill, cluster, coordinator)
         await asyncio.to_thread(partial(_wait_for_another_leader, cluster, coordinator))
         yield
-        await until(workload.is_shared)
+        await until_async(workload.is_shared)
         yield
 
-    run_scenario(cluster, topic, BROKER_IDS, kill_coordinator, group_protocol)
+    await run_scenario(cluster, topic, BROKER_IDS, kill_coordinator, group_protocol)
 
 
 def _wait_for_another_leader(cluster: Cluster, broker: int) -> None:

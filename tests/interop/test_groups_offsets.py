@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 
 import confluent_kafka
@@ -108,7 +107,7 @@ def test_two_groups_read_one_topic_each_for_itself(broker: BrokerProcess, filled
         watch_until(lambda: other.values == values(2), other)
 
 
-def test_consumers_that_choose_their_partitions_commit_without_joining(
+async def test_consumers_that_choose_their_partitions_commit_without_joining(
     broker: BrokerProcess, filled: TopicPartition, group: str
 ) -> None:
     """With `assign` there are no members; each library commits, and reads what the one before it committed."""
@@ -126,14 +125,11 @@ def test_consumers_that_choose_their_partitions_commit_without_joining(
         assert [record.value for record in python.receive(client, COUNT - 3)] == values(3)
         client.commit()
 
-    async def read_and_commit() -> int | None:
-        async with aio.consumer(broker.bootstrap, group_id=group, enable_auto_commit=False) as client:
-            client.assign([aio.TopicPartition(*filled)])
-            before: int | None = await client.committed(aio.TopicPartition(*filled))
-            await client.commit({aio.TopicPartition(*filled): 5})
-            return before
+    async with aio.consumer(broker.bootstrap, group_id=group, enable_auto_commit=False) as client:
+        client.assign([aio.TopicPartition(*filled)])
+        assert await client.committed(aio.TopicPartition(*filled)) == COUNT
+        await client.commit({aio.TopicPartition(*filled): 5})
 
-    assert asyncio.run(read_and_commit()) == COUNT
     with confluent.consumer(broker.bootstrap, group_id=group) as client:
         (position,) = client.committed([confluent_kafka.TopicPartition(*filled)], 30)
         assert position.offset == 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import pytest
@@ -95,30 +94,26 @@ def test_kafka_python_seeks(broker: BrokerProcess, filled: str) -> None:
         assert client.offsets_for_times({at: 4_000_000_000_000}) == {at: None}
 
 
-def test_aiokafka_seeks(broker: BrokerProcess, filled: str) -> None:
+async def test_aiokafka_seeks(broker: BrokerProcess, filled: str) -> None:
     """To the beginning, the end, and the first record at or after a time."""
+    at = aio.TopicPartition(filled, 0)
+    async with aio.consumer(broker.bootstrap) as client:
+        client.assign([at])
+        assert await client.beginning_offsets([at]) == {at: 0}
+        assert await client.end_offsets([at]) == {at: COUNT}
 
-    async def seek() -> None:
-        at = aio.TopicPartition(filled, 0)
-        async with aio.consumer(broker.bootstrap) as client:
-            client.assign([at])
-            assert await client.beginning_offsets([at]) == {at: 0}
-            assert await client.end_offsets([at]) == {at: COUNT}
+        await client.seek_to_end(at)
+        assert await client.position(at) == COUNT
+        async with aio.AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+            await producer.send_and_wait(filled, b"new", partition=0)
+        assert (await aio.receive(client, 1))[0].value == b"new"
+        await client.seek_to_beginning(at)
+        assert (await aio.receive(client, 1))[0].offset == 0
 
-            await client.seek_to_end(at)
-            assert await client.position(at) == COUNT
-            async with aio.AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
-                await producer.send_and_wait(filled, b"new", partition=0)
-            assert (await aio.receive(client, 1))[0].value == b"new"
-            await client.seek_to_beginning(at)
-            assert (await aio.receive(client, 1))[0].offset == 0
-
-            for time_ms, offset in ((0, 0), (FIRST_MS + 1, 1), (FIRST_MS + 15 * STEP_MS, 15)):
-                found = (await client.offsets_for_times({at: time_ms}))[at]
-                assert (found.offset, found.timestamp) == (offset, FIRST_MS + offset * STEP_MS)
-            assert await client.offsets_for_times({at: 4_000_000_000_000}) == {at: None}
-
-    asyncio.run(asyncio.wait_for(seek(), DEADLINE_S))
+        for time_ms, offset in ((0, 0), (FIRST_MS + 1, 1), (FIRST_MS + 15 * STEP_MS, 15)):
+            found = (await client.offsets_for_times({at: time_ms}))[at]
+            assert (found.offset, found.timestamp) == (offset, FIRST_MS + offset * STEP_MS)
+        assert await client.offsets_for_times({at: 4_000_000_000_000}) == {at: None}
 
 
 def test_kcat_seeks(broker: BrokerProcess, filled: str) -> None:

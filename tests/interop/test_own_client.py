@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -58,10 +57,10 @@ def bootstrap(
 
 
 @pytest.fixture
-def topic(bootstrap: str) -> str:
+async def topic(bootstrap: str) -> str:
     """A topic with all partitions led."""
     name = topic_name()
-    asyncio.run(create_topic(bootstrap, name, PARTITIONS))
+    await create_topic(bootstrap, name, PARTITIONS)
     return name
 
 

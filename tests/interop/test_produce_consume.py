@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import pytest
@@ -110,19 +109,15 @@ def test_kafka_python_iterates_over_records(broker: BrokerProcess, topic: str) -
     assert [record.value for record in received] == [record.value for record in RECORDS]
 
 
-def test_aiokafka_iterates_over_records(broker: BrokerProcess, topic: str) -> None:
+async def test_aiokafka_iterates_over_records(broker: BrokerProcess, topic: str) -> None:
     """A consumer is an asynchronous iterator, and waits for what is produced meanwhile."""
-
-    async def exchange() -> list[bytes]:
-        values: list[bytes] = []
-        async with aio.consumer(broker.bootstrap) as consumer:
-            assigned = aio.TopicPartition(topic, 0)
-            consumer.assign([assigned])
-            await consumer.seek_to_beginning(assigned)
-            async with aio.AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
-                for record in RECORDS:
-                    await producer.send_and_wait(topic, record.value, record.key)
-                    values.append((await consumer.getone()).value)
-        return values
-
-    assert asyncio.run(asyncio.wait_for(exchange(), DEADLINE_S)) == [record.value for record in RECORDS]
+    values: list[bytes] = []
+    async with aio.consumer(broker.bootstrap) as consumer:
+        assigned = aio.TopicPartition(topic, 0)
+        consumer.assign([assigned])
+        await consumer.seek_to_beginning(assigned)
+        async with aio.AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+            for record in RECORDS:
+                await producer.send_and_wait(topic, record.value, record.key)
+                values.append((await consumer.getone()).value)
+    assert values == [record.value for record in RECORDS]

@@ -80,26 +80,22 @@ class Client:
         self.settings = ConsumerSettings(retry_backoff_ms=1, retry_backoff_max_ms=1)
         self.cluster = cluster
         self.ends = ends
+        self._loop = asyncio.get_running_loop()
 
     def submit(self, work: Callable[[Any], Awaitable[T]]) -> Future[T]:
-        """Do it at once."""
+        """Have it done on the loop of the test."""
 
         async def run() -> T:
             return await work(self.cluster)
 
-        future: Future[T] = Future()
-        try:
-            future.set_result(asyncio.run(run()))
-        except Exception as error:
-            future.set_exception(error)
-        return future
+        return asyncio.run_coroutine_threadsafe(run(), self._loop)
 
     async def look_up(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the ends of the log."""
         return {partition: self.ends[0 if end == EARLIEST else 1] for partition, end in wanted.items()}
 
 
-def fetched(
+async def fetched(
     cluster: Cluster,
     begin: int,
     end: int,
@@ -111,22 +107,24 @@ def fetched(
     """Read a range, and return where its batches begin."""
     client = cast(TopicClient, Client(cluster, ends))
     fetch = RangeFetch(client, OffsetRange(AT, begin, end), timeout_ms=timeout_ms, fail_on_data_loss=fail)
-    return [batch.base_offset for each in fetch for batch in each.batches]
+    # A task reads in a thread without a loop.
+    answers = await asyncio.to_thread(list, fetch)
+    return [batch.base_offset for each in answers for batch in each.batches]
 
 
-def test_a_range_is_read_in_answers() -> None:
+async def test_a_range_is_read_in_answers() -> None:
     """Each request goes on where the last answer ended; what is behind the range is not taken."""
     cluster = Cluster([answer(made_batch(0) + made_batch(3)), answer(made_batch(6) + made_batch(9) + made_batch(12))])
 
-    assert fetched(cluster, 1, 10) == [0, 3, 6, 9]
+    assert await fetched(cluster, 1, 10) == [0, 3, 6, 9]
     assert cluster.asked == [1, 6]
 
 
-def test_a_batch_that_is_cut_short_is_fetched_again() -> None:
+async def test_a_batch_that_is_cut_short_is_fetched_again() -> None:
     """A broker sends as many bytes as fit."""
     cluster = Cluster([answer(made_batch(0) + made_batch(3)[:40]), answer(made_batch(3))])
 
-    assert fetched(cluster, 0, 6) == [0, 3]
+    assert await fetched(cluster, 0, 6) == [0, 3]
     assert cluster.asked == [0, 3]
 
 
@@ -142,58 +140,58 @@ def test_a_batch_that_is_cut_short_is_fetched_again() -> None:
         answer(made_batch(0)[:-1] + b"\x7f"),
     ],
 )
-def test_trouble_that_passes_is_waited_for(trouble: Any) -> None:
+async def test_trouble_that_passes_is_waited_for(trouble: Any) -> None:
     """With metadata asked for anew: another broker may lead by now, or send the bytes whole."""
     cluster = Cluster([trouble, trouble, answer(made_batch(0))])
 
-    assert fetched(cluster, 0, 3) == [0]
+    assert await fetched(cluster, 0, 3) == [0]
     assert cluster.refreshed == 2
 
 
-def test_trouble_that_does_not_pass_ends_the_task_in_time() -> None:
+async def test_trouble_that_does_not_pass_ends_the_task_in_time() -> None:
     """With the last reason in the message."""
     with pytest.raises(KafkaTimeoutError, match=r"t-0 0\.\.3 from offset 0 on within 0\.05 s.*broken"):
-        fetched(Cluster([KafkaConnectionError("broken")]), 0, 3, timeout_ms=50)
+        await fetched(Cluster([KafkaConnectionError("broken")]), 0, 3, timeout_ms=50)
 
 
-def test_trouble_that_cannot_pass_is_raised_at_once() -> None:
+async def test_trouble_that_cannot_pass_is_raised_at_once() -> None:
     """Rights are not a matter of time."""
     with pytest.raises(TopicAuthorizationFailedError):
-        fetched(Cluster([answer(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]), 0, 3)
+        await fetched(Cluster([answer(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]), 0, 3)
 
 
-def test_records_deleted_since_the_plan_are_a_loss() -> None:
+async def test_records_deleted_since_the_plan_are_a_loss() -> None:
     """An error, or the task goes on with what is left of its range."""
     gone = answer(error=ErrorCode.OFFSET_OUT_OF_RANGE)
     with pytest.raises(DataLossError, match="t-0 has offsets 6 to 100, and the query wants 0 to 9"):
-        fetched(Cluster([gone]), 0, 9, (6, 100))
+        await fetched(Cluster([gone]), 0, 9, (6, 100))
 
-    assert fetched(Cluster([gone, answer(made_batch(6))]), 0, 9, (6, 100), fail=False) == [6]
-    assert fetched(Cluster([gone]), 0, 9, (20, 100), fail=False) == []
+    assert await fetched(Cluster([gone, answer(made_batch(6))]), 0, 9, (6, 100), fail=False) == [6]
+    assert await fetched(Cluster([gone]), 0, 9, (20, 100), fail=False) == []
 
 
-def test_a_new_leader_that_does_not_know_its_end_yet_is_asked_again() -> None:
+async def test_a_new_leader_that_does_not_know_its_end_yet_is_asked_again() -> None:
     """Out of range is not lost while the log has the offset."""
     cluster = Cluster([answer(error=ErrorCode.OFFSET_OUT_OF_RANGE), answer(made_batch(0))])
 
-    assert fetched(cluster, 0, 3) == [0]
+    assert await fetched(cluster, 0, 3) == [0]
 
 
-def test_a_log_that_became_shorter_ends_the_task_where_losses_are_allowed() -> None:
+async def test_a_log_that_became_shorter_ends_the_task_where_losses_are_allowed() -> None:
     """There will be no more of its range."""
-    assert fetched(Cluster([answer(made_batch(0)), answer()]), 0, 9, (0, 3), fail=False) == [0]
+    assert await fetched(Cluster([answer(made_batch(0)), answer()]), 0, 9, (0, 3), fail=False) == [0]
 
 
-def test_a_topic_that_is_gone_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_topic_that_is_gone_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a while, as a single broker may not know it yet."""
     monkeypatch.setattr("ottla.pipeline.sources.range_fetch._MISSING_TOPIC_WAIT_S", 0.0)
     with pytest.raises(DataLossError, match="There is no topic t any more"):
-        fetched(Cluster([answer()], exists=False), 0, 3)
+        await fetched(Cluster([answer()], exists=False), 0, 3)
 
-    assert fetched(Cluster([answer()], exists=False), 0, 3, fail=False) == []
+    assert await fetched(Cluster([answer()], exists=False), 0, 3, fail=False) == []
 
 
-def test_batches_of_aborted_transactions_are_left_out() -> None:
+async def test_batches_of_aborted_transactions_are_left_out() -> None:
     """From the first offset that the answer names to the marker that ends the transaction."""
 
     def transactional(base_offset: int) -> bytes:
@@ -208,5 +206,6 @@ def test_batches_of_aborted_transactions_are_left_out() -> None:
     cluster = Cluster([answer(records, aborted=[AbortedTransaction(producer_id=7, first_offset=0)])])
     client = cast(TopicClient, Client(cluster, (0, 4)))
     fetch = RangeFetch(client, OffsetRange(AT, 0, 4), timeout_ms=60_000, fail_on_data_loss=True)
+    answers = await asyncio.to_thread(list, fetch)
 
-    assert [batch.base_offset for each in fetch for batch in without_aborted(each)] == [1, 3]
+    assert [batch.base_offset for each in answers for batch in without_aborted(each)] == [1, 3]
