@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
+
+from tests.kit.waiting import until_async
 
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import Consumer
@@ -17,20 +18,8 @@ from ottla.protocol.api import Api
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
-TIMEOUT_S = 90
 # The least that a broker allows by default.
 SESSION_TIMEOUT_MS = 6_000
-T = TypeVar("T")
-
-
-def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a test's coroutine, for a bounded time."""
-
-    async def bounded() -> T:
-        async with asyncio.timeout(TIMEOUT_S):
-            return await work
-
-    return asyncio.run(bounded())
 
 
 def group_name() -> str:
@@ -60,7 +49,7 @@ async def create_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
     async with Cluster(ClientSettings(bootstrap_servers=bootstrap)) as cluster:
         response = await cluster.send_controller(Api.CREATE_TOPICS, CreateTopicsRequest(topics=[row]))
         raise_for(response.topics[0].error_code)
-        await until(lambda: _has_leaders(cluster, topic, partitions))
+        await until_async(lambda: _has_leaders(cluster, topic, partitions))
 
 
 async def add_partitions(bootstrap: str, topic: str, count: int) -> None:
@@ -70,7 +59,7 @@ async def add_partitions(bootstrap: str, topic: str, count: int) -> None:
     async with Cluster(ClientSettings(bootstrap_servers=bootstrap)) as cluster:
         response = await cluster.send_controller(Api.CREATE_PARTITIONS, request)
         raise_for(response.results[0].error_code)
-        await until(lambda: _has_leaders(cluster, topic, count))
+        await until_async(lambda: _has_leaders(cluster, topic, count))
 
 
 async def _has_leaders(cluster: Cluster, topic: str, partitions: int) -> bool:
@@ -92,12 +81,3 @@ async def read(consumer: Consumer, count: int) -> list[bytes]:
         for records in (await consumer.getmany(timeout_ms=1000, max_records=count - len(values))).values():
             values += [record.value or b"" for record in records]
     return values
-
-
-async def until(holds: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Wait until something holds; the test's own time limit ends it else."""
-    while True:
-        result = holds()
-        if result if isinstance(result, bool) else await result:
-            return
-        await asyncio.sleep(0.02)

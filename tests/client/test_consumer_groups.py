@@ -22,10 +22,9 @@ from tests.client.consuming import (
     partitions_of,
     produce,
     read,
-    run_async,
-    until,
 )
 from tests.kit.broker_process import BrokerProcess, MakeBroker
+from tests.kit.waiting import until_async
 
 from ottla.client.consumer import Consumer
 from ottla.client.errors import CommitFailedError
@@ -62,80 +61,70 @@ def shared(everything: set[TopicPartition], consumers: Sequence[Any]) -> bool:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_two_members_share_the_partitions(broker: BrokerProcess, topic: str, strategy: str) -> None:
+async def test_two_members_share_the_partitions(broker: BrokerProcess, topic: str, strategy: str) -> None:
     """A second member gets its part, every record comes to one of them, and the first has all again when it leaves."""
-
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic, 6)
-        everything, group = partitions_of(topic, 6), group_name()
-        options = {"partition_assignment_strategy": [strategy]}
-        async with member(broker.bootstrap, group, topic, **options) as first:
-            await until(lambda: first.assignment() == everything)
-            async with member(broker.bootstrap, group, topic, **options) as second:
-                await until(lambda: shared(everything, [first, second]))
-                assert len(first.assignment()) == 3
-                for number in range(6):
-                    await produce(broker.bootstrap, topic, [b"%d" % number], number)
-                halves = await asyncio.gather(read(first, 3), read(second, 3))
-                assert sorted(halves[0] + halves[1]) == [b"%d" % number for number in range(6)]
-                # Says that it is done with what it got; else a rebalance would have it read again.
-                await first.commit()
-            await until(lambda: first.assignment() == everything)
-            await produce(broker.bootstrap, topic, [b"after"])
-            assert await read(first, 1) == [b"after"]
-
-    run_async(scenario())
+    await create_topic(broker.bootstrap, topic, 6)
+    everything, group = partitions_of(topic, 6), group_name()
+    options = {"partition_assignment_strategy": [strategy]}
+    async with member(broker.bootstrap, group, topic, **options) as first:
+        await until_async(lambda: first.assignment() == everything)
+        async with member(broker.bootstrap, group, topic, **options) as second:
+            await until_async(lambda: shared(everything, [first, second]))
+            assert len(first.assignment()) == 3
+            for number in range(6):
+                await produce(broker.bootstrap, topic, [b"%d" % number], number)
+            halves = await asyncio.gather(read(first, 3), read(second, 3))
+            assert sorted(halves[0] + halves[1]) == [b"%d" % number for number in range(6)]
+            # Says that it is done with what it got; else a rebalance would have it read again.
+            await first.commit()
+        await until_async(lambda: first.assignment() == everything)
+        await produce(broker.bootstrap, topic, [b"after"])
+        assert await read(first, 1) == [b"after"]
 
 
 @pytest.mark.parametrize("ours_first", [True, False])
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
-def test_members_of_aiokafka_take_part(broker: BrokerProcess, topic: str, strategy: str, ours_first: bool) -> None:
+async def test_members_of_aiokafka_take_part(
+    broker: BrokerProcess, topic: str, strategy: str, ours_first: bool
+) -> None:
     """Whoever leads, ours or aiokafka's, each of them has its part and nobody has what another has."""
     assignor = RangePartitionAssignor if strategy == "range" else RoundRobinPartitionAssignor
-
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic, 6)
-        everything, group = partitions_of(topic, 6), group_name()
-        ours = member(broker.bootstrap, group, topic, partition_assignment_strategy=[strategy])
-        theirs = AIOKafkaConsumer(
-            topic,
-            bootstrap_servers=broker.bootstrap,
-            group_id=group,
-            partition_assignment_strategy=[assignor],
-            heartbeat_interval_ms=100,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            auto_offset_reset="earliest",
-        )
-        async with AsyncExitStack() as stack:
-            for consumer in (ours, theirs) if ours_first else (theirs, ours):
-                await consumer.start()
-                stack.push_async_callback(consumer.stop)
-                await until(lambda consumer=consumer: bool(consumer.assignment()))  # type: ignore[misc]
-            await until(lambda: shared(everything, [ours, theirs]))
-            assert len(ours.assignment()) == 3
-            for number in range(6):
-                await produce(broker.bootstrap, topic, [b"%d" % number], number)
-            mine = await read(ours, 3)
-            yours = [(await theirs.getone()).value for _ in range(3)]
-            assert sorted(mine + yours) == [b"%d" % number for number in range(6)]
-
-    run_async(scenario())
+    await create_topic(broker.bootstrap, topic, 6)
+    everything, group = partitions_of(topic, 6), group_name()
+    ours = member(broker.bootstrap, group, topic, partition_assignment_strategy=[strategy])
+    theirs = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=broker.bootstrap,
+        group_id=group,
+        partition_assignment_strategy=[assignor],
+        heartbeat_interval_ms=100,
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        auto_offset_reset="earliest",
+    )
+    async with AsyncExitStack() as stack:
+        for consumer in (ours, theirs) if ours_first else (theirs, ours):
+            await consumer.start()
+            stack.push_async_callback(consumer.stop)
+            await until_async(consumer.assignment)
+        await until_async(lambda: shared(everything, [ours, theirs]))
+        assert len(ours.assignment()) == 3
+        for number in range(6):
+            await produce(broker.bootstrap, topic, [b"%d" % number], number)
+        mine = await read(ours, 3)
+        yours = [(await theirs.getone()).value for _ in range(3)]
+        assert sorted(mine + yours) == [b"%d" % number for number in range(6)]
 
 
-def test_a_member_that_dies_is_replaced(broker: BrokerProcess, topic: str) -> None:
+async def test_a_member_that_dies_is_replaced(broker: BrokerProcess, topic: str) -> None:
     """When a member is gone without a word, the others have its partitions after its session timeout."""
-
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic, 4)
-        everything, group = partitions_of(topic, 4), group_name()
-        async with member(broker.bootstrap, group, topic) as survivor:
-            victim = member(broker.bootstrap, group, topic)
-            await victim.start()
-            await until(lambda: shared(everything, [survivor, victim]))
-            await crash(victim)
-            await until(lambda: survivor.assignment() == everything)
-
-    run_async(scenario())
+    await create_topic(broker.bootstrap, topic, 4)
+    everything, group = partitions_of(topic, 4), group_name()
+    async with member(broker.bootstrap, group, topic) as survivor:
+        victim = member(broker.bootstrap, group, topic)
+        await victim.start()
+        await until_async(lambda: shared(everything, [survivor, victim]))
+        await crash(victim)
+        await until_async(lambda: survivor.assignment() == everything)
 
 
 async def crash(consumer: Consumer) -> None:
@@ -149,104 +138,74 @@ async def crash(consumer: Consumer) -> None:
     await consumer._cluster.close()
 
 
-def test_a_group_outlives_its_coordinator(make_broker: MakeBroker, topic: str) -> None:
+async def test_a_group_outlives_its_coordinator(make_broker: MakeBroker, topic: str) -> None:
     """Members go on with what was committed when the broker stops under them and comes back."""
-
-    async def scenario() -> None:
-        broker = make_broker()
-        await create_topic(broker.bootstrap, topic, 2)
-        everything, group = partitions_of(topic, 2), group_name()
-        async with (
-            member(broker.bootstrap, group, topic) as first,
-            member(broker.bootstrap, group, topic) as second,
-        ):
-            await until(lambda: shared(everything, [first, second]))
-            for number in range(2):
-                await produce(broker.bootstrap, topic, [b"before %d" % number], number)
-            await asyncio.gather(read(first, 1), read(second, 1))
-            await asyncio.gather(first.commit(), second.commit())
-            await asyncio.to_thread(broker.restart)
-            for number in range(2):
-                await produce(broker.bootstrap, topic, [b"after %d" % number], number)
-            await until(lambda: shared(everything, [first, second]))
-            values = await asyncio.gather(read(first, 1), read(second, 1))
-            assert sorted(values[0] + values[1]) == [b"after 0", b"after 1"]
-            await asyncio.gather(first.commit(), second.commit())
-
-    run_async(scenario())
+    broker = make_broker()
+    await create_topic(broker.bootstrap, topic, 2)
+    everything, group = partitions_of(topic, 2), group_name()
+    async with (
+        member(broker.bootstrap, group, topic) as first,
+        member(broker.bootstrap, group, topic) as second,
+    ):
+        await until_async(lambda: shared(everything, [first, second]))
+        for number in range(2):
+            await produce(broker.bootstrap, topic, [b"before %d" % number], number)
+        await asyncio.gather(read(first, 1), read(second, 1))
+        await asyncio.gather(first.commit(), second.commit())
+        await asyncio.to_thread(broker.restart)
+        for number in range(2):
+            await produce(broker.bootstrap, topic, [b"after %d" % number], number)
+        await until_async(lambda: shared(everything, [first, second]))
+        values = await asyncio.gather(read(first, 1), read(second, 1))
+        assert sorted(values[0] + values[1]) == [b"after 0", b"after 1"]
+        await asyncio.gather(first.commit(), second.commit())
 
 
-def test_a_pattern_takes_in_topics_to_come(broker: BrokerProcess, topic: str) -> None:
+async def test_a_pattern_takes_in_topics_to_come(broker: BrokerProcess, topic: str) -> None:
     """Topics whose names match are subscribed to, also one that is created later."""
-
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, f"{topic}-a", 1)
-        async with member(broker.bootstrap, group_name(), metadata_max_age_ms=200) as consumer:
-            consumer.subscribe(pattern=f"^{topic}-.*")
-            await until(lambda: consumer.subscription() == {f"{topic}-a"})
-            await create_topic(broker.bootstrap, f"{topic}-b", 2)
-            await until(
-                lambda: consumer.assignment() == partitions_of(f"{topic}-a", 1) | partitions_of(f"{topic}-b", 2)
-            )
-            await produce(broker.bootstrap, f"{topic}-b", [b"found"], 1)
-            assert await read(consumer, 1) == [b"found"]
-
-    run_async(scenario())
+    await create_topic(broker.bootstrap, f"{topic}-a", 1)
+    async with member(broker.bootstrap, group_name(), metadata_max_age_ms=200) as consumer:
+        consumer.subscribe(pattern=f"^{topic}-.*")
+        await until_async(lambda: consumer.subscription() == {f"{topic}-a"})
+        await create_topic(broker.bootstrap, f"{topic}-b", 2)
+        await until_async(
+            lambda: consumer.assignment() == partitions_of(f"{topic}-a", 1) | partitions_of(f"{topic}-b", 2)
+        )
+        await produce(broker.bootstrap, f"{topic}-b", [b"found"], 1)
+        assert await read(consumer, 1) == [b"found"]
 
 
-def test_new_partitions_are_shared_out(broker: BrokerProcess, topic: str) -> None:
+async def test_new_partitions_are_shared_out(broker: BrokerProcess, topic: str) -> None:
     """When a topic gets more partitions, the group rebalances and has them too."""
-
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic, 1)
-        async with member(broker.bootstrap, group_name(), topic, metadata_max_age_ms=200) as consumer:
-            await until(lambda: consumer.assignment() == partitions_of(topic, 1))
-            await add_partitions(broker.bootstrap, topic, 3)
-            await until(lambda: consumer.assignment() == partitions_of(topic, 3))
-
-    run_async(scenario())
+    await create_topic(broker.bootstrap, topic, 1)
+    async with member(broker.bootstrap, group_name(), topic, metadata_max_age_ms=200) as consumer:
+        await until_async(lambda: consumer.assignment() == partitions_of(topic, 1))
+        await add_partitions(broker.bootstrap, topic, 3)
+        await until_async(lambda: consumer.assignment() == partitions_of(topic, 3))
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_listeners_hear_what_comes_and_goes(broker: BrokerProcess, topic: str, strategy: str) -> None:
+async def test_listeners_hear_what_comes_and_goes(broker: BrokerProcess, topic: str, strategy: str) -> None:
     """An eager member gives up all when another comes; a cooperative one only what the other gets."""
-
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic, 4)
-        everything, group, diary = partitions_of(topic, 4), group_name(), Diary()
-        options = {"partition_assignment_strategy": [strategy]}
-        async with member(broker.bootstrap, group, **options) as first:
-            first.subscribe([topic], listener=diary)
-            await until(lambda: first.assignment() == everything)
-            async with member(broker.bootstrap, group, topic, **options) as second:
-                await until(lambda: shared(everything, [first, second]))
-                await until(lambda: len(diary.entries) > 2)
-                assert diary.entries[:2] == [
-                    ("assigned", everything),
-                    ("revoked", everything if strategy == "range" else second.assignment()),
-                ]
-        assert diary.words() == {"assigned", "revoked"}
-        assert diary.entries[-1][0] == "revoked"
-
-    run_async(scenario())
+    await create_topic(broker.bootstrap, topic, 4)
+    everything, group, diary = partitions_of(topic, 4), group_name(), Diary()
+    options = {"partition_assignment_strategy": [strategy]}
+    async with member(broker.bootstrap, group, **options) as first:
+        first.subscribe([topic], listener=diary)
+        await until_async(lambda: first.assignment() == everything)
+        async with member(broker.bootstrap, group, topic, **options) as second:
+            await until_async(lambda: shared(everything, [first, second]))
+            await until_async(lambda: len(diary.entries) > 2)
+            assert diary.entries[:2] == [
+                ("assigned", everything),
+                ("revoked", everything if strategy == "range" else second.assignment()),
+            ]
+    assert diary.words() == {"assigned", "revoked"}
+    assert diary.entries[-1][0] == "revoked"
 
 
-def test_a_slow_caller_loses_its_partitions_and_comes_back(broker: BrokerProcess, topic: str) -> None:
+async def test_a_slow_caller_loses_its_partitions_and_comes_back(broker: BrokerProcess, topic: str) -> None:
     """After max_poll_interval_ms without a call the member leaves; it joins again with the next call."""
-
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic, 1)
-        await produce(broker.bootstrap, topic, [b"x"])
-        everything, diary = partitions_of(topic, 1), Diary()
-        async with member(broker.bootstrap, group_name(), max_poll_interval_ms=500) as consumer:
-            consumer.subscribe([topic], listener=diary)
-            await read(consumer, 1)
-            await until(lambda: ("lost", everything) in diary.entries)
-            assert consumer.assignment() == set()
-            with pytest.raises(CommitFailedError):
-                await stale_commit(consumer, topic)
-            await produce(broker.bootstrap, topic, [b"y"])
-            assert b"y" in {(await consumer.getone()).value, (await consumer.getone()).value}
 
     async def stale_commit(consumer: Consumer, topic: str) -> None:
         assert consumer._member is not None
@@ -256,27 +215,34 @@ def test_a_slow_caller_loses_its_partitions_and_comes_back(broker: BrokerProcess
         finally:
             consumer._member.generation, consumer._member.member_id = -1, ""
 
-    run_async(scenario())
+    await create_topic(broker.bootstrap, topic, 1)
+    await produce(broker.bootstrap, topic, [b"x"])
+    everything, diary = partitions_of(topic, 1), Diary()
+    async with member(broker.bootstrap, group_name(), max_poll_interval_ms=500) as consumer:
+        consumer.subscribe([topic], listener=diary)
+        await read(consumer, 1)
+        await until_async(lambda: ("lost", everything) in diary.entries)
+        assert consumer.assignment() == set()
+        with pytest.raises(CommitFailedError):
+            await stale_commit(consumer, topic)
+        await produce(broker.bootstrap, topic, [b"y"])
+        assert b"y" in {(await consumer.getone()).value, (await consumer.getone()).value}
 
 
-def test_a_static_member_keeps_its_partitions_over_a_restart(broker: BrokerProcess, topic: str) -> None:
+async def test_a_static_member_keeps_its_partitions_over_a_restart(broker: BrokerProcess, topic: str) -> None:
     """A consumer that comes back under the same instance id in time has what it had; the other sees no rebalance."""
-
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic, 2)
-        everything, group, diary = partitions_of(topic, 2), group_name(), Diary()
-        async with member(broker.bootstrap, group, group_instance_id="one") as steady:
-            steady.subscribe([topic], listener=diary)
-            returning = member(broker.bootstrap, group, topic, group_instance_id="two")
-            await returning.start()
-            await until(lambda: shared(everything, [steady, returning]))
-            had, heard = returning.assignment(), len(diary.entries)
-            await returning.stop()
-            async with member(broker.bootstrap, group, topic, group_instance_id="two") as again:
-                await until(lambda: again.assignment() == had)
-                assert len(diary.entries) == heard
-
-    run_async(scenario())
+    await create_topic(broker.bootstrap, topic, 2)
+    everything, group, diary = partitions_of(topic, 2), group_name(), Diary()
+    async with member(broker.bootstrap, group, group_instance_id="one") as steady:
+        steady.subscribe([topic], listener=diary)
+        returning = member(broker.bootstrap, group, topic, group_instance_id="two")
+        await returning.start()
+        await until_async(lambda: shared(everything, [steady, returning]))
+        had, heard = returning.assignment(), len(diary.entries)
+        await returning.stop()
+        async with member(broker.bootstrap, group, topic, group_instance_id="two") as again:
+            await until_async(lambda: again.assignment() == had)
+            assert len(diary.entries) == heard
 
 
 class Clumsy(Diary):
@@ -287,20 +253,16 @@ class Clumsy(Diary):
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_what_a_listener_raises_reaches_the_caller(broker: BrokerProcess, topic: str, protocol: str) -> None:
+async def test_what_a_listener_raises_reaches_the_caller(broker: BrokerProcess, topic: str, protocol: str) -> None:
     """The caller does not wait for records that never come, and can stop the consumer."""
-
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic)
-        async with member(broker.bootstrap, group_name(), group_protocol=protocol) as consumer:
-            consumer.subscribe([topic], listener=Clumsy())
-            with pytest.raises(ZeroDivisionError):
-                await consumer.getone()
-
-    run_async(scenario())
+    await create_topic(broker.bootstrap, topic)
+    async with member(broker.bootstrap, group_name(), group_protocol=protocol) as consumer:
+        consumer.subscribe([topic], listener=Clumsy())
+        with pytest.raises(ZeroDivisionError):
+            await consumer.getone()
 
 
 @pytest.mark.parametrize("way", ["unsubscribe", "stop"])
-def test_a_listener_can_commit_when_the_consumer_leaves(broker: BrokerProcess, topic: str, way: str) -> None:
+async def test_a_listener_can_commit_when_the_consumer_leaves(broker: BrokerProcess, topic: str, way: str) -> None:
     """While partitions are revoked they are still the member's own, also by unsubscribe() and stop()."""
-    run_async(committing_at_the_end(topic, way, lambda group: member(broker.bootstrap, group, **BY_HAND)))
+    await committing_at_the_end(topic, way, lambda group: member(broker.bootstrap, group, **BY_HAND))

@@ -10,18 +10,9 @@ import confluent_kafka
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from tests.client.consuming import (
-    SESSION_TIMEOUT_MS,
-    create_topic,
-    group_name,
-    member,
-    partitions_of,
-    produce,
-    read,
-    run_async,
-    until,
-)
+from tests.client.consuming import SESSION_TIMEOUT_MS, create_topic, group_name, member, partitions_of, produce, read
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.waiting import until_async
 
 
 class Librdkafka:
@@ -66,67 +57,59 @@ class Librdkafka:
 
 
 @pytest.mark.parametrize("ours_first", [True, False])
-def test_cooperative_sticky_with_librdkafka(broker: BrokerProcess, topic: str, ours_first: bool) -> None:
+async def test_cooperative_sticky_with_librdkafka(broker: BrokerProcess, topic: str, ours_first: bool) -> None:
     """Each has its half, every record comes to one of them, and who stays has all again."""
-
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic, 4)
-        everything, group = partitions_of(topic, 4), group_name()
-        ours = member(broker.bootstrap, group, topic, partition_assignment_strategy=["cooperative-sticky"])
-        theirs = Librdkafka(broker.bootstrap, group, topic)
-        async with AsyncExitStack() as stack:
-            pair: tuple[Any, Any] = (ours, theirs) if ours_first else (theirs, ours)
-            await pair[0].start()
-            stack.push_async_callback(pair[0].stop)
-            await until(lambda: pair[0].assignment() == everything)
-            async with AsyncExitStack() as guest:
-                await pair[1].start()
-                guest.push_async_callback(pair[1].stop)
-                await until(lambda: len(pair[0].assignment()) == len(pair[1].assignment()) == 2)
-                assert pair[0].assignment() | pair[1].assignment() == everything
-                for number in range(4):
-                    await produce(broker.bootstrap, topic, [b"%d" % number], number)
-                mine = await read(ours, 2)
-                await until(lambda: len(theirs.values) == 2)
-                assert sorted(mine + theirs.values) == [b"%d" % number for number in range(4)]
-            await until(lambda: pair[0].assignment() == everything)
-
-    run_async(scenario())
+    await create_topic(broker.bootstrap, topic, 4)
+    everything, group = partitions_of(topic, 4), group_name()
+    ours = member(broker.bootstrap, group, topic, partition_assignment_strategy=["cooperative-sticky"])
+    theirs = Librdkafka(broker.bootstrap, group, topic)
+    async with AsyncExitStack() as stack:
+        pair: tuple[Any, Any] = (ours, theirs) if ours_first else (theirs, ours)
+        await pair[0].start()
+        stack.push_async_callback(pair[0].stop)
+        await until_async(lambda: pair[0].assignment() == everything)
+        async with AsyncExitStack() as guest:
+            await pair[1].start()
+            guest.push_async_callback(pair[1].stop)
+            await until_async(lambda: len(pair[0].assignment()) == len(pair[1].assignment()) == 2)
+            assert pair[0].assignment() | pair[1].assignment() == everything
+            for number in range(4):
+                await produce(broker.bootstrap, topic, [b"%d" % number], number)
+            mine = await read(ours, 2)
+            await until_async(lambda: len(theirs.values) == 2)
+            assert sorted(mine + theirs.values) == [b"%d" % number for number in range(4)]
+        await until_async(lambda: pair[0].assignment() == everything)
 
 
 @pytest.mark.parametrize("ours_first", [True, False])
-def test_sticky_with_aiokafka(broker: BrokerProcess, topic: str, ours_first: bool) -> None:
+async def test_sticky_with_aiokafka(broker: BrokerProcess, topic: str, ours_first: bool) -> None:
     """When a third member comes, the two that were there keep all but what it gets."""
+    await create_topic(broker.bootstrap, topic, 6)
+    everything, group = partitions_of(topic, 6), group_name()
 
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic, 6)
-        everything, group = partitions_of(topic, 6), group_name()
+    def our_member() -> Any:
+        return member(broker.bootstrap, group, topic, partition_assignment_strategy=["sticky"])
 
-        def our_member() -> Any:
-            return member(broker.bootstrap, group, topic, partition_assignment_strategy=["sticky"])
-
-        ours = our_member()
-        theirs = AIOKafkaConsumer(
-            topic,
-            bootstrap_servers=broker.bootstrap,
-            group_id=group,
-            partition_assignment_strategy=[StickyPartitionAssignor],
-            heartbeat_interval_ms=100,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-        )
-        async with AsyncExitStack() as stack:
-            for consumer in (ours, theirs) if ours_first else (theirs, ours):
-                await consumer.start()
-                stack.push_async_callback(consumer.stop)
-                await until(lambda consumer=consumer: bool(consumer.assignment()))  # type: ignore[misc]
-            await until(lambda: len(ours.assignment()) == len(theirs.assignment()) == 3)
-            before = {"ours": ours.assignment(), "theirs": set(theirs.assignment())}
-            assert before["ours"] | before["theirs"] == everything
-            third = our_member()
-            await third.start()
-            stack.push_async_callback(third.stop)
-            await until(lambda: {len(one.assignment()) for one in (ours, theirs, third)} == {2})
-            assert ours.assignment() < before["ours"]
-            assert set(theirs.assignment()) < before["theirs"]
-
-    run_async(scenario())
+    ours = our_member()
+    theirs = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=broker.bootstrap,
+        group_id=group,
+        partition_assignment_strategy=[StickyPartitionAssignor],
+        heartbeat_interval_ms=100,
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+    )
+    async with AsyncExitStack() as stack:
+        for consumer in (ours, theirs) if ours_first else (theirs, ours):
+            await consumer.start()
+            stack.push_async_callback(consumer.stop)
+            await until_async(consumer.assignment)
+        await until_async(lambda: len(ours.assignment()) == len(theirs.assignment()) == 3)
+        before = {"ours": ours.assignment(), "theirs": set(theirs.assignment())}
+        assert before["ours"] | before["theirs"] == everything
+        third = our_member()
+        await third.start()
+        stack.push_async_callback(third.stop)
+        await until_async(lambda: {len(one.assignment()) for one in (ours, theirs, third)} == {2})
+        assert ours.assignment() < before["ours"]
+        assert set(theirs.assignment()) < before["theirs"]

@@ -9,18 +9,9 @@ from typing import Any
 import confluent_kafka
 import pytest
 from tests.client.committing import BY_HAND, committing_at_the_end
-from tests.client.consuming import (
-    SESSION_TIMEOUT_MS,
-    create_topic,
-    group_name,
-    member,
-    partitions_of,
-    produce,
-    read,
-    run_async,
-    until,
-)
+from tests.client.consuming import SESSION_TIMEOUT_MS, create_topic, group_name, member, partitions_of, produce, read
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.waiting import until_async
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.consumer import Consumer
@@ -48,100 +39,80 @@ def new_member(broker: BrokerProcess, group: str, *topics: str, **settings: Any)
     return member(broker.bootstrap, group, *topics, group_protocol="consumer", **settings)
 
 
-def test_two_members_share_the_partitions(broker: BrokerProcess, topic: str) -> None:
+async def test_two_members_share_the_partitions(broker: BrokerProcess, topic: str) -> None:
     """A second member gets its part, every record comes to one of them, and the first has all again when it leaves."""
-
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic, 6)
-        everything, group = partitions_of(topic, 6), group_name()
-        async with new_member(broker, group, topic) as first:
-            await until(lambda: first.assignment() == everything)
-            async with new_member(broker, group, topic) as second:
-                await until(lambda: len(second.assignment()) == 3)
-                assert first.assignment() | second.assignment() == everything
-                assert not first.assignment() & second.assignment()
-                for number in range(6):
-                    await produce(broker.bootstrap, topic, [b"%d" % number], number)
-                halves = await asyncio.gather(read(first, 3), read(second, 3))
-                assert sorted(halves[0] + halves[1]) == [b"%d" % number for number in range(6)]
-                await first.commit()
-            await until(lambda: first.assignment() == everything)
-            await produce(broker.bootstrap, topic, [b"after"])
-            assert await read(first, 1) == [b"after"]
-
-    run_async(scenario())
+    await create_topic(broker.bootstrap, topic, 6)
+    everything, group = partitions_of(topic, 6), group_name()
+    async with new_member(broker, group, topic) as first:
+        await until_async(lambda: first.assignment() == everything)
+        async with new_member(broker, group, topic) as second:
+            await until_async(lambda: len(second.assignment()) == 3)
+            assert first.assignment() | second.assignment() == everything
+            assert not first.assignment() & second.assignment()
+            for number in range(6):
+                await produce(broker.bootstrap, topic, [b"%d" % number], number)
+            halves = await asyncio.gather(read(first, 3), read(second, 3))
+            assert sorted(halves[0] + halves[1]) == [b"%d" % number for number in range(6)]
+            await first.commit()
+        await until_async(lambda: first.assignment() == everything)
+        await produce(broker.bootstrap, topic, [b"after"])
+        assert await read(first, 1) == [b"after"]
 
 
-def test_commits_survive_and_a_new_member_goes_on(broker: BrokerProcess, topic: str) -> None:
+async def test_commits_survive_and_a_new_member_goes_on(broker: BrokerProcess, topic: str) -> None:
     """What a member was done with is where the next one begins."""
-
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic)
-        await produce(broker.bootstrap, topic, [b"%d" % number for number in range(10)])
-        group = group_name()
-        async with new_member(broker, group, topic) as consumer:
-            assert await read(consumer, 4) == [b"0", b"1", b"2", b"3"]
-        async with new_member(broker, group, topic) as consumer:
-            assert await read(consumer, 2) == [b"4", b"5"]
-
-    run_async(scenario())
+    await create_topic(broker.bootstrap, topic)
+    await produce(broker.bootstrap, topic, [b"%d" % number for number in range(10)])
+    group = group_name()
+    async with new_member(broker, group, topic) as consumer:
+        assert await read(consumer, 4) == [b"0", b"1", b"2", b"3"]
+    async with new_member(broker, group, topic) as consumer:
+        assert await read(consumer, 2) == [b"4", b"5"]
 
 
-def test_a_member_of_librdkafka_takes_part(broker: BrokerProcess, topic: str) -> None:
+async def test_a_member_of_librdkafka_takes_part(broker: BrokerProcess, topic: str) -> None:
     """Both have their parts, and ours has all again when the other leaves."""
+    await create_topic(broker.bootstrap, topic, 4)
+    everything, group = partitions_of(topic, 4), group_name()
+    async with new_member(broker, group, topic) as ours:
+        await until_async(lambda: ours.assignment() == everything)
+        options = {"bootstrap.servers": broker.bootstrap, "group.id": group, "group.protocol": "consumer"}
+        theirs = confluent_kafka.Consumer(options)
+        try:
+            theirs.subscribe([topic])
 
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic, 4)
-        everything, group = partitions_of(topic, 4), group_name()
-        async with new_member(broker, group, topic) as ours:
-            await until(lambda: ours.assignment() == everything)
-            options = {"bootstrap.servers": broker.bootstrap, "group.id": group, "group.protocol": "consumer"}
-            theirs = confluent_kafka.Consumer(options)
-            try:
-                theirs.subscribe([topic])
+            async def has_two() -> bool:
+                await asyncio.to_thread(theirs.poll, 0.05)
+                return len(theirs.assignment()) == 2
 
-                async def has_two() -> bool:
-                    await asyncio.to_thread(theirs.poll, 0.05)
-                    return len(theirs.assignment()) == 2
-
-                await until(has_two)
-                assert len(ours.assignment()) == 2
-            finally:
-                await asyncio.to_thread(theirs.close)
-            await until(lambda: ours.assignment() == everything)
-
-    run_async(scenario())
+            await until_async(has_two)
+            assert len(ours.assignment()) == 2
+        finally:
+            await asyncio.to_thread(theirs.close)
+        await until_async(lambda: ours.assignment() == everything)
 
 
-def test_a_slow_caller_loses_its_partitions_and_comes_back(broker: BrokerProcess, topic: str) -> None:
+async def test_a_slow_caller_loses_its_partitions_and_comes_back(broker: BrokerProcess, topic: str) -> None:
     """After max_poll_interval_ms without a call the member leaves; it joins again with the next call."""
-
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic)
-        await produce(broker.bootstrap, topic, [b"x"])
-        async with new_member(broker, group_name(), topic, max_poll_interval_ms=500) as consumer:
-            await read(consumer, 1)
-            await until(lambda: consumer.assignment() == set())
-            assert await read(consumer, 1) == [b"x"]
-
-    run_async(scenario())
+    await create_topic(broker.bootstrap, topic)
+    await produce(broker.bootstrap, topic, [b"x"])
+    async with new_member(broker, group_name(), topic, max_poll_interval_ms=500) as consumer:
+        await read(consumer, 1)
+        await until_async(lambda: consumer.assignment() == set())
+        assert await read(consumer, 1) == [b"x"]
 
 
-def test_the_subscription_can_change(broker: BrokerProcess, topic: str) -> None:
+async def test_the_subscription_can_change(broker: BrokerProcess, topic: str) -> None:
     """Partitions of a topic that is not subscribed to any more go, those of a new one come."""
-
-    async def scenario() -> None:
-        await create_topic(broker.bootstrap, topic)
-        await create_topic(broker.bootstrap, f"{topic}-other", 2)
-        async with new_member(broker, group_name(), topic) as consumer:
-            await until(lambda: consumer.assignment() == partitions_of(topic, 1))
-            consumer.subscribe([f"{topic}-other"])
-            await until(lambda: consumer.assignment() == partitions_of(f"{topic}-other", 2))
-
-    run_async(scenario())
+    await create_topic(broker.bootstrap, topic)
+    await create_topic(broker.bootstrap, f"{topic}-other", 2)
+    async with new_member(broker, group_name(), topic) as consumer:
+        await until_async(lambda: consumer.assignment() == partitions_of(topic, 1))
+        consumer.subscribe([f"{topic}-other"])
+        await until_async(lambda: consumer.assignment() == partitions_of(f"{topic}-other", 2))
 
 
 @pytest.mark.parametrize("way", ["unsubscribe", "stop"])
-def test_a_listener_can_commit_when_the_consumer_leaves(broker: BrokerProcess, topic: str, way: str) -> None:
+async def test_a_listener_can_commit_when_the_consumer_leaves(broker: BrokerProcess, topic: str, way: str) -> None:
     """While partitions are revoked they are still the member's own, also by unsubscribe() and stop()."""
-    run_async(committing_at_the_end(topic, way, lambda group: new_member(broker, group, **BY_HAND)))
+    await committing_at_the_end(topic, way, lambda group: new_member(broker, group, **BY_HAND))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -91,10 +90,10 @@ def test_a_broker_is_no_zookeeper(ottla: Ottla, broker: BrokerProcess) -> None:
         (b"", Answer.NOT_ZOOKEEPER),
     ],
 )
-def test_answers_of_zookeeper_are_understood(said: bytes, answer: Answer) -> None:
+async def test_answers_of_zookeeper_are_understood(said: bytes, answer: Answer) -> None:
     """Of one that serves, of one without a quorum, of one that is shy, and of something else."""
     with server_that_says(said) as address:
-        assert asyncio.run(ask(address)).answer is answer
+        assert (await ask(address)).answer is answer
 
 
 def test_an_ensemble_serves_while_most_of_it_does() -> None:
