@@ -101,11 +101,3 @@ def pause_for(seconds: float) -> bool:
     """Wait as a command does to which no signal comes."""
     select.select([], [], [], seconds)
     return False
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Ask until it is so, or fail when that takes too long."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        pause_for(0.01)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.kit.waiting import until
 
 from ottla.client.connection import Connection, ConnectionFailedError, ResponseTimeoutError
 from ottla.protocol.api import Api
@@ -105,8 +105,7 @@ def test_what_the_broker_closed_while_it_was_idle_is_made_anew(monkeypatch: pyte
     with server(answer_and_close, good_answer, good_answer) as port:
         talking = connection(port)
         assert talking.request(Api.UPDATE_METADATA, 8, REQUEST).error_code == 77
-        while not talking._is_ended():
-            time.sleep(0.01)
+        until(talking._is_ended, "the connection has ended")
         for _ in range(2):
             assert talking.request(Api.UPDATE_METADATA, 8, REQUEST).error_code == 77
         talking.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from tests.broker.network.serving import DEADLINE_SECONDS
 from tests.broker.network.test_tls import serving_tls
 from tests.broker.security.certificates import Certificates
+from tests.kit.waiting import until
 
 from ottla.client.connection import Connection, ConnectionFailedError, ResponseTimeoutError
 from ottla.client.connector import Connector
@@ -71,8 +71,7 @@ def test_an_idle_connection_is_kept_until_the_broker_ends_it(
                 assert connection.request(Api.UPDATE_METADATA, VERSION, REQUEST).error_code == 77
             assert len(set(peers)) == 1
             peers[0].close()
-            while not connection._is_ended():
-                time.sleep(0.01)
+            until(connection._is_ended, "the connection has ended")
             assert connection.request(Api.UPDATE_METADATA, VERSION, REQUEST).error_code == 77
             assert len(set(peers)) == 2
         finally:

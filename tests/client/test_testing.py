@@ -6,12 +6,10 @@ import itertools
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
+from tests.kit.waiting import until
 
 from ottla.client.admin_results import NewTopic
 from ottla.client.local_cluster.cluster_dir import ClusterDir
@@ -19,10 +17,7 @@ from ottla.client.local_cluster.errors import ClusterError, OptionError
 from ottla.sync import Admin, Consumer, Producer
 from ottla.testing import FaultCluster
 
-T = TypeVar("T")
-
 RUN_TIMEOUT_S = 120
-GUARD_TIMEOUT_S = 30
 
 
 def values(cluster: FaultCluster, topic: str, count: int) -> list[bytes | None]:
@@ -57,15 +52,6 @@ def test_a_cluster_survives_what_a_test_does_to_it(tmp_path: Path) -> None:
         with pytest.raises(OptionError):
             cluster.kill(3)
     assert cluster.running() == ()
-
-
-def until(holds: Callable[[], T]) -> T:
-    """Ask again and again until it is so."""
-    deadline = time.monotonic() + RUN_TIMEOUT_S
-    while not (found := holds()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
 
 
 def leader_and_isr(admin: Admin) -> tuple[int | None, list[int]]:
@@ -164,10 +150,7 @@ def test_crash(ottla_cluster):
     assert done.returncode == -signal.SIGKILL
     record = ClusterDir(suite / "run" / "ottla-cluster0").read()
     assert record is not None
-    deadline = time.monotonic() + GUARD_TIMEOUT_S
-    while any(process.is_running() for process in record.processes):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not any(process.is_running() for process in record.processes), "the processes have ended")
 
 
 def test_the_plugin_costs_nothing_when_it_is_not_used(suite: Path) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.client.clusters import Bench, wait_until
+from tests.client.clusters import Bench
+from tests.kit.waiting import until
 
 from ottla.client.cli.main import main
 from ottla.client.cli.options import default_directory, directory_arguments
@@ -91,7 +92,7 @@ def test_status_is_a_list_of_objects(bench: Bench, run: Run) -> None:
     assert [tuple(each[name] for name in health) for each in statuses] == [(True, 5, 2)] * 2
 
     os.kill(statuses[0]["pid"], signal.SIGKILL)
-    wait_until(lambda: run("status", "--dir", str(bench.path), "--format", "json")[0] == 1)
+    until(lambda: run("status", "--dir", str(bench.path), "--format", "json")[0] == 1)
     died, other = json.loads(run("status", "--dir", str(bench.path), "--format", "json")[1])
     assert died == {**statuses[0], "pid": None, "state": "died", **dict.fromkeys(health)}
     assert other == statuses[1]

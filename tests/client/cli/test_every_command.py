@@ -15,8 +15,8 @@ import typer
 import yaml
 from tests.client.cli.command_cases import CASES
 from tests.client.cli.conftest import Ottla
-from tests.client.clusters import wait_until
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.cli.main import app
@@ -96,7 +96,7 @@ class Stage(dict[str, str]):
         group = f"g-{uuid4().hex}"
         options: dict[str, Any] = {"bootstrap_servers": self._broker.bootstrap, "group_id": group}
         consumer = self._ends.enter_context(Consumer(self["topic"], **options))
-        wait_until(lambda: bool(consumer.assignment()))
+        until(consumer.assignment)
         return group
 
     def _plan(self) -> str:

@@ -8,7 +8,8 @@ import signal
 import sys
 
 import pytest
-from tests.client.clusters import DEADLINE_S, Bench, ottla, read_until, wait_until
+from tests.client.clusters import DEADLINE_S, Bench, ottla, read_until
+from tests.kit.waiting import until
 
 from ottla.client.cli.signals import StopSignals
 from ottla.client.local_cluster.launcher import BROKER_COMMAND
@@ -35,7 +36,7 @@ def test_a_signal_stops_everything(bench: Bench, number: signal.Signals) -> None
 def test_a_signal_ends_a_start_that_takes_long(bench: Bench) -> None:
     """What was started already is stopped."""
     with ottla(*bench.arguments(1, "-X", "fake=silent")) as up:
-        wait_until((bench.path / "cluster.json").exists)
+        until((bench.path / "cluster.json").exists)
 
         up.send_signal(signal.SIGTERM)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer
 from tests.client.cli.conftest import Ottla
 from tests.kit.broker_process import BrokerProcess
-
-JOIN_TIMEOUT_S = 60
+from tests.kit.waiting import until
 
 
 @pytest.fixture
@@ -31,10 +29,7 @@ def member(broker: BrokerProcess) -> Iterator[Callable[..., Consumer]]:
         )
         made.append(consumer)
         consumer.subscribe([topic])
-        deadline = time.monotonic() + JOIN_TIMEOUT_S
-        while not consumer.assignment():
-            assert time.monotonic() < deadline
-            consumer.poll(0.1)
+        until(consumer.assignment, "the consumer has partitions", meanwhile=lambda: consumer.poll(0.1))
         return consumer
 
     yield join

@@ -7,7 +7,8 @@ import signal
 import socket
 
 import pytest
-from tests.client.clusters import Bench, wait_until
+from tests.client.clusters import Bench
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.client.local_cluster.cluster_dir import LOCK_NAME, ClusterDir
@@ -53,7 +54,7 @@ def test_only_what_is_missing_is_started_again(bench: Bench) -> None:
     cluster.start(bench.options(2, "a.b=c"))
     before = cluster.statuses()
     _kill(cluster.record().brokers[1])
-    wait_until(lambda: [status.state for status in cluster.statuses()] == [State.RUNNING, State.DIED])
+    until(lambda: [status.state for status in cluster.statuses()] == [State.RUNNING, State.DIED])
 
     started = cluster.start(bench.options())
 
@@ -104,7 +105,7 @@ def test_the_death_of_a_process_is_noticed_once(bench: Bench) -> None:
     assert cluster.departures() == []
     died = cluster.record().brokers[0]
     _kill(died)
-    wait_until(lambda: cluster.statuses()[0].state is State.DIED)
+    until(lambda: cluster.statuses()[0].state is State.DIED)
 
     departures = cluster.departures()
 
@@ -166,7 +167,7 @@ def test_a_failed_start_leaves_alone_what_ran_before(bench: Bench) -> None:
     cluster = bench.cluster()
     cluster.start(bench.options(2))
     _kill(cluster.record().brokers[1])
-    wait_until(lambda: cluster.statuses()[1].state is State.DIED)
+    until(lambda: cluster.statuses()[1].state is State.DIED)
     with (
         socket.create_server(("127.0.0.1", cluster.record().brokers[1].port)),
         pytest.raises(PortTakenError, match="for broker 2 is in use"),
@@ -270,7 +271,7 @@ def test_a_zookeeper_that_was_killed_is_started_again_alone(bench: Bench, zookee
     before = cluster.statuses()
     assert before[0].port != zookeeper_server.port
     _kill(cluster.record().zookeepers[0])
-    wait_until(lambda: cluster.statuses()[0].state is State.DIED)
+    until(lambda: cluster.statuses()[0].state is State.DIED)
 
     started = cluster.start(Options())
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.client.clusters import wait_until
+from tests.kit.waiting import until
 
 from ottla.client.local_cluster import process
 from ottla.client.local_cluster.errors import ClusterError
@@ -30,7 +30,7 @@ def test_a_process_is_known_by_its_start_time(tmp_path: Path) -> None:
         assert is_running(pid, started)
     finally:
         send_signal(pid, start_time(pid), signal.SIGKILL)
-    wait_until(lambda: not is_running(pid, started))
+    until(lambda: not is_running(pid, started))
     assert ending(pid) == "killed by SIGKILL"
     send_signal(pid, started, signal.SIGKILL)
 
