@@ -103,7 +103,8 @@ def suite(tmp_path: Path) -> Path:
 
 def run_suite(suite: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run it, by itself."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", *arguments]
+    without = [f"-pno:{plugin}" for plugin in ("randomly", "cacheprovider", "asyncio")]
+    command = [sys.executable, "-m", "pytest", *without, *arguments]
     return subprocess.run(command, cwd=suite, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
 
 
