@@ -194,7 +194,8 @@ class BrokerConnection(FrameReceiver):
 
     def post(self, api: Api, version: int, parts: list[Any]) -> int:
         """Send a request that the broker does not answer (Produce with acks=0); return its correlation id."""
-        if self._error is not None or self._transport is None:
+        # A transport that is closing drops what it is given, or raises a TypeError (asyncio of Python 3.13.0).
+        if self._error is not None or self._transport is None or self._transport.is_closing():
             raise self._error or KafkaConnectionError(f"{self.host}:{self.port} is not connected")
         self._used_at = self._loop.time()
         correlation_id = self._correlation_id = (self._correlation_id + 1) % _CORRELATION_ID_LIMIT

@@ -274,3 +274,14 @@ async def test_requests_get_their_time_anew_when_the_broker_makes_us_wait(
             await second
 
     assert added_seconds < left_seconds < added_seconds + 21
+
+
+async def test_nothing_is_sent_on_a_connection_that_is_about_to_close() -> None:
+    """The loop knows of a broken connection a moment before it says so; a request then would be dropped in silence."""
+    async with scripted_broker(echo) as broker:
+        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        assert connection._transport is not None
+        connection._transport.abort()
+        with pytest.raises(KafkaConnectionError):
+            connection.post(Api.HEARTBEAT, 0, [b"body"])
+        await connection.close()
