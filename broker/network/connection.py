@@ -4,9 +4,10 @@
     worker    handles the requests of the connection in turn, one worker at a time, and sends what is ready
     anybody   fills the slot of a response that had to wait, and sends it if it is its turn
 
-So requests take effect and are answered in the order in which they came, though several may be in flight. A client
-that does not read its answers is not served further: its requests wait, its socket is not read, and after the write
-deadline it is cut off.
+So requests take effect and are answered in the order in which they came. A request begins when the one before it is
+answered, as in Kafka: three JoinGroups of one member must not run side by side. Only a Produce may begin while Produces
+before it wait for their replicas, because a log keeps their order. A client that does not read its answers is not
+served further: its requests wait, its socket is not read, and after the write deadline it is cut off.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from ottla.broker.network.frame_reader import Frame, FrameReader, Source
 from ottla.broker.network.outbox import Outbox, Slot
 from ottla.broker.network.request_queue import RequestQueue
 from ottla.broker.security.session import Session, plain_address
+from ottla.protocol.api import Api
 from ottla.protocol.frame import size_prefix
 
 # Requests of one connection that may wait or be in flight; beyond that its socket is not read until half are answered.
 _PIPELINED_MAX = 128
 # Requests that a worker handles before it lets other connections have their turn.
 _TURN_REQUESTS_MAX = 16
+# A request begins with the key of its API.
+_PRODUCE = Api.PRODUCE.value.to_bytes(2)
 
 
 class Processor(Protocol):
@@ -102,6 +106,8 @@ class Connection:
         self._is_scheduled = False
         # While a worker has further requests of this connection at hand, it sends their answers together.
         self._is_gathering = False
+        # Whether all requests that are handled and not answered are Produces.
+        self._only_produces_wait = True
         # Whether the socket is not read because too many requests are under way.
         self._is_held = False
         # Beyond a quota: until then nothing is read, and nothing that has come is handled.
@@ -205,7 +211,13 @@ class Connection:
         """Handle waiting requests in turn, for a while. Answers that are ready early go together with the next ones."""
         for _ in range(_TURN_REQUESTS_MAX):
             with self._lock:
-                if not self._frames or self._outbox.is_blocked or self.is_muted or self.is_closed or self.is_failed:
+                if (
+                    not self._may_begin_next()
+                    or self._outbox.is_blocked
+                    or self.is_muted
+                    or self.is_closed
+                    or self.is_failed
+                ):
                     self._is_scheduled = False
                     break
                 frame, arrived = self._frames.popleft()
@@ -222,6 +234,16 @@ class Connection:
         elif not self.is_reading:
             self.processor.call(self._resume_reading)
 
+    def _may_begin_next(self) -> bool:
+        """Whether a request is there that need not wait for earlier answers. The caller holds the lock."""
+        if not self._frames:
+            return False
+        is_produce = self._frames[0][0].body[:2] == _PRODUCE
+        if not self._outbox.slots_waiting:
+            self._only_produces_wait = is_produce
+            return True
+        return is_produce and self._only_produces_wait
+
     def _send_gathered(self) -> None:
         """Send what was held back while further requests waited: the last of them may have to wait itself."""
         with self._lock:
@@ -237,8 +259,8 @@ class Connection:
 
     @property
     def _has_work(self) -> bool:
-        """Whether requests are being handled, or will be when the connection is not muted any more."""
-        return self._is_scheduled or (self.is_muted and bool(self._frames))
+        """Whether requests are being handled, or will be when those before them are answered, or the time is over."""
+        return self._is_scheduled or (bool(self._frames) and (self.is_muted or self._outbox.slots_waiting > 0))
 
     def _close_ended(self) -> None:
         if not self._has_work:
@@ -287,10 +309,19 @@ class Connection:
             resumes = self._is_held and len(self._frames) + self._outbox.slots_waiting <= _PIPELINED_MAX // 2
             self._is_held = self._is_held and not resumes
             sends = has_parts and not self._outbox.is_blocked and not self._is_gathering
+            # Those that waited for this answer, if it was the last one that was missing.
+            schedule = (
+                bool(self._frames)
+                and not self._outbox.slots_waiting
+                and not (self._is_scheduled or self._outbox.is_blocked or self.is_muted or self.is_failed)
+            )
+            self._is_scheduled = self._is_scheduled or schedule
         if resumes:
             self.processor.call(self._resume_reading)
         if sends:
             self._send()
+        if schedule:
+            self._queue.put(self)
 
     def _send(self) -> None:
         try:

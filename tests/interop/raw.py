@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -60,10 +60,19 @@ class RawConnection:
 
     def send(self, api: Api, version: int, message: Message) -> int:
         """Send a request and do not wait for the response; return its correlation id."""
-        correlation_id = self._next_correlation_id
-        self._next_correlation_id += 1
-        self._socket.sendall(frame(encode_request(api, version, correlation_id, "raw", message)))
-        return correlation_id
+        self.send_together(api, version, [message])
+        return self._next_correlation_id - 1
+
+    def send_together(self, api: Api, version: int, messages: Sequence[Message]) -> None:
+        """Send several requests in one piece."""
+        first = self._next_correlation_id
+        self._next_correlation_id += len(messages)
+        self._socket.sendall(
+            b"".join(
+                frame(encode_request(api, version, correlation_id, "raw", message))
+                for correlation_id, message in enumerate(messages, first)
+            )
+        )
 
     def receive(self, api: Api, version: int) -> tuple[int, Any]:
         """Return the next response, with its correlation id."""

@@ -18,8 +18,15 @@ from tests.interop.members.member import Joining, Member, share, watch_until
 from tests.interop.raw import RawConnection, retrying
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.guarded_process import GuardedProcess
+from tests.kit.waiting import until
 
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.sync_group import SyncGroupRequest
 
 # Each group of clients, by what its members are; the first of a group comes first and the last comes and goes.
 COMPANIES = {
@@ -29,6 +36,7 @@ COMPANIES = {
 }
 # The least that the broker allows.
 SESSION_TIMEOUT_MS = 6_000
+JOIN_VERSION = 5
 ROOT = Path(__file__).parents[2]
 
 
@@ -186,3 +194,50 @@ def test_twenty_members_of_four_libraries_share_sixty_partitions(
         for number in range(0, 60, 6):
             Confluent().produce(broker.bootstrap, topic, records, partition=number)
         watch_until(lambda: sum(len(one.values) for one in members) == 100, *members)
+
+
+def test_joins_that_one_member_sends_without_waiting_are_all_answered_well(broker: BrokerProcess, group: str) -> None:
+    """As kafkajs does: the next join begins when the one before it is answered, and does not push its member out."""
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=b"\0" * 10)]
+
+    def joining(member_id: str) -> JoinGroupRequest:
+        return JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=60_000,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocols=protocols,
+        )
+
+    def new_member(connection: RawConnection) -> str:
+        """Ask until the coordinator is there; it gives an id to a member that has none."""
+        known: list[str] = []
+
+        def ask() -> bool:
+            answer = connection.request(Api.JOIN_GROUP, JOIN_VERSION, joining(""))
+            known.append(answer.member_id)
+            return bool(answer.error_code == ErrorCode.MEMBER_ID_REQUIRED)
+
+        until(ask, "the coordinator gives an id")
+        return known[-1]
+
+    with RawConnection(broker.bootstrap) as first, RawConnection(broker.bootstrap) as second:
+        first.request(Api.FIND_COORDINATOR, 2, FindCoordinatorRequest(key=group, key_type=0))
+        resident = new_member(first)
+        assert first.request(Api.JOIN_GROUP, JOIN_VERSION, joining(resident)).error_code == 0
+        first.request(
+            Api.SYNC_GROUP, 3, SyncGroupRequest(group_id=group, generation_id=1, member_id=resident, assignments=[])
+        )
+        impatient = new_member(second)
+        second.send_together(Api.JOIN_GROUP, JOIN_VERSION, [joining(impatient)] * 3)
+        # The resident hears of the rebalance, and joins again: only then can the others be answered.
+        beat = HeartbeatRequest(group_id=group, generation_id=1, member_id=resident)
+        until(
+            lambda: first.request(Api.HEARTBEAT, 3, beat).error_code == ErrorCode.REBALANCE_IN_PROGRESS,
+            "the rebalance",
+        )
+        assert first.request(Api.JOIN_GROUP, JOIN_VERSION, joining(resident)).error_code == 0
+        answers = [second.receive(Api.JOIN_GROUP, JOIN_VERSION)[1] for _ in range(3)]
+
+    assert [(answer.error_code, answer.member_id) for answer in answers] == [(0, impatient)] * 3

@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 from tests.broker.network.serving import DEADLINE_SECONDS, echo, receive_exactly, receive_frame, send_frame, serving
+from tests.kit.waiting import until
 
 from ottla.broker.config import Listener, SecurityProtocol
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.limits import NetworkLimits
 from ottla.broker.storage.file_slice import FileSlice, OpenFile
+from ottla.protocol.api import Api
+
+PIPELINED = (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.OFFSET_COMMIT, Api.FETCH, Api.PRODUCE)
 
 
 def test_a_frame_is_answered() -> None:
@@ -60,27 +64,96 @@ def test_a_thousand_pipelined_requests_are_answered_in_order() -> None:
     assert answers == [number.to_bytes(4) for number in range(1000)]
 
 
+def begins_with(api: Api) -> bytes:
+    """The first bytes of a request."""
+    return api.value.to_bytes(2)
+
+
 def test_an_answer_that_is_ready_early_waits_for_those_before_it() -> None:
-    """A long poll does not let a later request overtake it."""
+    """A produce may be handled while another one waits for its replicas, but its answer does not overtake."""
+    slow, quick = begins_with(Api.PRODUCE) + b"slow", begins_with(Api.PRODUCE) + b"quick"
     held: list[tuple[Connection, Any]] = []
     second_handled = threading.Event()
 
     def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
-        if frame.body == b"slow":
+        if frame.body == slow:
             held.append((connection, slot))
         else:
             connection.respond(slot, [frame.body])
             second_handled.set()
 
     with serving(dispatch) as served, served.connect() as client:
-        send_frame(client, b"slow")
-        send_frame(client, b"quick")
+        send_frame(client, slow)
+        send_frame(client, quick)
         assert second_handled.wait(DEADLINE_SECONDS)
         connection, slot = held[0]
         connection.respond(slot, [b"at last"])
 
         assert receive_frame(client) == b"at last"
-        assert receive_frame(client) == b"quick"
+        assert receive_frame(client) == quick
+
+
+@pytest.mark.parametrize("second", PIPELINED, ids=lambda api: api.label)
+@pytest.mark.parametrize("first", PIPELINED, ids=lambda api: api.label)
+def test_a_request_begins_when_the_one_before_it_is_answered(first: Api, second: Api) -> None:
+    """As in Kafka, which reads the next request then; only a produce may begin behind one that waits."""
+    events: list[tuple[str, Api]] = []
+    held: list[tuple[Connection, Any]] = []
+    is_held, is_handled = threading.Event(), threading.Event()
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        api = Api(int.from_bytes(frame.body[:2]))
+        events.append(("begun", api))
+        if not held:
+            held.append((connection, slot))
+            is_held.set()
+        else:
+            is_handled.set()
+            connection.respond(slot, [b"second"])
+
+    with serving(dispatch, num_io_threads="1") as served, served.connect() as client, served.connect() as other:
+        client.sendall(b"".join(len(body).to_bytes(4) + body for body in (begins_with(first), begins_with(second))))
+        assert is_held.wait(DEADLINE_SECONDS)
+        if first is second is Api.PRODUCE:
+            assert is_handled.wait(DEADLINE_SECONDS)
+        else:
+            # The only worker does what there is to do for the first connection before it comes to this one.
+            send_frame(other, begins_with(Api.METADATA))
+            assert receive_frame(other) == b"second"
+            assert events == [("begun", first), ("begun", Api.METADATA)]
+        connection, slot = held[0]
+        events.append(("answered", first))
+        connection.respond(slot, [b"first"])
+
+        assert [receive_frame(client), receive_frame(client)] == [b"first", b"second"]
+    if not first is second is Api.PRODUCE:
+        assert events.index(("answered", first)) < len(events) - 1 == events.index(("begun", second), 1)
+
+
+def test_what_waits_behind_another_request_takes_effect_though_the_client_leaves() -> None:
+    """A consumer commits and closes its connection while its fetch still waits."""
+    held: list[tuple[Connection, Any]] = []
+    is_held, is_handled = threading.Event(), threading.Event()
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        if frame.body == begins_with(Api.FETCH):
+            held.append((connection, slot))
+            is_held.set()
+        else:
+            connection.respond(slot, [frame.body])
+            is_handled.set()
+
+    with serving(dispatch) as served:
+        with served.connect() as client:
+            send_frame(client, begins_with(Api.FETCH))
+            send_frame(client, begins_with(Api.OFFSET_COMMIT))
+            assert is_held.wait(DEADLINE_SECONDS)
+        connection, slot = held[0]
+        until(lambda: connection.is_ended, "the end of the connection is noticed")
+        connection.respond(slot, [b"records"])
+
+        assert is_handled.wait(DEADLINE_SECONDS)
+        until(lambda: connection.is_closed, "the connection is closed")
 
 
 def test_an_answer_is_not_held_back_by_a_later_request_that_waits() -> None:
