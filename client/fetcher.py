@@ -88,12 +88,14 @@ class Fetcher:
     async def _run(self) -> None:
         while True:
             self._partitions.wanted.clear()
-            self._resolve_positions()
-            if suspected := self._truncation.due(self._loop.time()):
+            # One moment for all of it: what is too early now must not be due when the pause is worked out.
+            now = self._loop.time()
+            self._resolve_positions(now)
+            if suspected := self._truncation.due(now):
                 self._start(self._truncation.ask(suspected))
-            self._start_fetches()
+            self._start_fetches(now)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._pause()):
+                async with asyncio.timeout(self._pause(now)):
                     await self._partitions.wanted.wait()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -107,24 +109,22 @@ class Fetcher:
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error
 
-    def _pause(self) -> float:
-        """Until when nothing needs to be done, unless somebody says so."""
-        now = self._loop.time()
+    def _pause(self, now: float) -> float:
+        """Return for how long nothing needs to be done, unless somebody says so."""
         waiting = [state.not_before - now for state in self._partitions if state.not_before > now]
         return min([*waiting, _PAUSE_MAX])
 
     # Which to fetch from where.
 
-    def _start_fetches(self) -> None:
-        for node_id, states, full in self._plan():
+    def _start_fetches(self, now: float) -> None:
+        for node_id, states, full in self._plan(now):
             self._busy_nodes.add(node_id)
             self._start(self._fetch(node_id, states, full))
 
-    def _plan(self) -> list[tuple[int, list[PartitionState], bool]]:
+    def _plan(self, now: float) -> list[tuple[int, list[PartitionState], bool]]:
         """Return, for each broker without a request, what to fetch; and whether a partition of it is full."""
         if sum(state.buffered_bytes for state in self._partitions) >= self._settings.fetch_max_bytes:
             return []
-        now = self._loop.time()
         by_node: dict[int, list[PartitionState]] = defaultdict(list)
         full_nodes = set()
         for state in self._partitions:
@@ -193,7 +193,7 @@ class Fetcher:
         finally:
             self._busy_nodes.discard(node_id)
         # In this order, so that the broker is at work again while the reader opens what came.
-        self._start_fetches()
+        self._start_fetches(self._loop.time())
         self._partitions.arrived.set()
 
     def _rows(self, asked: Mapping[TopicPartition, _Asked]) -> dict[TopicPartition, FetchPartition]:
@@ -292,8 +292,7 @@ class Fetcher:
             state.seek_by(policy)
             self._partitions.wanted.set()
 
-    def _resolve_positions(self) -> None:
-        now = self._loop.time()
+    def _resolve_positions(self, now: float) -> None:
         lost = [
             state
             for state in self._partitions

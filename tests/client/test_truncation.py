@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 
 import pytest
@@ -173,3 +174,31 @@ async def test_a_broker_that_notices_by_itself_is_believed() -> None:
     brokers.judge = judge
     async with reading(brokers, ONE) as consumer:
         assert await offsets(consumer, 101) == [*range(100), 70]
+
+
+class HastyLoop:
+    """A loop on which time passes by looking at it, and not otherwise."""
+
+    def __init__(self, step_s: float) -> None:
+        self._now = asyncio.get_running_loop().time()
+        self._step_s = step_s
+
+    def time(self) -> float:
+        """Return the time."""
+        self._now += self._step_s
+        return self._now
+
+
+async def test_a_pause_that_ends_while_it_is_decided_on_is_not_slept_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was too early for this round must not be forgotten because it is due when the round ends."""
+    brokers = brokers_in_epoch(3)
+    brokers.epoch_ends[3] = end(-1, -1, ErrorCode.FENCED_LEADER_EPOCH)
+    async with reading(brokers, ONE, retry_backoff_ms=30, retry_backoff_max_ms=30) as consumer, asyncio.timeout(20):
+        await offsets(consumer, 100)
+        await elect(brokers, consumer, log_end=120)
+        await until_async(lambda: brokers.epochs_asked)
+        # Nothing but the pause itself ends it.
+        monkeypatch.setattr(consumer._cluster, "request_refresh", lambda: None)
+        monkeypatch.setattr(consumer._fetcher, "_loop", HastyLoop(0.01))
+        asked = len(brokers.epochs_asked)
+        await until_async(lambda: len(brokers.epochs_asked) >= asked + 10)
