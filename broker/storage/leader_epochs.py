@@ -5,7 +5,8 @@ Entries are (leader epoch, start offset), and both rise strictly from one to the
 
 An entry is durable before a batch of its epoch is in the log: the recovery point may pass that batch at any later time,
 and then nothing would correct the file. Until then `begin` keeps it in memory, so that an election costs no write where
-nothing is appended. The loss of an entry at the end is durable at once. `truncate_from_start` saves the sync of the
+nothing is appended. The file never has an entry that only began: recovery would cut the records that an earlier epoch
+got there after all. The loss of an entry at the end is durable at once. `truncate_from_start` saves the sync of the
 directory: whoever loads a log calls it again with the log start offset, and `truncate_from_end` with the end.
 
 Memory changes only after the file did, so that a failed write can be tried again.
@@ -16,7 +17,7 @@ Not thread-safe: the partition's lock protects it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +36,7 @@ class LeaderEpochs:
         self.path = path
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
-        # False while the last entry is in memory only.
+        # False while the last entry is in memory only; the file has all others.
         self._is_stored = True
 
     @classmethod
@@ -91,31 +92,33 @@ class LeaderEpochs:
 
     def begin(self, epoch: int, start_offset: int) -> None:
         """Note in memory that an epoch begins; a crash loses that, as if it had not begun."""
-        epochs, start_offsets = self._assigned(((epoch, start_offset),))
+        epochs, start_offsets = self._with([(epoch, start_offset)])
         if epochs is not self._epochs:
+            # Entries that contradict it go from the file, too: else they would be there after it is given up.
+            self._store(epochs[:-1], start_offsets[:-1])
             self._epochs, self._start_offsets, self._is_stored = epochs, start_offsets, False
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that an epoch begins at an offset; return whether that was news.
+        """Note that an epoch begins at an offset; return whether that was news for the file.
 
         Called for every appended batch. What adds nothing is ignored: the latest epoch again, or no epoch. Entries
-        that contradict the new one, by an epoch or a start offset that is not below it, are dropped.
+        that contradict the new one are dropped: an epoch or a start offset that is not below it, and an epoch that
+        only began, since another one has the batch there.
         """
         return self.assign_all(((epoch, start_offset),))
 
     def assign_all(self, entries: Iterable[tuple[int, int]]) -> bool:
         """Assign in turn, with one write at the end: the epochs of several batches, or of a whole log."""
-        epochs, start_offsets = self._assigned(entries)
-        if epochs is self._epochs and self._is_stored:
-            return False
-        self._replace(epochs, start_offsets)
-        return True
+        known = [entry for entry in entries if entry[0] >= 0]
+        return bool(known) and self._store(*self._with(known))
 
-    def _assigned(self, entries: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    def _with(self, entries: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
         """Return the columns with some entries more; the present ones where that is no news."""
         epochs, start_offsets = self._epochs, self._start_offsets
+        if not self._is_stored and entries[0][0] != epochs[-1]:
+            epochs, start_offsets = epochs[:-1], start_offsets[:-1]
         for epoch, start_offset in entries:
-            if epoch < 0 or (epochs and epoch == epochs[-1] and start_offset >= start_offsets[-1]):
+            if epochs and epoch == epochs[-1] and start_offset >= start_offsets[-1]:
                 continue
             keep = min(bisect_left(epochs, epoch), bisect_left(start_offsets, start_offset))
             epochs, start_offsets = [*epochs[:keep], epoch], [*start_offsets[:keep], start_offset]
@@ -124,24 +127,30 @@ class LeaderEpochs:
     def truncate_from_end(self, offset: int) -> None:
         """Drop the entries that begin at `offset` or later."""
         keep = bisect_left(self._start_offsets, offset)
-        if keep == len(self._epochs) - 1 and not self._is_stored:
-            self._epochs, self._start_offsets = self._epochs[:keep], self._start_offsets[:keep]
-            self._is_stored = True
-        elif keep < len(self._epochs):
-            self._replace(self._epochs[:keep], self._start_offsets[:keep])
+        if keep < len(self._epochs):
+            self._store(self._epochs[:keep], self._start_offsets[:keep])
 
     def truncate_from_start(self, offset: int) -> None:
         """Drop what lies below `offset`; the epoch that holds it begins there from now on."""
         index = bisect_right(self._start_offsets, offset) - 1
         if index >= 0 and (index > 0 or self._start_offsets[0] != offset):
-            self._replace(self._epochs[index:], [offset, *self._start_offsets[index + 1 :]], durable=False)
+            is_stored = self._is_stored
+            epochs, start_offsets = self._epochs[index:], [offset, *self._start_offsets[index + 1 :]]
+            count = len(epochs) if is_stored else len(epochs) - 1
+            self._store(epochs[:count], start_offsets[:count], durable=False)
+            self._epochs, self._start_offsets, self._is_stored = epochs, start_offsets, is_stored
 
     def clear(self) -> None:
         """Drop all entries, as a log does that begins anew at another offset."""
-        if self._epochs:
-            self._replace([], [])
+        self._store([], [])
 
-    def _replace(self, epochs: list[int], start_offsets: list[int], *, durable: bool = True) -> None:
-        write_epochs(self.path, zip(epochs, start_offsets, strict=True), durable=durable)
-        self._epochs, self._start_offsets = epochs, start_offsets
-        self._is_stored = self._is_stored or durable
+    def _store(self, epochs: list[int], start_offsets: list[int], *, durable: bool = True) -> bool:
+        """Take these entries in memory and in the file; return whether the file had others."""
+        if epochs is self._epochs and self._is_stored:
+            return False
+        count = len(self._epochs) if self._is_stored else len(self._epochs) - 1
+        is_news = epochs != self._epochs[:count] or start_offsets != self._start_offsets[:count]
+        if is_news:
+            write_epochs(self.path, zip(epochs, start_offsets, strict=True), durable=durable)
+        self._epochs, self._start_offsets, self._is_stored = epochs, start_offsets, True
+        return is_news

@@ -86,7 +86,7 @@ def open_log(
         epochs.truncate_from_end(end)
         epochs.truncate_from_start(log_start_offset)
         if epochs.entries and epochs.entries[0][1] > log_start_offset:
-            _extend_first_epoch(epochs, segments, log_start_offset)
+            _lower_first_epoch(epochs, segments, log_start_offset)
         producers = Producers()
         delete_snapshots_above(directory, end)
         if scanned < len(segments):
@@ -167,12 +167,12 @@ def _find(segments: list[Segment], offset: int) -> BatchAt | None:
     return segments[bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1].find(offset)
 
 
-def _extend_first_epoch(epochs: LeaderEpochs, segments: list[Segment], begin: int) -> None:
-    """Let the first epoch begin where the log does, if the batch there is of that epoch."""
-    first_epoch, _ = epochs.entries[0]
+def _lower_first_epoch(epochs: LeaderEpochs, segments: list[Segment], begin: int) -> None:
+    """Let the first epoch begin with the first batch, if that is of this epoch and lies below where the file says."""
+    first_epoch, start_offset = epochs.entries[0]
     batch = _find(segments, begin)
-    if batch is not None and batch.leader_epoch == first_epoch:
-        epochs.assign_all([(first_epoch, begin), *epochs.entries[1:]])
+    if batch is not None and batch.leader_epoch == first_epoch and max(batch.base_offset, begin) < start_offset:
+        epochs.assign_all([(first_epoch, max(batch.base_offset, begin)), *epochs.entries[1:]])
 
 
 def _agree(segments: list[Segment], epochs: LeaderEpochs) -> bool:
@@ -204,7 +204,8 @@ def _recover(
 ) -> int:
     """Read every segment that reaches past the recovery point; return the index of the first one that was read.
 
-    Without epochs that can be believed it is the very first: its batches tell them.
+    Without epochs that can be believed it is the very first: its batches tell them. Epochs that are believed stay as
+    they are: where one began is not where its first batch is, once that was compacted.
     """
     first = 0
     # A segment that ends just at the recovery point may have been flushed before it was trimmed and indexed.
@@ -218,12 +219,7 @@ def _recover(
         believed = epochs if is_known else None
         scan = RecoveryScan(segments, believed, recovery_point, may_have_holes=may_have_holes)
         scan.run(first)
-        begin = segments[first].base_offset
-        merged = [entry for entry in epochs.entries if is_known and entry[1] < begin]
-        for epoch, start_offset in scan.found:
-            if epoch > (merged[-1][0] if merged else NO_LEADER_EPOCH):
-                merged.append((epoch, start_offset))
-        if merged != epochs.entries:
-            epochs.truncate_from_end(begin if is_known else 0)
-            epochs.assign_all(merged)
+        if not is_known or scan.contradicts_epochs:
+            epochs.truncate_from_end(segments[first].base_offset if is_known else 0)
+            epochs.assign_all(scan.found)
     return first

@@ -46,6 +46,8 @@ class RecoveryScan:
         self.segments = segments
         # (leader epoch, start offset) as the batches tell.
         self.found: list[tuple[int, int]] = []
+        # Whether the checkpointed epochs are wrong: several batches in a row say so that were flushed.
+        self.contradicts_epochs = False
         self._epochs = epochs
         self._recovery_point = recovery_point
         self._may_have_holes = may_have_holes
@@ -117,6 +119,7 @@ class RecoveryScan:
             raise self._odd_epoch(self._odd_offset)
         self._odd_offset = base_offset if not agrees and self._did_agree else None
         self._did_agree = agrees
+        self.contradicts_epochs = self.contradicts_epochs or not agrees
         self._doubt = None
         self._is_hole = base_offset > expected
         if self._is_hole or (has_epoch and epoch != last_epoch and epoch != known_epoch):

@@ -1,4 +1,4 @@
-"""Leader epochs answer as a plain list of entries would, and the file always holds what memory holds."""
+"""Leader epochs answer as a plain list of entries would, and the file holds all of them but one that only began."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ numbers = st.integers(0, 12)
 operations = st.lists(
     st.one_of(
         st.tuples(st.just("assign"), numbers, numbers),
+        st.tuples(st.just("begin"), numbers, numbers),
         st.tuples(st.just("truncate_from_end"), numbers),
         st.tuples(st.just("truncate_from_start"), numbers),
         st.tuples(st.just("clear")),
@@ -37,8 +38,26 @@ class Model:
 
     def __init__(self) -> None:
         self.entries: Entries = []
+        self.begun: tuple[int, int] | None = None
+
+    @property
+    def stored(self) -> Entries:
+        return [entry for entry in self.entries if entry != self.begun]
+
+    def begin(self, epoch: int, start_offset: int) -> None:
+        if self.entries and self.entries[-1][0] == epoch and self.entries[-1][1] <= start_offset:
+            return
+        self.add(epoch, start_offset)
+        self.begun = (epoch, start_offset)
 
     def assign(self, epoch: int, start_offset: int) -> None:
+        if not (self.entries and self.entries[-1][0] == epoch and self.entries[-1][1] <= start_offset):
+            self.add(epoch, start_offset)
+        self.begun = None
+
+    def add(self, epoch: int, start_offset: int) -> None:
+        if self.begun is not None and self.begun[0] != epoch:
+            self.entries.remove(self.begun)
         if self.entries and self.entries[-1][0] == epoch and self.entries[-1][1] <= start_offset:
             return
         while self.entries and (self.entries[-1][0] >= epoch or self.entries[-1][1] >= start_offset):
@@ -47,14 +66,18 @@ class Model:
 
     def truncate_from_end(self, offset: int) -> None:
         self.entries = [entry for entry in self.entries if entry[1] < offset]
+        self.begun = self.begun if self.begun in self.entries else None
 
     def truncate_from_start(self, offset: int) -> None:
         dropped = [entry for entry in self.entries if entry[1] <= offset]
         if dropped:
-            self.entries = [(dropped[-1][0], offset), *self.entries[len(dropped) :]]
+            first = (dropped[-1][0], offset)
+            self.begun = first if dropped[-1] == self.begun else self.begun
+            self.entries = [first, *self.entries[len(dropped) :]]
 
     def clear(self) -> None:
         self.entries = []
+        self.begun = None
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> tuple[int, int]:
         if requested_epoch == -1:
@@ -66,6 +89,15 @@ class Model:
         if not higher:
             return UNDEFINED
         return (lower[-1][0] if lower else requested_epoch), higher[0][1]
+
+    def check(self, known: LeaderEpochs) -> None:
+        """Leader epochs give the same answers."""
+        assert self.entries == known.entries
+        assert known.latest_epoch == (self.entries[-1][0] if self.entries else -1)
+        for number in range(-1, 14):
+            assert self.end_offset_for(number, 50) == known.end_offset_for(number, 50)
+            before = [epoch for epoch, start_offset in self.entries if start_offset <= number]
+            assert (before[-1] if before else -1) == known.epoch_for(number)
 
 
 @examples(150)
@@ -80,13 +112,10 @@ def test_leader_epochs_do_what_the_model_does(operations: list[tuple[str, int, i
             getattr(epochs, name)(*arguments)
             getattr(model, name)(*arguments)
             assert model.entries == epochs.entries
-        for known in (epochs, LeaderEpochs.load(path)):
-            assert model.entries == known.entries
-            assert known.latest_epoch == (model.entries[-1][0] if model.entries else -1)
-            for number in range(-1, 14):
-                assert model.end_offset_for(number, 50) == known.end_offset_for(number, 50)
-                before = [epoch for epoch, start_offset in model.entries if start_offset <= number]
-                assert (before[-1] if before else -1) == known.epoch_for(number)
+            assert model.stored == LeaderEpochs.load(path).entries
+        model.check(epochs)
+        model.entries = model.stored
+        model.check(LeaderEpochs.load(path))
 
 
 @examples(50)
