@@ -49,10 +49,12 @@ def _delete(request: Request, topic: str, wanted: DeleteRecordsPartition) -> Del
         log = partition.log
         if "delete" not in log.config.cleanup_policy:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not allow deletion")
-        offset = log.high_watermark if wanted.offset == _HIGH_WATERMARK else wanted.offset
-        if not 0 <= offset <= log.high_watermark:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above the high watermark")
-        log.advance_log_start(offset)
+        with partition.lock:
+            partition.check_leader()
+            offset = log.high_watermark if wanted.offset == _HIGH_WATERMARK else wanted.offset
+            if not 0 <= offset <= log.high_watermark:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above the high watermark")
+            log.advance_log_start(offset)
     except KafkaError as error:
         return DeleteRecordsPartitionResult(
             partition_index=wanted.partition_index, low_watermark=-1, error_code=error.code

@@ -186,7 +186,9 @@ class FetchReader:
             if not self._is_follower:
                 return self._read_for_consumer(cached, partition, max_bytes, at_least_one)
             if moved is None:
-                read = self._read_again(cached, partition, max_bytes, at_least_one)
+                read = partition.read_again_for_follower(
+                    cached.wanted.fetch_offset, cached.checked_epoch, max_bytes, at_least_one=at_least_one
+                )
             else:
                 fetch = cached.follower_fetch or self._follower_fetch(cached)
                 epoch = partition.role.leader_epoch
@@ -300,14 +302,6 @@ class FetchReader:
             wanted.log_start_offset,
         )
         return cached.follower_fetch
-
-    def _read_again(self, cached: CachedPartition, partition: Partition, max_bytes: int, at_least_one: bool) -> Read:
-        """Read for a follower that has waited, in the epoch in which its log was found to be like ours."""
-        partition.check_leader(cached.checked_epoch)
-        log = partition.log
-        records = log.read(cached.wanted.fetch_offset, max_bytes, at_least_one=at_least_one)
-        partition.replicated_bytes_out += len(records) if records is not None else 0
-        return Read(records, log.high_watermark, -1, log.log_start_offset, None)
 
     def _is_held(self, cached: CachedPartition) -> bool:
         """Whether a follower gets no records for now: too much was copied, and it is not in sync anyway."""

@@ -38,8 +38,10 @@ def _answer(request: Request, topic: str, wanted: OffsetForLeaderPartition) -> E
     try:
         check(request, TOPIC, topic)
         partition = hosted_partition(request, TopicPartition(topic, wanted.partition))
-        partition.check_leader(wanted.current_leader_epoch)
+        # Whoever asks cuts its log by the answer: it must not come from the follower that this leader has become.
+        with partition.lock:
+            partition.check_leader(wanted.current_leader_epoch)
+            epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error_code=error.code, partition=wanted.partition)
-    epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
     return EpochEndOffset(error_code=0, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

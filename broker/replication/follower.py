@@ -87,7 +87,8 @@ def take_fetched(partition: Partition, logs: Logs, position: FetchPosition, fetc
                 return Step.TRUNCATED
             if partition.log.log_end_offset != position.offset:
                 return Step.TRUNCATED
-            appended = partition.log.append_as_follower(fetched.records) if fetched.records else None
+            epoch = position.current_leader_epoch
+            appended = partition.log.append_as_follower(fetched.records, epoch) if fetched.records else None
             _follow_offsets(partition, fetched)
         except CorruptBatchError as error:
             log.error("leader_sent_damaged_batch", partition=str(partition.partition), error=str(error))

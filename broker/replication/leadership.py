@@ -18,6 +18,17 @@ from ottla.protocol.identifiers import TopicPartition
 NO_LEADER = -1
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
+# Answers after which the ISR stays as it was. After others the change may have been made: the controller will tell.
+_REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+_UNCERTAIN = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
 # Long before any clock began to run: a follower that has never been caught up.
 _NEVER_MS = -(2**62)
 
@@ -88,6 +99,16 @@ class IsrAnswer(NamedTuple):
     isr: tuple[int, ...] = ()
     partition_epoch: int = -1
     leader_recovery_state: int = 0
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the ISR stays as it was."""
+        return self.error_code in _REFUSED
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the change may have been made, so that only the controller's next word tells."""
+        return self.error_code in _UNCERTAIN
 
 
 class Leadership:

@@ -1,8 +1,9 @@
 """One partition on this broker: who leads it, which replicas are in sync, and how far it is committed.
 
 The partition alone decides about the high watermark. Its lock protects leader epoch, ISR and the followers'
-positions; the log has a lock of its own, taken inside. Appends and truncations hold the lock, so that none of an
-earlier role comes after the next role began. Nothing waits for the network or ZooKeeper under the lock.
+positions; the log has a lock of its own, taken inside. Appends, truncations and reads hold the lock, so that none of
+an earlier role comes after the next role began: who asked in one epoch must not get another leader's records. Nothing
+waits for the network or ZooKeeper under the lock.
 """
 
 from __future__ import annotations
@@ -40,18 +41,6 @@ __all__ = [
     "Read",
     "RemoteReplica",
 ]
-
-# Answers after which the ISR stays as it was. After others the change may have been made: the controller will tell.
-_REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-_UNCERTAIN = frozenset(
-    {
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.INVALID_UPDATE_VERSION,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-    }
-)
 
 
 class EpochEndOffset(NamedTuple):
@@ -306,10 +295,10 @@ class Partition:
                 self._advance_high_watermark(leadership)
                 return True
             self.failed_isr_updates += 1
-            if answer.error_code in _REFUSED:
+            if answer.is_refusal:
                 leadership.withdraw()
                 return False
-            if answer.error_code in _UNCERTAIN:
+            if answer.is_uncertain:
                 return False
         self._context.propose(proposal)
         return False
@@ -331,22 +320,22 @@ class Partition:
         client_may_read_follower: bool = False,
     ) -> Read:
         """Read for a consumer, up to what is committed; a follower knows that a little later than the leader."""
-        role = self._role
-        if role.leader_id == NO_LEADER or not client_may_read_follower:
-            self.check_leader(current_leader_epoch)
-        else:
-            self.check_epoch(role, current_leader_epoch)
-        log = self.log
-        high_watermark = log.high_watermark
-        stable = log.last_stable_offset
-        upper = stable if committed_only else high_watermark
-        records = log.read(offset, max_bytes, upper, at_least_one=at_least_one)
-        self.reads += 1
-        self.bytes_out += len(records) if records is not None else 0
-        aborted = None
-        if committed_only:
-            aborted = log.aborted_transactions(offset, upper) if records is not None else []
-        return Read(records, high_watermark, stable, log.log_start_offset, aborted)
+        with self.lock:
+            role, log = self._role, self.log
+            if role.leader_id == NO_LEADER or not client_may_read_follower:
+                self.check_leader(current_leader_epoch)
+            else:
+                self.check_epoch(role, current_leader_epoch)
+            high_watermark = log.high_watermark
+            stable = log.last_stable_offset
+            upper = stable if committed_only else high_watermark
+            records = log.read(offset, max_bytes, upper, at_least_one=at_least_one)
+            self.reads += 1
+            self.bytes_out += len(records) if records is not None else 0
+            aborted = None
+            if committed_only:
+                aborted = log.aborted_transactions(offset, upper) if records is not None else []
+            return Read(records, high_watermark, stable, log.log_start_offset, aborted)
 
     def read_for_follower(self, fetch: FollowerFetch, max_bytes: int, *, at_least_one: bool) -> Read:
         """Read for a follower, up to the end of the log; what it asks for tells what it has.
@@ -371,6 +360,15 @@ class Partition:
         if proposal is not None:
             self._context.propose(proposal)
         return read
+
+    def read_again_for_follower(self, offset: int, leader_epoch: int, max_bytes: int, *, at_least_one: bool) -> Read:
+        """Read for a follower that has waited, in the epoch in which its log was found to be like ours."""
+        with self.lock:
+            self.check_leader(leader_epoch)
+            log = self.log
+            records = log.read(offset, max_bytes, at_least_one=at_least_one)
+            self.replicated_bytes_out += len(records) if records is not None else 0
+            return Read(records, log.high_watermark, -1, log.log_start_offset, None)
 
     def _diverging(self, fetch: FollowerFetch) -> EpochEndOffset | None:
         if fetch.last_fetched_epoch == NO_LEADER_EPOCH:

@@ -67,10 +67,12 @@ class Log(ReadableLog):
             time_ms = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else NO_TIMESTAMP
             return Appended(first, last, time_ms, self.log_start_offset)
 
-    def append_as_follower(self, data: memoryview | bytes) -> Appended | None:
+    def append_as_follower(self, data: memoryview | bytes, leader_epoch: int) -> Appended | None:
         """Append batches fetched from the leader, offsets and epochs as they are; None where there is no whole one.
 
-        Raises CorruptBatchError, with nothing appended, where a batch is damaged or does not continue the log.
+        Raises CorruptBatchError, with nothing appended, where a batch is damaged, does not continue the log, or is of
+        a later epoch than the one in which it was fetched: a leader that lost its office may have copied it from the
+        next, behind other records than ours.
         """
         taken = list(batches(data))
         if not taken:
@@ -82,7 +84,7 @@ class Log(ReadableLog):
         with self.lock:
             if self.guard is not None:
                 self._check_accepted(self.guard.refusal)
-            if self._check_continues(taken):
+            if self._check_continues(taken, leader_epoch):
                 self._note_holes()
             size = sum(batch.size for batch in taken)
             offsets = taken[-1].last_offset - self.log_end_offset
@@ -123,7 +125,7 @@ class Log(ReadableLog):
         except FAILURES as error:
             raise self.storage_error(error) from error
 
-    def _check_continues(self, taken: Sequence[RecordBatch]) -> bool:
+    def _check_continues(self, taken: Sequence[RecordBatch], leader_epoch: int) -> bool:
         """Raise CorruptBatchError where batches do not continue the log; return whether they leave out offsets."""
         expected = self.log_end_offset
         has_holes = False
@@ -140,6 +142,10 @@ class Log(ReadableLog):
                 epoch = batch.partition_leader_epoch
             if epoch < last_epoch:
                 raise CorruptBatchError(f"{self.partition}: epoch {epoch} at {batch.base_offset}, after {last_epoch}")
+            if batch.partition_leader_epoch > leader_epoch:
+                raise CorruptBatchError(
+                    f"{self.partition}: epoch {epoch} at {batch.base_offset}, fetched in epoch {leader_epoch}"
+                )
         return has_holes
 
     def _note_producers(self, segment: Segment, group: Sequence[RecordBatch], first_offset: int) -> None:

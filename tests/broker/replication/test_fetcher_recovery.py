@@ -28,8 +28,8 @@ def test_a_follower_ahead_of_its_leader_truncates_and_goes_on(
 ) -> None:
     """As the diverging epoch says."""
     orders = broker.partition("orders")
-    orders.log.append_as_follower(batch(0, [b"common"], 0))
-    orders.log.append_as_follower(batch(1, [b"lost"], 1))
+    orders.log.append_as_follower(batch(0, [b"common"], 0), 0)
+    orders.log.append_as_follower(batch(1, [b"lost"], 1), 1)
     log = LeaderLog(epoch=2)
     log.batches = [(0, batch(0, [b"common"], 0)), (1, batch(1, [b"kept"], 2))]
     log.end = log.high_watermark = 2
@@ -46,7 +46,7 @@ def test_a_follower_out_of_range_continues_within_the_leaders_log(
 ) -> None:
     """It asks as a replica where the log begins and ends."""
     orders = broker.partition("orders")
-    orders.log.append_as_follower(batch(0, [b"a", b"b"], 0))
+    orders.log.append_as_follower(batch(0, [b"a", b"b"], 0), 0)
     log = LeaderLog(epoch=3, start=start, end=start, high_watermark=start)
     for _ in range(start, stop):
         log.append([b"x"])

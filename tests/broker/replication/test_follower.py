@@ -92,6 +92,14 @@ def test_an_answer_of_an_earlier_epoch_is_dropped(replica: Replica) -> None:
     assert replica.log.log_end_offset == 0
 
 
+def test_batches_of_a_later_epoch_than_was_asked_in_are_refused(replica: Replica) -> None:
+    """The leader has lost its office, and answers with what it copied from the next; nothing of that is taken."""
+    records = batch(base_offset=0, partition_leader_epoch=3) + batch(base_offset=1, partition_leader_epoch=4)
+
+    assert take(replica, fetched(records)) is Step.RETRY
+    assert replica.log.log_end_offset == 0
+
+
 def test_an_answer_is_dropped_by_who_leads_now(replica: Replica) -> None:
     """Nobody writes to its log but its own producers."""
     position = follow_position(replica.partition)

@@ -15,7 +15,7 @@ from ottla.broker.storage.truncation import truncate_to
 
 def copy(log: Log, leader_epoch: int) -> None:
     """Take a batch from the leader, as the follower of it."""
-    log.append_as_follower(make_batch(base_offset=log.log_end_offset, leader_epoch=leader_epoch))
+    log.append_as_follower(make_batch(base_offset=log.log_end_offset, leader_epoch=leader_epoch), leader_epoch)
 
 
 def stored(log: Log) -> list[tuple[int, int]]:
@@ -82,7 +82,7 @@ def test_an_epoch_begins_where_it_did_although_its_first_records_were_compacted(
 def test_an_epoch_does_not_begin_before_its_first_record(tmp_path: Path) -> None:
     """A follower that began with a hole knows nothing of the epoch in it."""
     log = make_log(tmp_path, cleanup_policy="compact")
-    log.append_as_follower(make_batch(base_offset=3, leader_epoch=5))
+    log.append_as_follower(make_batch(base_offset=3, leader_epoch=5), 5)
     log.advance_high_watermark(4)
     reopened = make_log(tmp_path, cleanup_policy="compact")
 

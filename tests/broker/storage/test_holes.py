@@ -41,7 +41,7 @@ def test_a_follower_of_a_log_with_holes_keeps_them(compacted: Log, tmp_path: Pat
     for offset in (0, 7, 9):
         batch = RecordBatch(bytearray(make_batch()))
         batch.patch(offset, 0)
-        follower.append_as_follower(batch.view)
+        follower.append_as_follower(batch.view, 0)
 
     opened = make_log(follower.directory, cleanup_policy="delete", segment_bytes=300, was_clean=False)
 

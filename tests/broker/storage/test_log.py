@@ -101,10 +101,10 @@ def test_a_guard_refuses_clients_or_everybody(tmp_path: Path) -> None:
 
     assert "little room" in str(refusal(log, make_batch()))
     append_marker(log, make_marker(ControlType.COMMIT, 1))
-    log.append_as_follower(make_batch(base_offset=1, leader_epoch=3))
+    log.append_as_follower(make_batch(base_offset=1, leader_epoch=3), 3)
     log.guard = Guard("offline", "offline")
     with pytest.raises(KafkaError, match="offline"):
-        log.append_as_follower(make_batch(base_offset=2, leader_epoch=3))
+        log.append_as_follower(make_batch(base_offset=2, leader_epoch=3), 3)
 
 
 def test_a_refusing_system_is_a_storage_error_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,18 +143,18 @@ def test_a_follower_takes_whole_batches_as_they_are(tmp_path: Path) -> None:
     """With holes between them, and without the piece of one at the end."""
     log = make_log(tmp_path)
     group = [make_batch(2, base_offset=base, leader_epoch=4) for base in (0, 2, 9)]
-    appended = log.append_as_follower(b"".join(group) + group[0][:50])
+    appended = log.append_as_follower(b"".join(group) + group[0][:50], 4)
 
     assert appended is not None
     assert (appended.first_offset, appended.last_offset, log.log_end_offset) == (0, 10, 11)
     assert b"".join(bytes(batch.view) for batch in read_all(log)) == b"".join(group)
-    assert log.append_as_follower(group[0][:50]) is None
+    assert log.append_as_follower(group[0][:50], 4) is None
 
 
 def test_a_follower_rolls_for_more_than_a_segment_holds(tmp_path: Path) -> None:
     """Batch by batch, each into a segment that it fits."""
     log = make_log(tmp_path, segment_bytes=250)
-    log.append_as_follower(b"".join(make_batch(base_offset=base, leader_epoch=1) for base in range(6)))
+    log.append_as_follower(b"".join(make_batch(base_offset=base, leader_epoch=1) for base in range(6)), 1)
 
     assert names(tmp_path, ".log") == [0, 2, 4]
     assert offsets(log) == [0, 1, 2, 3, 4, 5]
@@ -165,7 +165,8 @@ def test_a_hole_that_an_index_cannot_span_begins_a_segment(tmp_path: Path) -> No
     log = make_log(tmp_path, index_interval_bytes=0)
     far = 5_000_000_000
     log.append_as_follower(
-        make_batch(leader_epoch=1) + b"".join(make_batch(base_offset=far + n, leader_epoch=1) for n in range(3))
+        make_batch(leader_epoch=1) + b"".join(make_batch(base_offset=far + n, leader_epoch=1) for n in range(3)),
+        1,
     )
 
     assert offsets(log) == [0, far, far + 1, far + 2]
@@ -175,7 +176,7 @@ def test_a_hole_that_an_index_cannot_span_begins_a_segment(tmp_path: Path) -> No
 def test_an_empty_segment_too_far_below_is_replaced(tmp_path: Path) -> None:
     """A follower that begins with a log whose start is far up."""
     log = make_log(tmp_path)
-    log.append_as_follower(make_batch(base_offset=2**40, leader_epoch=1))
+    log.append_as_follower(make_batch(base_offset=2**40, leader_epoch=1), 1)
 
     assert names(tmp_path, ".log") == [2**40]
     assert log.log_end_offset == 2**40 + 1
@@ -188,17 +189,18 @@ def test_an_empty_segment_too_far_below_is_replaced(tmp_path: Path) -> None:
         make_batch(base_offset=0, leader_epoch=2),
         make_batch(base_offset=1, leader_epoch=1),
         make_batch(base_offset=1, leader_epoch=3) + make_batch(base_offset=2, leader_epoch=2),
+        make_batch(base_offset=1, leader_epoch=3) + make_batch(base_offset=2, leader_epoch=4),
         make_batch(base_offset=1, leader_epoch=2)[:-1] + b"!",
         make_marker(ControlType.COMMIT, 1, base_offset=1, leader_epoch=2)[:61] + b"\xff" * 17,
     ],
-    ids=["overlap", "again", "older epoch", "falling epoch", "wrong CRC", "no marker"],
+    ids=["overlap", "again", "older epoch", "falling epoch", "later epoch", "wrong CRC", "no marker"],
 )
 def test_a_follower_appends_nothing_of_what_does_not_continue_its_log(tmp_path: Path, group: bytes) -> None:
     """Not even the part that does."""
     log = make_log(tmp_path)
-    log.append_as_follower(make_batch(leader_epoch=2))
+    log.append_as_follower(make_batch(leader_epoch=2), 2)
     with pytest.raises(CorruptBatchError):
-        log.append_as_follower(group)
+        log.append_as_follower(group, 3)
 
     assert offsets(log) == [0]
 
@@ -208,7 +210,8 @@ def test_timestamps_of_a_group_belong_to_their_batches(tmp_path: Path) -> None:
     log = make_log(tmp_path)
     times = [NOW, NOW + 50, NOW + 20]
     log.append_as_follower(
-        b"".join(make_batch(timestamps=[time], base_offset=n, leader_epoch=1) for n, time in enumerate(times))
+        b"".join(make_batch(timestamps=[time], base_offset=n, leader_epoch=1) for n, time in enumerate(times)),
+        1,
     )
 
     assert (log.active.largest_timestamp, log.active.first_timestamp) == ((NOW + 50, 1), NOW)

@@ -141,7 +141,7 @@ class LogMachine(RuleBasedStateMachine):
             data = make_batch(timestamps=some)
             group.append(Written.of(data, offset + hole, self.epoch))
             offset = group[-1].last_offset + 1
-        self.log.append_as_follower(b"".join(written.data for written in group))
+        self.log.append_as_follower(b"".join(written.data for written in group), self.epoch)
         self.log.advance_high_watermark(self.log.log_end_offset)
         for written in group:
             self.model.append(written)

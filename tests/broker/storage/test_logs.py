@@ -199,7 +199,7 @@ def test_a_disk_that_fails_takes_its_logs_and_no_others(
     with storage_error("Input/output error"):
         append(orders)
     with storage_error("is offline"):
-        orders.append_as_follower(batch(base_offset=1, partition_leader_epoch=0).view)
+        orders.append_as_follower(batch(base_offset=1, partition_leader_epoch=0).view, 0)
     with storage_error("is offline"):
         logs.get(ORDERS)
     assert append(views) == 1
@@ -236,7 +236,7 @@ def test_low_space_stops_producers_alone(logs: Logs) -> None:
     with storage_error("low on space"):
         append(log)
     log.append_as_leader(batch(), 0, from_client=False)
-    log.append_as_follower(batch(base_offset=1, partition_leader_epoch=0).view)
+    log.append_as_follower(batch(base_offset=1, partition_leader_epoch=0).view, 0)
     assert log.read(0, 10_000) is not None
 
 
