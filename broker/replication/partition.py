@@ -328,13 +328,13 @@ class Partition:
                 self.check_epoch(role, current_leader_epoch)
             high_watermark = log.high_watermark
             stable = log.last_stable_offset
-            upper = stable if committed_only else high_watermark
-            records = log.read(offset, max_bytes, upper, at_least_one=at_least_one)
-            self.reads += 1
-            self.bytes_out += len(records) if records is not None else 0
             aborted = None
             if committed_only:
-                aborted = log.aborted_transactions(offset, upper) if records is not None else []
+                records, aborted = log.read_committed(offset, max_bytes, stable, at_least_one=at_least_one)
+            else:
+                records = log.read(offset, max_bytes, high_watermark, at_least_one=at_least_one)
+            self.reads += 1
+            self.bytes_out += len(records) if records is not None else 0
             return Read(records, high_watermark, stable, log.log_start_offset, aborted)
 
     def read_for_follower(self, fetch: FollowerFetch, max_bytes: int, *, at_least_one: bool) -> Read:

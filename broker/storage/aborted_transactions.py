@@ -21,6 +21,7 @@ import errno
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
@@ -30,6 +31,7 @@ from ottla.broker.storage.errors import CorruptIndexError
 _ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0
 _CHUNK_ENTRIES: Final = 1024
+_FIRST_OFFSET_OF: Final = itemgetter(1)
 
 
 class AbortedTransaction(NamedTuple):
@@ -157,6 +159,8 @@ def aborted_within(
 ) -> list[tuple[int, int]]:
     """Return (producer id, first offset) of the aborted transactions with data in [from_offset, upper_offset).
 
+    They come in the order in which they began.
+
     `segments` begins with the segment of `from_offset` and goes on to the end of the log: a transaction is indexed
     where its marker is, which may be far above its data. The search stops at the first entry whose last stable offset
     reached the upper offset, because no transaction that was open below it can end later.
@@ -167,5 +171,5 @@ def aborted_within(
             if entry.first_offset < upper_offset:
                 found.append((entry.producer_id, entry.first_offset))
             if entry.last_stable_offset >= upper_offset:
-                return found
-    return found
+                return sorted(found, key=_FIRST_OFFSET_OF)
+    return sorted(found, key=_FIRST_OFFSET_OF)

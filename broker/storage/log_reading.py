@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import threading
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ottla.broker.config import TopicConfig
-from ottla.broker.storage.aborted_transactions import aborted_within
+from ottla.broker.storage.aborted_transactions import AbortedTransactions, aborted_within
 from ottla.broker.storage.directory_files import may_have_holes
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.file_slice import FileSlice
@@ -175,21 +175,39 @@ class ReadableLog:
         The slice is no longer than `max_bytes`, except for a single batch where `at_least_one` asks for progress.
         """
         with self.lock:
-            end_offset = self.log_end_offset
-            if not self.log_start_offset <= offset <= end_offset:
-                raise KafkaError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{offset} of {self.partition} is not within {self.log_start_offset} to {end_offset}",
-                )
-            upper = end_offset if upper_offset is None else min(upper_offset, end_offset)
-            if offset >= upper:
-                return None
-            try:
-                return self._read(offset, max_bytes, upper, at_least_one)
-            except FAILURES as error:
-                raise self.storage_error(error) from error
+            found = self._read(offset, max_bytes, upper_offset, at_least_one)
+            return None if found is None else found[0]
 
-    def _read(self, offset: int, max_bytes: int, upper: int, at_least_one: bool) -> FileSlice | None:
+    def read_committed(
+        self, offset: int, max_bytes: int, upper_offset: int, *, at_least_one: bool = True
+    ) -> tuple[FileSlice | None, list[tuple[int, int]]]:
+        """Do the same for a reader that skips what was aborted: with the aborted transactions in the slice."""
+        with self.lock:
+            found = self._read(offset, max_bytes, upper_offset, at_least_one)
+            if found is None:
+                return None, []
+            piece, next_offset = found
+            return piece, self._aborted(offset, next_offset)
+
+    def _read(
+        self, offset: int, max_bytes: int, upper_offset: int | None, at_least_one: bool
+    ) -> tuple[FileSlice, int] | None:
+        """Return a slice, and an offset above all in it. The caller holds the lock."""
+        end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{offset} of {self.partition} is not within {self.log_start_offset} to {end_offset}",
+            )
+        upper = end_offset if upper_offset is None else min(upper_offset, end_offset)
+        if offset >= upper:
+            return None
+        try:
+            return self._find(offset, max_bytes, upper, at_least_one)
+        except FAILURES as error:
+            raise self.storage_error(error) from error
+
+    def _find(self, offset: int, max_bytes: int, upper: int, at_least_one: bool) -> tuple[FileSlice, int] | None:
         for index in range(self.index_of(offset), len(self.segments)):
             segment = self.segments[index]
             batch = segment.find(offset)
@@ -198,13 +216,13 @@ class ReadableLog:
                 continue
             if batch.last_offset >= upper:
                 return None
-            end = segment.end_before(batch.position + max_bytes, upper, batch)
+            end, next_offset = segment.end_before(batch.position + max_bytes, upper, batch)
             if end == batch.position and at_least_one:
-                end += batch.size
+                end, next_offset = batch.end, batch.last_offset + 1
             if end == batch.position:
                 return None
             segment.check_found(batch.position, end, self.leader_epochs.epoch_for)
-            return FileSlice(segment.file, batch.position, end - batch.position)
+            return FileSlice(segment.file, batch.position, end - batch.position), next_offset
         return None
 
     def _check_nothing_is_missing(self, segment: Segment) -> None:
@@ -223,17 +241,23 @@ class ReadableLog:
         return max(bisect_right(self.segments, offset, key=_BASE_OFFSET_OF) - 1, 0)
 
     def aborted_transactions(self, from_offset: int, upper_offset: int) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of the aborted transactions with data in the range."""
+        """Return (producer id, first offset) of the aborted transactions with data in the range, by first offset."""
         with self.lock:
-            try:
-                later = self.segments[self.index_of(from_offset) :]
-                for segment in later:
-                    if not segment.is_transaction_index_sound:
-                        check_transaction_index(self.directory, self.segments, segment)
-                indexes = [segment.aborted_transactions for segment in later if segment.has_aborted]
-                return aborted_within(indexes, from_offset, upper_offset)
-            except FAILURES as error:
-                raise self.storage_error(error) from error
+            return self._aborted(from_offset, upper_offset)
+
+    def _aborted(self, from_offset: int, upper_offset: int) -> list[tuple[int, int]]:
+        try:
+            return aborted_within(self._transaction_indexes(from_offset), from_offset, upper_offset)
+        except FAILURES as error:
+            raise self.storage_error(error) from error
+
+    def _transaction_indexes(self, from_offset: int) -> Iterator[AbortedTransactions]:
+        """Yield those that have entries, from the segment of an offset on; each is made sound when it is its turn."""
+        for segment in self.segments[self.index_of(from_offset) :]:
+            if not segment.is_transaction_index_sound:
+                check_transaction_index(self.directory, self.segments, segment)
+            if segment.has_aborted:
+                yield segment.aborted_transactions
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch up to `epoch` that the log knows, and where it ends."""

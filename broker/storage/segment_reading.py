@@ -167,15 +167,18 @@ class ReadableSegment:
             self._check_is_hole(self.base_offset - 1 if batch is None else batch.last_offset)
         return None
 
-    def end_before(self, position: int, offset: int, begin: BatchAt) -> int:
-        """Return the last batch boundary up to `position` whose batches all lie below `offset`, from `begin` on."""
+    def end_before(self, position: int, offset: int, begin: BatchAt) -> tuple[int, int]:
+        """Return the last batch boundary up to `position` whose batches all lie below `offset`, from `begin` on.
+
+        With it comes an offset: the batches before the boundary lie below that one, those behind it do not.
+        """
         if position >= self.size and offset >= self.next_offset:
-            return self.size
+            return self.size, self.next_offset
         if begin.end > position:
-            return begin.position
+            return begin.position, begin.base_offset
         recent = self._recent.get(offset)
         if recent is not None and recent.position <= position:
-            return recent.position
+            return recent.position, offset
         try:
             entry = self.offset_index.last_within(offset, position)
             headers = self.batches_at(begin.position) if entry[1] <= begin.position else self._headers_at(entry)
@@ -186,9 +189,9 @@ class ReadableSegment:
         for batch in headers:
             if batch.last_offset >= offset or batch.end > position:
                 # Where the walk began at an index entry, all before that batch is below both bounds.
-                return max(end, batch.position)
+                return max(end, batch.position), batch.base_offset
             end = batch.end
-        return end
+        return end, self.next_offset
 
     def check_found(self, position: int, end: int, epoch_for: Callable[[int], int]) -> None:
         """Raise CorruptBatchError unless what was found on disk from `position` to `end` is what was once written.

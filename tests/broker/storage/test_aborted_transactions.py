@@ -71,6 +71,7 @@ def test_a_search_over_segments_finds_every_aborted_transaction_in_range(
             for entry in history
             if entry.last_offset >= from_offset and entry.first_offset < upper_offset
         ]
+        expected.sort(key=lambda entry: entry[1])
         assert expected == aborted_within(searched, from_offset, upper_offset)
 
 

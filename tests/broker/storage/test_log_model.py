@@ -315,6 +315,7 @@ class LogMachine(RuleBasedStateMachine):
             for producer_id, first, last in self.model.aborted()
             if last >= from_offset and first < bound
         ]
+        expected.sort(key=lambda entry: entry[1])
 
         assert self.log.aborted_transactions(from_offset, bound) == expected
 

@@ -92,10 +92,9 @@ def test_a_wrong_index_entry_is_never_believed(tmp_path: Path, at: int, bit: int
         assert batch is not None
         assert batch.base_offset == offset
         bound = min(offset + 7, BASE + 40)
-        assert segment.end_before(10**6, bound, batch) == (bound - BASE) * SIZE
-        assert segment.end_before(batch.position + 3 * SIZE + 5, BASE + 40, batch) == min(
-            batch.position + 3 * SIZE, segment.size
-        )
+        assert segment.end_before(10**6, bound, batch) == ((bound - BASE) * SIZE, bound)
+        third = min(offset + 3, BASE + 40)
+        assert segment.end_before(batch.position + 3 * SIZE + 5, BASE + 40, batch) == ((third - BASE) * SIZE, third)
 
 
 def test_an_index_that_points_into_a_batch_is_rebuilt(tmp_path: Path) -> None:
