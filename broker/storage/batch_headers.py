@@ -2,6 +2,8 @@
 
 A length is believed only as far as the file reaches, and an offset only where it continues the batch before it: base
 offset and leader epoch lie outside the CRC, so their order is the only thing that protects them.
+
+A walk holds its file: the segment may give its descriptor back before the walk is over.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.broker.storage.file_slice import OpenFile
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.records import BATCH_HEADER_BYTES, BATCH_LENGTH_OVERHEAD, MAGIC, RecordBatch
 
@@ -47,7 +50,7 @@ class BatchAt(NamedTuple):
 
 
 def batch_headers(
-    fd: int, path: Path, position: int, size: int, first_offset: int, limit: int = NO_LIMIT
+    file: OpenFile, path: Path, position: int, size: int, first_offset: int, limit: int = NO_LIMIT
 ) -> Iterator[BatchAt]:
     """Yield the batches from `position` to `size`, of a batch boundary each.
 
@@ -56,7 +59,7 @@ def batch_headers(
     """
     unpack_from, new_tuple = _HEADER.unpack_from, tuple.__new__
     while position < size:
-        chunk = os.pread(fd, min(_SCAN_BYTES, size - position), position)
+        chunk = os.pread(file.fd, min(_SCAN_BYTES, size - position), position)
         last_begin = len(chunk) - _HEADER.size
         at = 0
         while at <= last_begin:
@@ -76,10 +79,10 @@ def batch_headers(
         position += at
 
 
-def whole_batches(fd: int, path: Path, position: int, size: int) -> Iterator[tuple[int, RecordBatch]]:
+def whole_batches(file: OpenFile, path: Path, position: int, size: int) -> Iterator[tuple[int, RecordBatch]]:
     """Yield (position, batch) from `position` to `size`, reading a megabyte at a time; nothing but sizes is checked."""
     while position < size:
-        chunk = memoryview(os.pread(fd, min(_READ_BYTES, size - position), position))
+        chunk = memoryview(os.pread(file.fd, min(_READ_BYTES, size - position), position))
         at = 0
         while len(chunk) - at >= BATCH_HEADER_BYTES:
             total = _BATCH_LENGTH.unpack_from(chunk, at + _BATCH_LENGTH_POSITION)[0] + BATCH_LENGTH_OVERHEAD
@@ -90,7 +93,7 @@ def whole_batches(fd: int, path: Path, position: int, size: int) -> Iterator[tup
             yield position + at, RecordBatch(chunk[at : at + total])
             at += total
         if at == 0:
-            yield position, (batch := read_batch(fd, path, position, size))
+            yield position, (batch := read_batch(file.fd, path, position, size))
             at = batch.size
         position += at
 

@@ -90,11 +90,11 @@ def _replayed(producers: Producers, segments: Iterable[Segment], begin: int) -> 
     for segment in segments:
         if segment.next_offset <= begin:
             continue
-        fd = segment.file.fd
+        file = segment.file
         for header in segment.headers_from(begin):
             if header.base_offset < begin or header.producer_id < 0:
                 continue
-            batch = read_batch(fd, segment.path, header.position, segment.size)
+            batch = read_batch(file.fd, segment.path, header.position, segment.size)
             aborted = producers.update(batch, header.base_offset)
             if aborted is not None:
                 yield aborted

@@ -170,7 +170,7 @@ def _confirm_largest_timestamp(log: Log, segment: Segment) -> None:
     largest = (NO_TIMESTAMP, segment.base_offset)
     # What lies behind damage cannot be read by anybody, and does not keep the segment.
     with suppress(CorruptBatchError):
-        for batch in batch_headers(file.fd, path, 0, size, segment.base_offset, segment.next_offset):
+        for batch in batch_headers(file, path, 0, size, segment.base_offset, segment.next_offset):
             if batch.max_timestamp > largest[0]:
                 largest = (batch.max_timestamp, batch.last_offset)
     with log.lock:

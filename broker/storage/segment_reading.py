@@ -73,7 +73,7 @@ class ReadableSegment:
         # The batches that this process wrote last, by base offset: to find them, no file need be read.
         self._recent: dict[int, BatchAt] = {}
         self._files = files
-        self._lock = lock
+        self.lock = lock
         self._file: OpenFile | None = None
         # Finds the file again while only slices hold it.
         self._lent: weakref.ref[OpenFile] | None = None
@@ -104,17 +104,22 @@ class ReadableSegment:
         """The files of the segment, whether they exist or not; the log first."""
         return [self.path, self.offset_index.path, self.time_index.path, self.aborted_transactions.path]
 
-    def release(self) -> bool:
-        """Give descriptors and loaded indexes back, if the log is not busy and the disk takes the indexes."""
-        if not self._lock.acquire(blocking=False):
+    def release(self, held: threading.Lock | None = None) -> bool:
+        """Give descriptors and loaded indexes back, if the log is not busy and the disk takes the indexes.
+
+        `held` is the lock that the caller has: of another log, or of this one, which opens another segment.
+        """
+        is_own = held is self.lock
+        if not is_own and not self.lock.acquire(blocking=False):
             return False
         try:
             self.close_files()
         except OSError:
-            # Another log's thread asks: it must not pay for this one's disk.
+            # Whoever asks wants something else: it must not pay for this segment's disk.
             return False
         finally:
-            self._lock.release()
+            if not is_own:
+                self.lock.release()
         return True
 
     def close_files(self) -> None:
@@ -149,11 +154,11 @@ class ReadableSegment:
 
     def batches_at(self, position: int = 0) -> Iterator[BatchAt]:
         """Walk over the headers of the batches from `position` on."""
-        return batch_headers(self.file.fd, self.path, position, self.size, self.base_offset, self.next_offset)
+        return batch_headers(self.file, self.path, position, self.size, self.base_offset, self.next_offset)
 
     def read_batches(self, position: int = 0) -> Iterator[tuple[int, RecordBatch]]:
         """Read whole batches from `position` on, a megabyte at a time; the CRCs are not checked."""
-        return whole_batches(self.file.fd, self.path, position, self.size)
+        return whole_batches(self.file, self.path, position, self.size)
 
     def find(self, offset: int) -> BatchAt | None:
         """Return the first batch that ends at or after `offset`; None where the segment ends before it."""
@@ -212,7 +217,7 @@ class ReadableSegment:
             known_epoch = epoch_for(batch.base_offset)
             if batch.leader_epoch != known_epoch and NO_LEADER_EPOCH not in (batch.leader_epoch, known_epoch):
                 raise CorruptBatchError(f"{self.path} has epoch {batch.leader_epoch} at offset {batch.base_offset}")
-        for _, whole in whole_batches(self.file.fd, self.path, start, end):
+        for _, whole in whole_batches(self.file, self.path, start, end):
             whole.check()
         self._checked = (position, end) if start == position else (begin, end)
 

@@ -97,7 +97,7 @@ def _last_offset(path: Path, base_offset: int) -> int:
     last_offset = -1
     file = OpenFile(path)
     try:
-        for batch in batch_headers(file.fd, path, 0, os.fstat(file.fd).st_size, base_offset):
+        for batch in batch_headers(file, path, 0, os.fstat(file.fd).st_size, base_offset):
             last_offset = batch.last_offset
     except CorruptBatchError as error:
         raise StorageError(f"{path} was written completely, and is not whole: {error}") from error

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
-from tests.broker.storage.logs import NOW, append, descriptors, make_batch, make_log, read_all
+from tests.broker.storage.logs import NOW, append, descriptors, fill, make_batch, make_log, read_all
 from tests.kit.clock import FakeClock
 
+from ottla.broker.storage.flushing import flush
 from ottla.broker.storage.open_files import OpenFiles
 
 
 class Holder:
     """Counts how often it was asked."""
 
-    def __init__(self, *, is_busy: bool = False) -> None:
-        self.used = False
+    def __init__(self, *, is_busy: bool = False, used: bool = False) -> None:
+        self.used = used
+        self.lock = threading.Lock()
         self.is_busy = is_busy
+        self.asked = 0
         self.released = 0
 
-    def release(self) -> bool:
+    def release(self, held: threading.Lock) -> bool:
+        self.asked += 1
         if self.is_busy:
             return False
         self.released += 1
@@ -99,3 +104,63 @@ def test_three_hundred_logs_need_few_descriptors(tmp_path: Path) -> None:
     assert most <= 2 * 20 + 5
     assert counts == [3] * 300
     assert len(files) <= 21
+
+
+def test_a_log_of_three_hundred_segments_needs_few_descriptors(tmp_path: Path) -> None:
+    """Whoever opens one has the lock of the log, and closes another segment of the same log."""
+    files = OpenFiles(8)
+    before = descriptors()
+    log = make_log(tmp_path, files=files, segment_bytes=100)
+    most = 0
+    for number in range(300):
+        append(log, make_batch(value=b"%d" % number))
+        most = max(most, len(files))
+    assert len(log.segments) == 300
+    for offset in range(300):
+        assert log.read(offset, 1000) is not None
+        most = max(most, len(files))
+    flush(log)
+
+    assert most <= 9
+    # A segment that is written has its file and its map.
+    assert descriptors() - before <= 2 * 9
+
+
+def test_files_are_closed_under_nobody_who_reads_them(tmp_path: Path) -> None:
+    """A walk over one segment goes on while the same log opens others, and closes what it can."""
+    files = OpenFiles(1)
+    log = make_log(tmp_path, files=files, segment_bytes=1000, index_interval_bytes=10**6)
+    fill(log, 30)
+    with log.lock:
+        headers = log.segments[0].headers_from(0)
+        batches = log.segments[0].read_batches()
+        found = [(next(headers).base_offset, next(batches)[1].base_offset)]
+        for other in log.segments[1:]:
+            other.find(other.base_offset)
+        found += [(header.base_offset, batch.base_offset) for header, (_, batch) in zip(headers, batches, strict=True)]
+
+    assert found == [(offset, offset) for offset in range(len(found))]
+    assert len(files) == 1
+
+
+def test_few_are_looked_at_however_many_are_busy() -> None:
+    """The lock of a log is held meanwhile."""
+    files = OpenFiles(10)
+    busy = [Holder(is_busy=True) for _ in range(500)]
+    for holder in busy:
+        files.opened(holder)
+    asked = sum(holder.asked for holder in busy)
+    files.opened(Holder())
+
+    assert sum(holder.asked for holder in busy) - asked <= 8
+
+
+def test_the_bound_holds_where_all_were_just_used() -> None:
+    """One of them goes all the same, without a look at every other."""
+    files = OpenFiles(100)
+    holders = [Holder(used=True) for _ in range(101)]
+    for holder in holders:
+        files.opened(holder)
+
+    assert (len(files), sum(holder.released for holder in holders)) == (100, 1)
+    assert sum(not holder.used for holder in holders) <= 8

@@ -256,11 +256,14 @@ def test_released_files_are_opened_again_and_shared_with_slices(tmp_path: Path) 
 
 
 def test_a_busy_log_does_not_release(tmp_path: Path) -> None:
-    """Nobody waits for its lock."""
+    """Nobody waits for its lock; who has it is the log itself, which opens another segment."""
     lock = threading.Lock()
     segment = Segment.create(tmp_path, BASE, LIMITS, OpenFiles(10), lock)
     with lock:
         assert not segment.release()
+        assert not segment.release(threading.Lock())
+        assert segment.release(lock)
+        assert lock.locked()
     assert segment.release()
 
 
