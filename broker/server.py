@@ -175,12 +175,14 @@ class Server:
         self.throttles = self.partitions.throttles = Throttles(self.membership.broker_id, self.config)
         for topic in self.topic_configs:
             self.throttles.set_topic(topic, self.topic_configs.of(topic))
+        self.group_commit = GroupCommit(self.logs.dirs)
         self.partitions.fetchers = Fetchers(
             lambda: self.config,
             self.membership.broker_id,
             lambda: self.membership.broker_epoch,
             self._broker_address,
             self.logs,
+            self.group_commit,
             self.partitions.moved,
             self.throttles.follower,
             self.security.connector,
@@ -192,7 +194,6 @@ class Server:
 
     def _make_services(self) -> None:
         self.metrics = RequestMetrics()
-        self.group_commit = GroupCommit(self.logs.dirs)
         self.maintenance = Maintenance(self.logs, self.group_commit, self._on_log_dir_offline)
         self.controller = Controller(
             self.zookeeper,

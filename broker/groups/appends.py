@@ -109,7 +109,8 @@ class Append(DelayedOperation):
             return
         key = partition.partition
         partitions.moved(key)
-        if group_commit is not None and partition.log.config.ottla_flush_before_ack:
+        log = partition.log
+        if group_commit is not None and (log.is_flush_wanted or log.config.ottla_flush_before_ack):
             self._is_flushed = False
 
             def flushed(error: KafkaError | None) -> None:
@@ -118,7 +119,7 @@ class Append(DelayedOperation):
                 self._is_flushed = True
                 partitions.delayed_produces.check(key)
 
-            group_commit.when_flushed(partition.log, self._last_offset + 1, flushed)
+            group_commit.when_flushed(log, self._last_offset + 1, flushed)
         if self.is_satisfied():
             self.complete()
             return

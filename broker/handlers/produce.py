@@ -1,8 +1,9 @@
 """Produce (0), versions 0-11.
 
 Behavior: each partition takes one batch of magic 2. acks=0 has no response; acks=1 answers when the leader has
-appended; acks=-1 waits in purgatory until the high watermark has passed the batch, or the client's time is over. Every
-partition that was asked about is answered, with its own error.
+appended; acks=-1 waits in purgatory until the high watermark has passed the batch, or the client's time is over. Where
+the topic wants the batch on disk (`flush.messages`, `ottla.flush.before.ack`), both wait for that, too. Every partition
+that was asked about is answered, with its own error.
 
 Version notes: versions below 3 carry older message formats, which are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT;
 they are listed because librdkafka looks for them. zstd needs version 7. 8 adds the records that were wrong; 10 adds a
@@ -226,8 +227,12 @@ def _append(request: Request, topic: str, data: PartitionProduceData) -> _Outcom
     outcome.partition, outcome.appended = partition, appended
     if not appended.is_duplicate:
         partitions.moved(partition.partition)
-    if partition.log.config.ottla_flush_before_ack and request.body.acks != 0:
-        outcome.flush(request, partition.partition)
+    log = partition.log
+    if log.is_flush_wanted or log.config.ottla_flush_before_ack:
+        if request.body.acks != 0:
+            outcome.flush(request, partition.partition)
+        else:
+            request.services.group_commit.request(log)
     return outcome
 
 

@@ -1,6 +1,7 @@
 """A fetcher: the thread that copies partitions from one leader.
 
-    round   changes in -> Fetch -> each partition of the answer: append or cut -> new positions into the session
+    round   changes in -> flush what must be on disk -> Fetch -> each partition of the answer: append or cut
+            -> new positions into the session
 
 All partitions that this fetcher has of the leader go in one Fetch, in an incremental session, so a round costs as much
 as the partitions that moved; the others are not looked at. While nothing moves, the thread waits in the request: the
@@ -28,6 +29,7 @@ from ottla.broker.replication.followed import Followed
 from ottla.broker.replication.following import Following, backoff_seconds
 from ottla.broker.replication.leader_client import LeaderClient
 from ottla.broker.replication.throttle import ReplicationThrottle
+from ottla.broker.storage.group_commit import GroupCommit
 from ottla.broker.storage.logs import Logs
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.identifiers import TopicPartition
@@ -56,6 +58,7 @@ class Fetcher:
         leader: LeaderClient,
         config: BrokerConfig,
         logs: Logs,
+        group_commit: GroupCommit,
         moved: Callable[[TopicPartition], None],
         throttle: ReplicationThrottle | None = None,
     ) -> None:
@@ -78,7 +81,7 @@ class Fetcher:
         self._was_interrupted = False
 
         # The thread's own.
-        self._following = Following(logs, moved, self._backoff_ms, throttle)
+        self._following = Following(logs, group_commit, moved, self._backoff_ms, throttle)
         # In a row.
         self._failures = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -165,11 +168,10 @@ class Fetcher:
         while True:
             if self._added or self._removed:
                 self._take_changes()
-            now = time.monotonic()
-            due = following.next_due
-            if due is not None and due <= now:
-                following.resume(now)
-                due = following.next_due
+            following.resume(time.monotonic())
+            # Before the next fetch: it confirms what was appended.
+            following.flush()
+            now, due = time.monotonic(), following.next_due
             with self._changed:
                 if self._closed:
                     return None

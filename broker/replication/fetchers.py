@@ -19,6 +19,7 @@ from ottla.broker.replication.followed import Followed
 from ottla.broker.replication.leader_client import LeaderClient
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.throttle import ReplicationThrottle
+from ottla.broker.storage.group_commit import GroupCommit
 from ottla.broker.storage.logs import Logs
 from ottla.client.connector import IN_THE_CLEAR, Connector
 from ottla.protocol.identifiers import TopicPartition
@@ -36,6 +37,7 @@ class Fetchers:
         broker_epoch: Callable[[], int],
         endpoint_of: Callable[[int], tuple[str, int] | None],
         logs: Logs,
+        group_commit: GroupCommit,
         moved: Callable[[TopicPartition], None],
         throttle: ReplicationThrottle | None = None,
         connector: Connector = IN_THE_CLEAR,
@@ -49,6 +51,7 @@ class Fetchers:
         self._broker_epoch = broker_epoch
         self._endpoint_of = endpoint_of
         self._logs = logs
+        self._group_commit = group_commit
         self._moved = moved
         self._throttle = throttle
         self._connector = connector
@@ -144,7 +147,7 @@ class Fetchers:
         leader = LeaderClient(
             leader_id, self._node_id, self._broker_epoch, self._endpoint_of, config, client_id, self._connector
         )
-        fetcher = Fetcher(name, leader, config, self._logs, self._moved, self._throttle)
+        fetcher = Fetcher(name, leader, config, self._logs, self._group_commit, self._moved, self._throttle)
         if self._is_running:
             fetcher.start()
         return fetcher

@@ -19,6 +19,7 @@ from ottla.broker.replication.follower import Fetched, Step, follow_position, re
 from ottla.broker.replication.leader_client import LeaderOffsets
 from ottla.broker.replication.partition import EpochEndOffset
 from ottla.broker.replication.throttle import ReplicationThrottle
+from ottla.broker.storage.group_commit import GroupCommit
 from ottla.broker.storage.logs import Logs
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -51,17 +52,21 @@ class Following:
     def __init__(
         self,
         logs: Logs,
+        group_commit: GroupCommit,
         moved: Callable[[TopicPartition], None],
         backoff_ms: int,
         throttle: ReplicationThrottle | None = None,
     ) -> None:
         self.session = FetchSession()
         self._logs = logs
+        self._group_commit = group_commit
         self._moved = moved
         self._backoff_ms = backoff_ms
         self._throttle = throttle
         # By topic as an answer names it: by id, or by name in versions before 13.
         self._active: dict[tuple[bytes | str, int], Followed] = {}
+        # Active ones that have records to be forced to disk before the leader may hear of them.
+        self._unflushed: dict[Followed, None] = {}
         # In the order in which their pauses end.
         self._delayed: list[_Delayed] = []
 
@@ -86,6 +91,24 @@ class Following:
         """Begin again with the partitions whose pause is over."""
         while self._delayed and self._delayed[0].due <= now:
             self._enter(self._delayed.pop(0).followed)
+
+    def flush(self) -> None:
+        """Force to disk what has to be there before it is confirmed, all partitions at once; call it before a fetch."""
+        if not self._unflushed:
+            return
+        unflushed, self._unflushed = self._unflushed, {}
+        errors = self._group_commit.flush(followed.partition.log for followed in unflushed)
+        for followed in unflushed:
+            error = errors.get(followed.partition.log)
+            if error is not None:
+                if followed.failures == 0:
+                    log.error("follower_cannot_flush", partition=str(followed.name), error=str(error))
+                self._delay(followed)
+                continue
+            try:
+                self._put_position(followed)
+            except Exception:
+                self._fail(followed)
 
     # Answers
 
@@ -181,6 +204,13 @@ class Following:
             self._fail(followed)
 
     def _ask_from_here(self, followed: Followed) -> None:
+        """Ask from the end of the log, after a flush where one is wanted: the position confirms all below it."""
+        if followed.partition.log.is_flush_wanted:
+            self._unflushed[followed] = None
+        else:
+            self._put_position(followed)
+
+    def _put_position(self, followed: Followed) -> None:
         """Put the position of a partition into the session, if it has changed."""
         position, before = follow_position(followed.partition), followed.position
         if position == before:
@@ -196,6 +226,7 @@ class Following:
             self.session.put(followed.session_partition, position)
 
     def _leave_out(self, followed: Followed) -> None:
+        self._unflushed.pop(followed, None)
         name, topic_id, index = followed.session_partition
         if self._active.get((name, index)) is followed:
             del self._active[name, index]

@@ -52,7 +52,7 @@ def is_flush_due(log: Log, now_ms: int) -> bool:
     unflushed = log.log_end_offset - log.recovery_point
     return unflushed > 0 and (
         log.recovery_point < log.active.base_offset
-        or unflushed >= config.flush_messages
+        or log.is_flush_wanted
         or now_ms - log.last_flush_ms >= config.flush_ms
     )
 

@@ -35,6 +35,7 @@ Flush = Callable[[Log], int]
 
 LINGER_MS: Final = 2.0
 WAITING_MAX: Final = 100_000
+FLUSH_SECONDS_MAX: Final = 10.0
 
 
 class GroupCommit:
@@ -68,6 +69,27 @@ class GroupCommit:
     def when_flushed(self, log: Log, offset: int, callback: Callback) -> None:
         """Call back when everything below `offset` is on disk, or with the reason why it will not be."""
         self.workers[log.guard].add(log, offset, callback)
+
+    def flush(self, logs: Iterable[Log]) -> dict[Log, KafkaError]:
+        """Wait until logs are on disk as they are now; return why some are not. No lock may be held.
+
+        It waits for a while and not for ever: a disk that hangs must not hold up those that work.
+        """
+        wanted = {log: log.log_end_offset for log in logs}
+        outcomes: dict[Log, KafkaError | None] = {}
+        is_done = threading.Event()
+
+        def flushed(log: Log, error: KafkaError | None) -> None:
+            outcomes[log] = error
+            if len(outcomes) == len(wanted):
+                is_done.set()
+
+        for log, offset in wanted.items():
+            self.when_flushed(log, offset, partial(flushed, log))
+        if wanted and not is_done.wait(FLUSH_SECONDS_MAX):
+            late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no flush within {FLUSH_SECONDS_MAX:g} s")
+            return {log: error for log in wanted if (error := outcomes.get(log, late)) is not None}
+        return {log: error for log, error in outcomes.items() if error is not None}
 
     def request(self, log: Log) -> None:
         """Have a log flushed, with nobody waiting."""

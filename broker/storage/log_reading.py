@@ -80,6 +80,7 @@ class ReadableLog:
         self.guard: AppendGuard | None = None
         self._config = config
         self.rules = AppendRules.of(config)
+        self._flush_interval = config.flush_messages
         # Oldest first; never empty; the last one is active.
         self.segments = parts.segments
         self.log_start_offset = parts.log_start_offset
@@ -115,6 +116,7 @@ class ReadableLog:
         with self.lock:
             self._config = config
             self.rules = AppendRules.of(config)
+            self._flush_interval = config.flush_messages
             self._roll_timestamp = UNKNOWN
             for segment in self.segments:
                 segment.limits = self.limits
@@ -133,6 +135,14 @@ class ReadableLog:
     def size(self) -> int:
         """The bytes of all segments."""
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def is_flush_wanted(self) -> bool:
+        """Whether so many records are not on disk that whoever appended the last must have them flushed.
+
+        Such an append, by a leader or a follower, is acknowledged when it is on disk: see group_commit.py.
+        """
+        return self.log_end_offset - self.recovery_point >= self._flush_interval
 
     @property
     def last_stable_offset(self) -> int:

@@ -15,6 +15,9 @@ from ottla.broker.replication.fetchers import Fetchers
 from ottla.broker.replication.leadership import PartitionRole
 from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.storage.directory_files import MetaProperties
+from ottla.broker.storage.flushing import flush
+from ottla.broker.storage.group_commit import Flush, GroupCommit
+from ottla.broker.storage.log import Log
 from ottla.broker.storage.startup import close_logs, open_logs
 from ottla.protocol.identifiers import TopicPartition
 
@@ -41,10 +44,23 @@ class FollowingBroker:
         self.endpoints: dict[int, tuple[str, int]] = {}
         self.changed = threading.Condition()
         self.moves: list[TopicPartition] = []
+        # What forces a log to disk; a test may put another in its place.
+        self.flush: Flush = flush
+        self.group_commit = GroupCommit(self.logs.dirs, flush=self._flush, linger=lambda: None)
+        self.group_commit.start()
         self.fetchers = Fetchers(
-            lambda: self.config, FOLLOWER, lambda: BROKER_EPOCH, self.endpoints.get, self.logs, self._moved
+            lambda: self.config,
+            FOLLOWER,
+            lambda: BROKER_EPOCH,
+            self.endpoints.get,
+            self.logs,
+            self.group_commit,
+            self._moved,
         )
         self.fetchers.start()
+
+    def _flush(self, log: Log) -> int:
+        return self.flush(log)
 
     def _moved(self, partition: TopicPartition) -> None:
         with self.changed:
@@ -73,6 +89,7 @@ class FollowingBroker:
     def close(self) -> None:
         """End the fetchers and close the logs."""
         self.fetchers.stop()
+        self.group_commit.stop()
         close_logs(self.logs, BROKER_EPOCH)
 
 

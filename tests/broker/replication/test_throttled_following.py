@@ -29,7 +29,7 @@ class Follower:
         self.throttle.set_topic("slow", "*")
         self.moves: list[TopicPartition] = []
         partitions = broker.services.partitions
-        self.following = Following(partitions.logs, self.moves.append, 50, self.throttle)
+        self.following = Following(partitions.logs, broker.services.group_commit, self.moves.append, 50, self.throttle)
         self.followed = {}
         for topic in ("slow", "fast"):
             broker.lead(topic, leader=LEADER, isr=(LEADER,), replicas=(LEADER, BROKER_ID))

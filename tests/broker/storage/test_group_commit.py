@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.broker.storage.many_logs import ORDERS, TOPIC_ID, VIEWS, Broker, append, os_error
 
-from ottla.broker.storage import flushing
+from ottla.broker.storage import flushing, group_commit
 from ottla.broker.storage.flushing import FlushError
 from ottla.broker.storage.group_commit import GroupCommit
 from ottla.broker.storage.log import Log
@@ -126,6 +126,36 @@ def test_each_log_that_is_waited_for_is_flushed(logs: Logs, commit: GroupCommit,
     assert (orders.recovery_point, views.recovery_point, answers) == (1, 1, [None])
     commit.request(views)
     assert run(commit) == 0
+
+
+def test_who_may_wait_waits_for_several_logs_at_once(logs: Logs, flushes: Flushes) -> None:
+    """Each is flushed once, in the thread of its directory, and the failure of one is its own."""
+    commit = GroupCommit(logs.dirs, flush=flushes, linger=lambda: None)
+    for name in (ORDERS, VIEWS):
+        append(logs.get(name))
+    commit.start()
+    try:
+        assert commit.flush(logs) == {}
+        assert [log.recovery_point for log in logs] == [1, 1]
+        assert commit.flush([]) == {}
+        append(logs.get(ORDERS))
+        flushes.error = OSError(errno.EIO, "Input/output error")
+        (error,) = commit.flush(logs).values()
+        assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert len(flushes.logs) == 3
+    finally:
+        commit.stop()
+
+
+def test_who_waits_for_a_disk_that_hangs_goes_on_after_a_while(
+    logs: Logs, commit: GroupCommit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody runs the flushes here."""
+    monkeypatch.setattr(group_commit, "FLUSH_SECONDS_MAX", 0.0)
+    append(logs.get(ORDERS))
+    (error,) = commit.flush(logs).values()
+
+    assert error.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_a_failed_flush_is_told_and_never_tried_again(logs: Logs, commit: GroupCommit, flushes: Flushes) -> None:
