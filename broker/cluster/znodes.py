@@ -17,7 +17,7 @@
     /log_dir_event_notification/log_dir_event_<n>   LogDirEventNode
 
 Apache Kafka's brokers and tools read and write the same nodes, so the keys, their order and the quotes around some of
-the numbers are Kafka's. Unknown keys are ignored, and older versions are read.
+the numbers are Kafka's. Unknown keys are ignored, by Kafka too, and older versions are read.
 """
 
 from __future__ import annotations
@@ -198,7 +198,10 @@ class TopicNode(Content, frozen=True, kw_only=True):
 
 
 class PartitionStateNode(Content, frozen=True, kw_only=True):
-    """Leader and ISR of a partition; the recovery state stands there only after an unclean election."""
+    """Leader and ISR of a partition; the recovery state stands there only after an unclean election.
+
+    The epochs are ours, not Kafka's: for each member of the ISR, the registration of the broker that was in sync.
+    """
 
     version: int = 1
     leader: int
@@ -206,6 +209,7 @@ class PartitionStateNode(Content, frozen=True, kw_only=True):
     controller_epoch: int
     isr: list[int]
     leader_recovery_state: int | UnsetType = UNSET
+    isr_broker_epochs: list[int] | UnsetType = UNSET
 
 
 class ElectedPartition(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.broker.cluster.znodes import BrokerNode, TopicNode
-from ottla.broker.controller.partition_states import LeaderAndIsr, PartitionState, ReplicaState
+from ottla.broker.controller.partition_states import UNKNOWN_LIFE, LeaderAndIsr, PartitionState, ReplicaState
 from ottla.protocol.identifiers import TopicPartition
 
 
@@ -87,6 +87,16 @@ class ControllerContext:
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
         """Return the brokers of a partition; none if it is not known."""
         return self.assignments.get(partition.topic, {}).get(partition.partition, ReplicaAssignment(()))
+
+    @property
+    def broker_epochs(self) -> dict[int, int]:
+        """The epochs of the live brokers."""
+        return {broker.id: broker.epoch for broker in self.brokers.values()}
+
+    def broker_epoch(self, broker: int) -> int:
+        """Return the epoch of a broker, UNKNOWN_LIFE if it is not registered."""
+        registered = self.brokers.get(broker)
+        return UNKNOWN_LIFE if registered is None else registered.epoch
 
     def is_working(self, replica: Replica) -> bool:
         """Say whether a replica's broker lives, and the disk that it is on."""

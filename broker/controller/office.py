@@ -63,7 +63,7 @@ class Office:
         self.context = ControllerContext(broker_id, elected.epoch)
         self.fence = Fence(zookeeper, elected)
         self.reader = ClusterReader(zookeeper, self.fence, config)
-        self.store = StateStore(zookeeper, self.fence)
+        self.store = StateStore(zookeeper, self.fence, self.context.broker_epoch)
         self.outbox = Outbox(self.context, config().inter_broker_listener.name)
         self.transitions = Transitions(
             self.context, self.store, self.outbox, unclean_topics=self.reader.unclean_topics, counters=counters

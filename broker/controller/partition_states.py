@@ -17,6 +17,8 @@ NO_LEADER: Final = -1
 LEADER_DURING_DELETE: Final = -2
 EPOCH_DURING_DELETE: Final = -2
 NO_EPOCH: Final = -1
+# In place of a broker's epoch: of a registration that is over, or that nobody knows.
+UNKNOWN_LIFE: Final = -1
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
@@ -76,8 +78,9 @@ class LeaderAndIsr:
     # Version of the state node.
     partition_epoch: int
     leader_recovery_state: int = RECOVERED
-    # Number of the transaction that wrote the node when it was read; 0 where it was not.
-    written_zxid: int = field(default=0, compare=False)
+    # The broker epoch in which each member of the ISR was in sync. A member that is registered with another one has
+    # restarted since, and may have lost the end of its log with its power.
+    lives: Mapping[int, int] = field(default_factory=dict, compare=False)
 
     def led_by(self, leader: int, isr: Sequence[int], leader_recovery_state: int | None = None) -> LeaderAndIsr:
         """Return the state of the next leader epoch."""
@@ -89,6 +92,20 @@ class LeaderAndIsr:
             isr=tuple(isr),
             leader_recovery_state=recovery,
         )
+
+
+def restarted_members(state: LeaderAndIsr, epochs: Mapping[int, int]) -> set[int]:
+    """Return the live members of an ISR that restarted since they were in sync; `epochs` has all live brokers."""
+    return {
+        broker for broker in state.isr if broker in epochs and state.lives.get(broker, epochs[broker]) != epochs[broker]
+    }
+
+
+def without_restarted(state: LeaderAndIsr, epochs: Mapping[int, int], online: Collection[int]) -> LeaderAndIsr:
+    """Take members that restarted out of the ISR, where one that did not could lead; else they are all there is."""
+    restarted = restarted_members(state, epochs)
+    steady = tuple(broker for broker in state.isr if broker not in restarted)
+    return state if set(steady).isdisjoint(online) else replace(state, isr=steady)
 
 
 def initial_state(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> LeaderAndIsr | None:

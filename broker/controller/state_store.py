@@ -1,4 +1,9 @@
-"""The state nodes of partitions: read, created and changed by a controller in office, many at a time."""
+"""The state nodes of partitions: read, created and changed by a controller in office, many at a time.
+
+A node names, beside each member of the ISR, the life of the broker that was in sync. What a write keeps of an ISR keeps
+its lives, and what it adds has the life that the controller knows of. So a restart that no controller has dealt with
+shows in the node, however often the node is written meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import BadVersionError, Create, MultiError, NodeExistsError, NodeStat, SetData
 from ottla.broker.cluster.tree import Tree
 from ottla.broker.controller.election import Fence
-from ottla.broker.controller.partition_states import RECOVERED, LeaderAndIsr
+from ottla.broker.controller.partition_states import RECOVERED, UNKNOWN_LIFE, LeaderAndIsr
 from ottla.protocol.identifiers import TopicPartition
 
 log = structlog.get_logger(__name__)
@@ -28,9 +33,11 @@ _ATTEMPTS_MAX: Final = 10
 class StateStore:
     """Reads and writes state nodes in one term."""
 
-    def __init__(self, zookeeper: Tree, fence: Fence) -> None:
+    def __init__(self, zookeeper: Tree, fence: Fence, broker_epoch: Callable[[int], int]) -> None:
+        """`broker_epoch` gives the epoch of a live broker as the controller knows it, UNKNOWN_LIFE of others."""
         self._zookeeper = zookeeper
         self._fence = fence
+        self._broker_epoch = broker_epoch
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr]:
         """Return the states of those partitions that have one."""
@@ -44,11 +51,12 @@ class StateStore:
             except znodes.MalformedNodeError as error:
                 log.error("partition_state_malformed", partition=str(partition), reason=str(error))
                 continue
-            states[partition] = _state(content, node.stat)
+            states[partition] = self._state(content, node.stat)
         return states
 
     def create(self, wanted: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
         """Create the state nodes of new partitions; return those that are there now as they were wanted."""
+        wanted = {partition: self._with_lives(state) for partition, state in wanted.items()}
         self._fence.ensure(sorted({znodes.partitions_path(partition.topic) for partition in wanted}))
         multis = [
             [Create(znodes.partition_path(*partition)), Create(znodes.state_path(*partition), self._content(state))]
@@ -108,6 +116,7 @@ class StateStore:
         self, writes: Mapping[TopicPartition, LeaderAndIsr], results: dict[TopicPartition, LeaderAndIsr]
     ) -> list[TopicPartition]:
         """Write states at the versions they were read; return the partitions that others have changed meanwhile."""
+        writes = {partition: self._with_lives(state) for partition, state in writes.items()}
         multis = [
             [SetData(znodes.state_path(*partition), self._content(state), state.partition_epoch)]
             for partition, state in writes.items()
@@ -166,17 +175,32 @@ class StateStore:
             controller_epoch=self._fence.epoch,
             isr=list(state.isr),
             leader_recovery_state=UNSET if state.leader_recovery_state == RECOVERED else state.leader_recovery_state,
+            isr_broker_epochs=[state.lives[broker] for broker in state.isr],
         ).encode()
 
+    def _with_lives(self, state: LeaderAndIsr) -> LeaderAndIsr:
+        """Complete the lives of a state that is about to be written; those of brokers that left the ISR go."""
+        return replace(
+            state, lives={broker: state.lives.get(broker, self._broker_epoch(broker)) for broker in state.isr}
+        )
 
-def _state(content: znodes.PartitionStateNode, stat: NodeStat) -> LeaderAndIsr:
-    recovery = content.leader_recovery_state
-    return LeaderAndIsr(
-        leader=content.leader,
-        leader_epoch=content.leader_epoch,
-        isr=tuple(content.isr),
-        controller_epoch=content.controller_epoch,
-        partition_epoch=stat.version,
-        leader_recovery_state=recovery if isinstance(recovery, int) else RECOVERED,
-        written_zxid=stat.mzxid,
-    )
+    def _state(self, content: znodes.PartitionStateNode, stat: NodeStat) -> LeaderAndIsr:
+        recovery = content.leader_recovery_state
+        return LeaderAndIsr(
+            leader=content.leader,
+            leader_epoch=content.leader_epoch,
+            isr=tuple(content.isr),
+            controller_epoch=content.controller_epoch,
+            partition_epoch=stat.version,
+            leader_recovery_state=recovery if isinstance(recovery, int) else RECOVERED,
+            lives=self._lives(content, stat),
+        )
+
+    def _lives(self, content: znodes.PartitionStateNode, stat: NodeStat) -> dict[int, int]:
+        epochs = content.isr_broker_epochs
+        if isinstance(epochs, list) and len(epochs) == len(content.isr):
+            return dict(zip(content.isr, epochs, strict=True))
+        # Kafka has written this node. A broker epoch is the number of a transaction too, so who registered after the
+        # node was written was in another life then.
+        registered = {broker: self._broker_epoch(broker) for broker in content.isr}
+        return {broker: epoch if epoch < stat.mzxid else UNKNOWN_LIFE for broker, epoch in registered.items()}

@@ -6,7 +6,7 @@ its end, and then what it has to say is sent. A watch only says that something c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import structlog
@@ -19,7 +19,13 @@ from ottla.broker.controller.election import Elected
 from ottla.broker.controller.isr_updates import IsrUpdates
 from ottla.broker.controller.leader_elections import LeaderElections
 from ottla.broker.controller.office import Office
-from ottla.broker.controller.partition_states import LeaderAndIsr, PartitionState, ReplicaState, offline_election
+from ottla.broker.controller.partition_states import (
+    LeaderAndIsr,
+    PartitionState,
+    ReplicaState,
+    offline_election,
+    restarted_members,
+)
 from ottla.broker.controller.reassignment import Reassignments
 from ottla.broker.controller.schedule import Event, Schedule
 from ottla.broker.controller.stats import ElectionCounters
@@ -136,37 +142,22 @@ class Term:
                 context.partition_states[partition] = PartitionState.ONLINE
             else:
                 context.partition_states[partition] = PartitionState.OFFLINE
-        restarted = self._restarted()
+        restarted = self._with_restarted_members()
         self._office.transitions.bring_online()
-        self._elect_without(restarted)
+        self._office.transitions.elect(restarted, self._election)
 
-    def _restarted(self) -> dict[TopicPartition, set[int]]:
-        """Members of ISRs that registered after the ISR was written: they went and came while nobody was in office."""
+    def _with_restarted_members(self) -> list[TopicPartition]:
+        """Return partitions with a leader whose ISR has members that went and came while nobody was in office."""
         context = self.context
-        restarted: dict[TopicPartition, set[int]] = {}
-        for partition, state in context.leadership.items():
-            if context.partition_states[partition] is not PartitionState.ONLINE or partition.topic in context.deleting:
-                continue
-            live = [context.brokers[broker] for broker in state.isr if broker in context.brokers]
-            found = {broker.id for broker in live if 0 < state.written_zxid < broker.epoch}
-            if found:
-                restarted[partition] = found
-        return restarted
+        epochs = context.broker_epochs
+        return [
+            partition
+            for partition, state in context.leadership.items()
+            if context.partition_states[partition] is PartitionState.ONLINE
+            and partition.topic not in context.deleting
+            and restarted_members(state, epochs)
+        ]
 
-    def _elect_without(self, restarted: Mapping[TopicPartition, set[int]]) -> None:
-        """Begin another epoch, led by a member that did not restart where there is one.
-
-        The others may have lost the end of their logs with their power, and come back into the ISR when they have it
-        again. Where all restarted they are all there is.
-        """
-        context = self.context
-
-        def election(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
-            replicas = context.assignment(partition).replicas
-            online = context.online_replicas(partition)
-            steady = [broker for broker in online if broker not in restarted[partition]]
-            return offline_election(replicas, state, steady, unclean=False) or offline_election(
-                replicas, state, online, unclean=False
-            )
-
-        self._office.transitions.elect(list(restarted), election)
+    def _election(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
+        replicas = self.context.assignment(partition).replicas
+        return offline_election(replicas, state, self.context.online_replicas(partition), unclean=False)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -21,6 +22,7 @@ from ottla.broker.controller.partition_states import (
     initial_state,
     offline_election,
     without_replica,
+    without_restarted,
 )
 from ottla.broker.controller.state_store import StateStore
 from ottla.broker.controller.stats import ElectionCounters
@@ -80,17 +82,28 @@ class Transitions:
         self.move_partitions(partitions, PartitionState.ONLINE)
 
     def elect(self, partitions: Sequence[TopicPartition], election: Election) -> set[TopicPartition]:
-        """Elect leaders; return the partitions that got one."""
+        """Elect leaders; return the partitions that got one.
+
+        Whatever the election, a member of the ISR that restarted neither leads nor stays where another could lead. It
+        comes back into the ISR when it has again what it may have lost.
+        """
         if not partitions:
             return set()
         started = time.monotonic()
         unclean: set[TopicPartition] = set()
+        epochs = self._context.broker_epochs
 
         def noted_election(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
-            chosen = election(partition, state)
-            if chosen is not None and chosen.leader not in state.isr:
+            steady = without_restarted(state, epochs, self._context.online_replicas(partition))
+            chosen = election(partition, steady)
+            if chosen is None:
+                return None
+            if chosen.leader not in state.isr:
                 unclean.add(partition)
-            return chosen
+            # The epoch that begins is the word on what has to be there: from now on these lives are in sync.
+            return replace(
+                chosen, lives={**chosen.lives, **{each: epochs[each] for each in chosen.isr if each in epochs}}
+            )
 
         elected = self._store.update(partitions, noted_election, self._context.leadership)
         for partition in unclean & elected.keys():

@@ -73,6 +73,10 @@ GOLDEN: list[tuple[Content, bytes]] = [
         PartitionStateNode(leader=2, leader_epoch=3, controller_epoch=1, isr=[2], leader_recovery_state=1),
         b'{"version":1,"leader":2,"leader_epoch":3,"controller_epoch":1,"isr":[2],"leader_recovery_state":1}',
     ),
+    (
+        PartitionStateNode(leader=1, leader_epoch=0, controller_epoch=1, isr=[1, 2], isr_broker_epochs=[27, 25]),
+        b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1,2],"isr_broker_epochs":[27,25]}',
+    ),
     (ConfigNode(config={"k": "v"}), b'{"version":1,"config":{"k":"v"}}'),
     (ConfigChangeNode(entity_path="topics/foo"), b'{"version":2,"entity_path":"topics/foo"}'),
     (

@@ -56,7 +56,8 @@ def test_a_new_topic_reaches_the_broker(zookeeper: ZooKeeper) -> None:
         kinds = [type(request) for request in broker.fake.requests]
         assert kinds.index(LeaderAndIsrRequest) < len(kinds) - 1 - kinds[::-1].index(UpdateMetadataRequest)
         data = broker.zookeeper.read("/brokers/topics/orders/partitions/0/state").data
-        assert data == b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1]}'
+        kafkas = b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1]'
+        assert data == kafkas + b',"isr_broker_epochs":[%d]}' % broker.membership.broker_epoch
 
 
 def test_added_partitions_reach_the_broker(zookeeper: ZooKeeper) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
@@ -19,7 +21,9 @@ from ottla.broker.controller.partition_states import (
     initial_state,
     offline_election,
     preferred_election,
+    restarted_members,
     without_replica,
+    without_restarted,
 )
 
 
@@ -61,6 +65,15 @@ def test_an_unclean_election_is_a_last_resort() -> None:
     assert clean is not None
     assert clean.leader_recovery_state == RECOVERED
     assert offline_election([1, 2], state(1, 1), set(), unclean=True) is None
+
+
+def test_members_that_restarted_leave_the_isr_where_another_could_lead() -> None:
+    """Who is gone has not restarted; where none that is online is steady, nothing changes."""
+    in_sync = replace(state(1, 1, 2, 3), lives={1: 10, 2: 20, 3: 30})
+    assert restarted_members(in_sync, {1: 10, 2: 21}) == {2}
+    assert without_restarted(in_sync, {2: 21, 3: 30}, {2, 3}).isr == (1, 3)
+    assert without_restarted(in_sync, {2: 21, 3: 31}, {2, 3}) == in_sync
+    assert without_restarted(in_sync, {2: 21, 3: 30}, {2}) == in_sync
 
 
 def test_the_preferred_replica_leads_if_it_lives_and_is_in_sync() -> None:

@@ -10,7 +10,7 @@ from tests.broker.sessions import NOW_MS, Connect
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.controller.election import Fence, elect
-from ottla.broker.controller.partition_states import LeaderAndIsr
+from ottla.broker.controller.partition_states import UNKNOWN_LIFE, LeaderAndIsr
 from ottla.broker.controller.state_store import StateStore
 from ottla.protocol.identifiers import TopicPartition
 
@@ -18,12 +18,21 @@ PARTITIONS = [TopicPartition("orders", index) for index in range(30)]
 STATE = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1, 2), controller_epoch=1, partition_epoch=0)
 
 
+# Brokers that live, with their epochs: the numbers of transactions.
+EPOCHS = {1: 3, 2: 4}
+
+
+def broker_epoch(broker: int) -> int:
+    """Say in which life a broker is."""
+    return EPOCHS.get(broker, UNKNOWN_LIFE)
+
+
 def store(zookeeper: ZooKeeper) -> StateStore:
     """Make the store of the first controller."""
     elected = elect(zookeeper, 1, NOW_MS, lambda: None)
     assert elected is not None
     zookeeper.ensure_path("/brokers/topics/orders")
-    return StateStore(zookeeper, Fence(zookeeper, elected))
+    return StateStore(zookeeper, Fence(zookeeper, elected), broker_epoch)
 
 
 def test_states_are_created_with_their_parents(connect: Connect) -> None:
@@ -142,3 +151,35 @@ def test_a_replacement_is_bound_to_its_version(connect: Connect) -> None:
     assert list(written) == PARTITIONS[1:]
     assert all(state.isr == (1,) and state.partition_epoch == 1 for state in written.values())
     assert states.read(PARTITIONS) == moved | written
+
+
+def test_a_write_keeps_the_lives_of_members_and_notes_those_of_new_ones(connect: Connect) -> None:
+    """So a restart that nobody has dealt with still shows after any write; who left the ISR is forgotten."""
+    zookeeper = connect()
+    states = store(zookeeper)
+    partition = PARTITIONS[0]
+    known = states.create({partition: replace(STATE, isr=(1,), lives={1: 2})})
+
+    states.replace({partition: replace(known[partition], isr=(1, 2))})
+
+    assert states.read([partition])[partition].lives == {1: 2, 2: 4}
+    states.update([partition], lambda _, state: state.led_by(2, [2]))
+    data = zookeeper.read(znodes.state_path(*partition)).data
+    assert data.endswith(b'"isr":[2],"isr_broker_epochs":[4]}')
+
+
+def test_lives_that_kafka_does_not_write_follow_from_the_order_of_transactions(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that registered after the node was written was in another life then; so was one that is gone."""
+    zookeeper = connect()
+    states = store(zookeeper)
+    partition = PARTITIONS[0]
+    states.create({partition: STATE})
+    path = znodes.state_path(*partition)
+    content = znodes.PartitionStateNode(leader=1, leader_epoch=0, controller_epoch=1, isr=[1, 2, 3])
+    written = zookeeper.write(path, content.encode()).mzxid
+    monkeypatch.setitem(EPOCHS, 1, written - 1)
+    monkeypatch.setitem(EPOCHS, 2, written + 1)
+
+    assert states.read([partition])[partition].lives == {1: written - 1, 2: UNKNOWN_LIFE, 3: UNKNOWN_LIFE}
