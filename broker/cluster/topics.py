@@ -12,7 +12,16 @@ from msgspec.structs import replace
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.metadata import MetadataCache
-from ottla.broker.cluster.operations import BadVersionError, Create, MultiError, NodeExistsError, Operation, SetData
+from ottla.broker.cluster.operations import (
+    BadVersionError,
+    Check,
+    Create,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    SetData,
+)
 from ottla.broker.cluster.placement import placement, start_of_added
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import BrokerConfig, ConfigError, TopicConfig
@@ -93,13 +102,22 @@ class Topics:
         if not self._config().delete_topic_enable:
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
         check_topic_name(name)
-        if self._zookeeper.exists(znodes.topic_path(name)) is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
-        try:
-            self._zookeeper.create(znodes.delete_topic_path(name))
-        except NodeExistsError:
-            # Somebody wants the same.
-            return
+        for _ in range(_ATTEMPTS_MAX):
+            stat = self._zookeeper.exists(znodes.topic_path(name))
+            if stat is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+            # Never a mark without a topic: the next topic of that name would be deleted for it.
+            is_there = Check(znodes.topic_path(name), stat.version)
+            try:
+                self._zookeeper.multi([is_there, Create(znodes.delete_topic_path(name))])
+                return
+            except MultiError as error:
+                if isinstance(error.reason, NodeExistsError):
+                    # Somebody wants the same.
+                    return
+                if not isinstance(error.reason, NoNodeError | BadVersionError):
+                    raise
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"topic {name} is changed by others all the time")
 
     def add_partitions(
         self,

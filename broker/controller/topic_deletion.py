@@ -3,7 +3,8 @@
     1. All brokers are told to forget the topic; its partitions go Offline, then NonExistent.
     2. Its replicas go Offline and DeletionStarted: each broker is told to stop and delete them.
     3. A broker's answer makes its replica DeletionSuccessful, or DeletionIneligible where it failed.
-    4. When all are successful, the topic's nodes are deleted.
+    4. When all are successful, the nodes below the topic are deleted, and at last topic, options and mark in one write:
+       once the name is free, nothing of the old topic is left that could be taken from a new one.
 
 While a replica is on a dead broker or disk, or failed, the topic is ineligible: it waits until that broker comes back.
 So does a topic with a partition that is being reassigned, until that is done.
@@ -17,7 +18,8 @@ from collections.abc import Iterable
 import structlog
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.operations import NoNodeError, NotEmptyError
+from ottla.broker.cluster.operations import Delete, MultiError, NoNodeError, NotEmptyError
+from ottla.broker.cluster.topics import topic_id_of
 from ottla.broker.cluster.tree import Tree
 from ottla.broker.controller.context import ControllerContext, Replica
 from ottla.broker.controller.election import Fence
@@ -102,31 +104,53 @@ class TopicDeletion:
         self._transitions.move_replicas(replicas, ReplicaState.NON_EXISTENT)
         try:
             self._fence.delete(self._known_paths(topic))
+            self._delete_topic(topic)
         except NotEmptyError:
             # There is more below than a controller makes.
             self._fence.delete(self._paths_below(znodes.topic_path(topic)))
-        self._fence.delete([znodes.config_path(znodes.TOPIC_CONFIGS, topic), znodes.delete_topic_path(topic)])
+            self._delete_topic(topic)
         self._context.forget(topic)
         self._announced.discard(topic)
         log.info("topic_deleted", topic=topic)
 
+    def _delete_topic(self, topic: str) -> None:
+        """Delete mark, options and topic together; what somebody else has removed meanwhile is left out."""
+        mark = znodes.delete_topic_path(topic)
+        left = [mark, znodes.config_path(znodes.TOPIC_CONFIGS, topic), znodes.topic_path(topic)]
+        while left:
+            outcome = self._fence.multi_many([[Delete(path) for path in left]])[0]
+            if not isinstance(outcome, MultiError):
+                return
+            if not isinstance(outcome.reason, NoNodeError):
+                raise outcome.reason
+            left.remove(outcome.operation.path)
+            if outcome.operation.path == mark and not self._is_still_there(topic):
+                # The first try was done and its answer lost; the name may be that of another topic by now.
+                return
+
+    def _is_still_there(self, topic: str) -> bool:
+        path = znodes.topic_path(topic)
+        node = self._zookeeper.read_or_none(path)
+        return node is not None and topic_id_of(
+            znodes.TopicNode.decode(node.data, path)
+        ) == self._context.topic_ids.get(topic)
+
     def _known_paths(self, topic: str) -> list[str]:
-        """Return the nodes that a topic should have, children before their parents."""
+        """Return the nodes that a topic should have below it, children before their parents."""
         paths = [
             path
             for partition in self._context.partitions([topic])
             for path in (znodes.state_path(*partition), znodes.partition_path(*partition))
         ]
-        return [*paths, znodes.partitions_path(topic), znodes.topic_path(topic)]
+        return [*paths, znodes.partitions_path(topic)]
 
     def _paths_below(self, path: str) -> list[str]:
-        """Return a node and all below it, children before their parents."""
+        """Return all nodes below one, children before their parents."""
         try:
-            children = self._zookeeper.children(path)
+            children = [f"{path}/{child}" for child in self._zookeeper.children(path)]
         except NoNodeError:
             return []
-        paths = [below for child in children for below in self._paths_below(f"{path}/{child}")]
-        return [*paths, path]
+        return [below for child in children for below in (*self._paths_below(child), child)]
 
     def _under_deletion(self, replicas: Iterable[Replica]) -> list[Replica]:
         started = ReplicaState.DELETION_STARTED

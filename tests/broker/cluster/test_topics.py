@@ -7,8 +7,9 @@ from tests.broker.cluster.facade import Facade
 from tests.broker.sessions import Connect
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.operations import MultiError
+from ottla.broker.cluster.operations import MultiError, NodeStat
 from ottla.broker.cluster.topics import NewTopic, check_topic_name
+from ottla.broker.cluster.tree import Watch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import UUID_ZERO, uuid_to_text
 
@@ -135,6 +136,24 @@ def test_a_deletion_is_a_mark(connect: Connect) -> None:
     with pytest.raises(KafkaError) as caught:
         facade.cluster.delete_topic_by_id(bytes(range(16)))
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_topic_that_goes_while_it_is_marked_leaves_no_mark(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mark without a topic would be the end of the next topic of that name."""
+    facade = Facade(connect())
+    facade.cluster.create_topic(NewTopic("a", 1, 1))
+    exists = facade.zookeeper.exists
+
+    def exists_and_goes(path: str, watch: Watch | None = None) -> NodeStat | None:
+        stat = exists(path, watch)
+        if stat is not None:
+            facade.zookeeper.delete(path)
+        return stat
+
+    monkeypatch.setattr(facade.zookeeper, "exists", exists_and_goes)
+    with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        facade.cluster.delete_topic("a")
+    assert facade.zookeeper.children("/admin/delete_topics") == []
 
 
 def test_deletion_can_be_switched_off(connect: Connect) -> None:
