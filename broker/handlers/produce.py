@@ -8,6 +8,10 @@ that was asked about is answered, with its own error.
 Version notes: versions below 3 carry older message formats, which are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT;
 they are listed because librdkafka looks for them. zstd needs version 7. 8 adds the records that were wrong; 10 adds a
 hint where the leader is.
+
+Not implemented: transactions. A transactional batch is refused, for nothing could end its transaction, and readers of
+committed records would wait behind it for ever. The code is the one that InitProducerId answers: the Java client takes
+it as final here too, while INVALID_TXN_STATE would make it try to abort, which is not served either.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.cluster.topics import INTERNAL_TOPICS
-from ottla.broker.handlers.access import TOPIC, TRANSACTIONAL_ID, allows, check, is_open
+from ottla.broker.handlers.access import TOPIC, TRANSACTIONAL_ID, allows, check
 from ottla.broker.handlers.leader_hints import LeaderHints, leader_hints
 from ottla.broker.handlers.lookup import hosted_partition
 from ottla.broker.handlers.request import Delayed, Request, RequestFailedError
@@ -255,14 +259,16 @@ def _checked_records(request: Request, topic: str, data: PartitionProduceData) -
     if version < _ZSTD_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce 7 or later")
     if attributes & TRANSACTIONAL_BIT:
-        _check_transaction(request)
+        _refuse_transaction(request)
     return memoryview(records)
 
 
-def _check_transaction(request: Request) -> None:
-    """Raise KafkaError unless the client may write in transactions of the id that it gives, and gives one."""
+def _refuse_transaction(request: Request) -> None:
+    """Raise KafkaError, after a look at the rights of the client: a refusal for want of them is written down."""
     transactional_id = request.body.transactional_id
     if transactional_id is not None:
         check(request, TRANSACTIONAL_ID, transactional_id)
-    elif not is_open(request):
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without an id")
+    raise KafkaError(
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        "This broker has no transactions; produce without transactional.id.",
+    )

@@ -32,7 +32,7 @@ CODES = {
 # What is left out, or told as nothing, instead of an error: each has a test of its own below.
 SILENT = {(Api.METADATA, CLUSTER), (Api.DESCRIBE_CLUSTER, CLUSTER), (Api.LIST_GROUPS, GROUP)}
 # There are no transactions yet, and the code for that is the one for having no right.
-NOT_SERVED = {(Api.INIT_PRODUCER_ID, TRANSACTIONAL_ID), (Api.FIND_COORDINATOR, TRANSACTIONAL_ID)}
+NOT_SERVED = {(api, TRANSACTIONAL_ID) for api in (Api.PRODUCE, Api.INIT_PRODUCER_ID, Api.FIND_COORDINATOR)}
 # Followers are told about their partitions.
 OTHER_CODES = {(Api.FETCH, CLUSTER): ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 

@@ -329,3 +329,16 @@ def _session(session_id: int, epoch: int, *, forgotten: bool = False) -> FetchRe
     return FetchRequest(
         max_wait_ms=0, min_bytes=1, session_id=session_id, session_epoch=epoch, topics=[], forgotten_topics_data=gone
     )
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+def test_a_transactional_batch_is_refused_in_words(broker: Broker, version: int) -> None:
+    """Nothing could end its transaction: readers of committed records would wait for ever behind it."""
+    records = batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+
+    answer = produce(broker, records, version=version)
+
+    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert version < 8 or "has no transactions" in answer.error_message
+    produce(broker, batch(b"w"))
+    assert values(fetch(broker, isolation_level=1)) == [b"w"]
