@@ -99,6 +99,7 @@ class BrokerCollector(Collector):
         for name, purgatory in (
             ("Fetch", self._partitions.delayed_fetches),
             ("Produce", self._partitions.delayed_produces),
+            ("DeleteRecords", self._partitions.delayed_deletions),
         ):
             size = GaugeMetricFamily(
                 "kafka_server_delayedoperationpurgatory_purgatorysize",

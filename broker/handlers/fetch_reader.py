@@ -195,6 +195,8 @@ class FetchReader:
                 read = partition.read_for_follower(fetch, max_bytes, at_least_one=at_least_one)
                 if read.has_moved:
                     moved.append(cached.key)
+                if read.has_other_start:
+                    self._partitions.follower_start_moved(cached.key)
                 if read.diverging is None:
                     # The epoch in which it was read: the role may have changed just before.
                     cached.checked_epoch = epoch if fetch.current_leader_epoch < 0 else fetch.current_leader_epoch

@@ -1,8 +1,8 @@
 """UpdateMetadata (6), versions 0-8. From the controller.
 
 Behavior: replaces what this broker knows of live brokers and of the topics listed. Fetches and produces that wait for
-a partition which is gone are answered, those who wait for topics to come or go are told, and groups forget what they
-committed for partitions that are gone.
+a partition which is gone are answered, deletions of records do not wait for brokers that are gone, those who wait for
+topics to come or go are told, and groups forget what they committed for partitions that are gone.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ def update_metadata(request: Request) -> UpdateMetadataResponse:
             deleted = request.services.metadata.update(body)
     except KafkaError as error:
         return UpdateMetadataResponse(error_code=error.code)
+    request.services.partitions.brokers_changed()
     for partition in deleted:
         request.services.partitions.moved(partition)
     listed = {state.topic_name for state in body.topic_states or body.ungrouped_partition_states}

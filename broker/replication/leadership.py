@@ -153,8 +153,12 @@ class Leadership:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {fetch.replica_id} has registered anew since")
         return known
 
-    def fetched(self, follower: RemoteReplica, fetch: FollowerFetch, leader_end: int, now_ms: int) -> None:
-        """Note that a follower has everything below the offset from which it fetches."""
+    def fetched(self, follower: RemoteReplica, fetch: FollowerFetch, leader_end: int, now_ms: int) -> bool:
+        """Note that a follower has everything below the offset from which it fetches.
+
+        Return whether its log begins elsewhere than was known.
+        """
+        has_other_start = follower.log_start_offset != fetch.log_start_offset
         if fetch.offset >= leader_end:
             follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
         elif fetch.offset >= follower.leader_end_at_last_fetch:
@@ -166,6 +170,7 @@ class Leadership:
         follower.leader_end_at_last_fetch = leader_end
         if fetch.broker_epoch > follower.broker_epoch:
             follower.broker_epoch = fetch.broker_epoch
+        return has_other_start
 
     # High watermark
 
@@ -183,6 +188,16 @@ class Leadership:
             ):
                 end = follower.log_end_offset
         return end
+
+    # Low watermark
+
+    def low_watermark(self, own_start: int, is_alive: Callable[[int], bool]) -> int:
+        """Return up to where this broker and every live follower have deleted the log. Needs no lock.
+
+        Those out of sync count too: one that joins the ISR later could lead with records that were deleted.
+        """
+        starts = [each.log_start_offset for broker, each in self.followers.items() if is_alive(broker)]
+        return min([own_start, *starts])
 
     # In sync or not
 

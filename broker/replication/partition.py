@@ -63,6 +63,8 @@ class Read(NamedTuple):
     diverging: EpochEndOffset | None = None
     # Whether the high watermark moved because of this fetch.
     has_moved: bool = False
+    # Whether the follower's log begins elsewhere than was known.
+    has_other_start: bool = False
 
 
 @dataclass(slots=True)
@@ -252,6 +254,13 @@ class Partition:
         self.log.advance_high_watermark(end)
         return True
 
+    def low_watermark(self) -> int:
+        """Return up to where all live replicas have deleted the log; KafkaError where this broker does not lead it."""
+        self.check_leader()
+        leadership = self._leadership
+        # Without one the role is about to change.
+        return -1 if leadership is None else leadership.low_watermark(self.log.log_start_offset, self._context.is_alive)
+
     def follower_positions(self) -> Mapping[int, RemoteReplica]:
         """Where the followers are; empty unless this broker leads."""
         leadership = self._leadership
@@ -352,11 +361,11 @@ class Partition:
             if diverging is not None:
                 return Read(None, log.high_watermark, -1, log.log_start_offset, None, diverging)
             records = log.read(fetch.offset, max_bytes, at_least_one=at_least_one)
-            leadership.fetched(follower, fetch, log.log_end_offset, self._context.clock())
+            has_other_start = leadership.fetched(follower, fetch, log.log_end_offset, self._context.clock())
             proposal = self._expansion(leadership, fetch.replica_id)
             has_moved = self._advance_high_watermark(leadership)
             self.replicated_bytes_out += len(records) if records is not None else 0
-            read = Read(records, log.high_watermark, -1, log.log_start_offset, None, None, has_moved)
+            read = Read(records, log.high_watermark, -1, log.log_start_offset, None, None, has_moved, has_other_start)
         if proposal is not None:
             self._context.propose(proposal)
         return read

@@ -57,9 +57,11 @@ class Partitions:
         # Requests for a partition that were refused, by topic; for metrics.
         self.failed_appends: Counter[str] = Counter()
         self.failed_reads: Counter[str] = Counter()
-        # Operations by partition: fetches wait for bytes, produces for the high watermark.
+        # Operations by partition: fetches wait for bytes, produces for the high watermark, deletions of records for
+        # the low one.
         self.delayed_fetches = Purgatory("fetch")
         self.delayed_produces = Purgatory("produce")
+        self.delayed_deletions = Purgatory("delete-records")
         self._is_stopping = threading.Event()
         self._watch = threading.Thread(target=self._watch_replicas, name="replica-watch", daemon=True)
 
@@ -73,6 +75,7 @@ class Partitions:
         """Begin to look after what waits, and after followers that fall behind."""
         self.delayed_fetches.start()
         self.delayed_produces.start()
+        self.delayed_deletions.start()
         self._watch.start()
         if self.fetchers is not None:
             self.fetchers.start()
@@ -88,6 +91,7 @@ class Partitions:
             self.isr_changes.stop()
         if self.fetchers is not None:
             self.fetchers.stop()
+        self.delayed_deletions.stop()
         self.delayed_produces.stop()
         self.delayed_fetches.stop()
 
@@ -209,6 +213,18 @@ class Partitions:
         """Tell those that wait that something of a partition has changed: high watermark, leader, log start."""
         self.delayed_produces.check(partition)
         self.delayed_fetches.check(partition)
+        self.follower_start_moved(partition)
+
+    def follower_start_moved(self, partition: TopicPartition) -> None:
+        """Tell deletions of records that wait that the log of a follower begins elsewhere."""
+        if self.delayed_deletions:
+            self.delayed_deletions.check(partition)
+
+    def brokers_changed(self) -> None:
+        """Learn that brokers may have come or gone: nobody waits for those that are gone."""
+        if self.delayed_deletions:
+            for partition in self:
+                self.delayed_deletions.check(partition.partition)
 
     # In sync
 

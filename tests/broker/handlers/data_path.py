@@ -137,9 +137,10 @@ def running_broker(
     logs = open_logs(
         config, MetaProperties(BROKER_ID, "c" * 22), lambda topic: configs.get(topic, default), lambda: NOW_MS
     )
-    partitions = Partitions(PartitionContext(BROKER_ID, lambda: NOW_MS), logs)
-    group_commit = GroupCommit(logs.dirs)
     metadata = MetadataCache()
+    context = PartitionContext(BROKER_ID, lambda: NOW_MS, is_alive=lambda broker: broker in metadata.snapshot.brokers)
+    partitions = Partitions(context, logs)
+    group_commit = GroupCommit(logs.dirs)
 
     groups = Coordinator(
         lambda: services.config,

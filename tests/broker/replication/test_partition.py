@@ -194,6 +194,19 @@ def test_the_fetch_that_moves_the_high_watermark_says_so(replica: Replica) -> No
     assert [first.has_moved, second.has_moved, second.high_watermark] == [False, True, 1]
 
 
+def test_the_fetch_that_tells_of_another_log_start_says_so(replica: Replica) -> None:
+    """A deletion of records may wait for it, also right after an election, when no start is known."""
+    replica.lead()
+    reads = [
+        replica.partition.read_for_follower(
+            fetch(2, 0)._replace(log_start_offset=start), 1000, at_least_one=True
+        ).has_other_start
+        for start in (0, 0, 1)
+    ]
+
+    assert reads == [True, False, True]
+
+
 def test_a_follower_with_another_log_learns_where_it_differs(replica: Replica) -> None:
     """It ends epoch 0 at 3, we at 2; it gets no records, and its position does not count."""
     replica.lead()
