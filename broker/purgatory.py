@@ -149,7 +149,15 @@ class Purgatory:
             return 0
         with self._lock:
             candidates = list(self._watchers.get(key, ()))
-        return self._finish([operation for operation in candidates if operation.is_satisfied_by(key)], expired=False)
+        return self._finish([operation for operation in candidates if self._is_due(operation, key)], expired=False)
+
+    def _is_due(self, operation: DelayedOperation, key: Hashable) -> bool:
+        """Whether an operation is satisfied now, or cannot say: then completing it tells those who wait for it."""
+        try:
+            return operation.is_satisfied_by(key)
+        except Exception:  # whoever changed what the key stands for has nothing to do with it
+            log.exception("delayed_operation_failed", purgatory=self.name)
+            return True
 
     def expire(self, now: float) -> int:
         """Complete the operations whose deadline has passed; return how many that were."""

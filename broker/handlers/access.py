@@ -8,7 +8,7 @@ never which right that takes:
     allows(request, CLUSTER)           where no error follows
 
 Where a row has a `guard`, the request as a whole is about that one resource. Then the handler is not even called: the
-table of handlers puts `guarded` before it, which answers with an error code and nothing else.
+table of handlers puts `guarded` before it, which gives the error answer of the API.
 
 A handler that does part of another API's work asks as that API: Metadata that creates a topic as CreateTopics.
 """
@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final
+from typing import Final
 
-from ottla.broker.handlers.request import Delayed, Handler, Request
+from ottla.broker.handlers.error_answers import error_answer
+from ottla.broker.handlers.request import Answer, Handler, Request
 from ottla.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.message import Message
 
 TOPIC: Final = ResourceType.TOPIC
 GROUP: Final = ResourceType.GROUP
@@ -219,19 +219,11 @@ def guarded(api: Api, handle: Handler) -> Handler:
         return handle
 
     @wraps(handle)
-    def guard(request: Request) -> Message | Delayed | None:
+    def guard(request: Request) -> Answer:
         name = CLUSTER_NAME if kind is CLUSTER else request.body.group_id
         if allows(request, kind, name):
             return handle(request)
-        return _refusal(api.response, _CODES[kind])
+        code = _CODES[kind]
+        return error_answer(api, request.version, request.body, code, code.description)
 
     return guard
-
-
-def _refusal(response: type[Message], code: ErrorCode) -> Message:
-    """Return a response that has an error code, a text where there is room for one, and nothing else."""
-    values: dict[str, Any] = {field.name: field.absent for field in response.wire_fields}
-    values["error_code"] = int(code)
-    if "error_message" in values:
-        values["error_message"] = code.description
-    return response(**values)

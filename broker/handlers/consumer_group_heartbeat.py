@@ -13,7 +13,7 @@ Version notes: 1 adds regular expressions, and wants members to make their ids t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from ottla.broker.groups.assignors import TopicIdPartition
@@ -29,7 +29,7 @@ from ottla.broker.groups.consumer_records import by_topic
 from ottla.broker.handlers.access import TOPIC, check
 from ottla.broker.handlers.coordinator_wait import when_ready
 from ottla.broker.handlers.outcome import Outcome
-from ottla.broker.handlers.request import Delayed, Request
+from ottla.broker.handlers.request import Delayed, Request, Respond
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
 from ottla.protocol.messages.consumer_group_heartbeat import (
@@ -53,13 +53,13 @@ class _Heartbeat:
     def __init__(self, request: Request) -> None:
         self._request = request
 
-    def then(self, respond: Callable[[Message], None]) -> None:
+    def then(self, respond: Respond) -> None:
         """Give the group what the member says, and answer when what it changed is stored."""
         request = self._request
         body: ConsumerGroupHeartbeatRequest = request.body
 
         def answer(reply: ConsumerHeartbeatReply) -> None:
-            respond(_response(reply))
+            respond(lambda: _response(reply))
 
         try:
             problem = next(_problems(request.version, body), None)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
-from ottla.broker.handlers.request import Delayed, Request
+from ottla.broker.handlers.request import Delayed, Request, Respond
 from ottla.broker.purgatory import DelayedOperation
 from ottla.protocol.message import Message
 
@@ -35,7 +35,7 @@ class _Waiting(DelayedOperation):
         self._request = request
         self._group_ids = group_ids
         self._answer = answer
-        self._respond: Callable[[Message], None] | None = None
+        self._respond: Respond | None = None
 
     def is_satisfied(self) -> bool:
         """Whether none of the groups is expected any more."""
@@ -45,13 +45,9 @@ class _Waiting(DelayedOperation):
     def on_complete(self, *, expired: bool) -> None:
         """Answer with what is known now."""
         assert self._respond is not None
-        answer = self._answer(self._request)
-        if isinstance(answer, Message):
-            self._respond(answer)
-        else:
-            answer.then(self._respond)
+        self._respond(lambda: self._answer(self._request))
 
-    def then(self, respond: Callable[[Message], None]) -> None:
+    def then(self, respond: Respond) -> None:
         """Wait in purgatory, and answer from there."""
         self._respond = respond
         self._request.services.delayed_topics.watch(self, [CONSUMER_OFFSETS], _WAIT_SECONDS)

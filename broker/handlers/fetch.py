@@ -14,12 +14,12 @@ serves consumers, up to its own high watermark. 12 tells a follower where its lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 
 from ottla.broker.handlers.fetch_reader import Answers, FetchReader, size_of
 from ottla.broker.handlers.fetch_sessions import NO_SESSION, CachedPartition, FetchContext, SessionKey
 from ottla.broker.handlers.leader_hints import leader_hints
-from ottla.broker.handlers.request import Delayed, Request
+from ottla.broker.handlers.request import Delayed, Request, Respond
 from ottla.broker.handlers.throttling import admits_fetch
 from ottla.broker.purgatory import DelayedOperation, Mark
 from ottla.protocol.errors import KafkaError
@@ -63,7 +63,7 @@ class _Waiting(DelayedOperation):
         # What reading found, after the moment `since`.
         self._answers = answers
         self._since = since
-        self._respond: Callable[[FetchResponse], None] | None = None
+        self._respond: Respond | None = None
         self._partitions: dict[Hashable, CachedPartition] = {cached.key: cached for cached in context.partitions}
         # In the order in which they moved.
         self._moved: dict[Hashable, None] = {}
@@ -90,6 +90,9 @@ class _Waiting(DelayedOperation):
     def on_complete(self, *, expired: bool) -> None:
         """Read again, and answer with what is there."""
         assert self._respond is not None
+        self._respond(self._read_again)
+
+    def _read_again(self) -> FetchResponse:
         if any(size_of(answer) for _, answer in self._answers):
             # What is found where something moved leaves less room for the rest.
             answers = self._reader.read_again(self._context.partitions)
@@ -97,9 +100,9 @@ class _Waiting(DelayedOperation):
             moved = dict(self._moved)
             answers = [answer for answer in self._answers if answer[0].key not in moved]
             answers += self._reader.read_again([self._partitions[key] for key in moved])
-        self._respond(_sent(self._request, self._context, self._reader, answers))
+        return _sent(self._request, self._context, self._reader, answers)
 
-    def then(self, respond: Callable[[FetchResponse], None]) -> None:
+    def then(self, respond: Respond) -> None:
         """Wait in purgatory, and answer from there."""
         self._respond = respond
         timeout_seconds = self._request.body.max_wait_ms / 1000

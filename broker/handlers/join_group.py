@@ -11,12 +11,11 @@ leader that it has nothing to assign.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from ottla.broker.groups.messages import JoinReply, JoinRequest
 from ottla.broker.handlers.coordinator_wait import when_ready
-from ottla.broker.handlers.request import Delayed, Request
+from ottla.broker.handlers.request import Delayed, Request, Respond
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.message import Message
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -40,13 +39,13 @@ class _Joining:
     def __init__(self, request: Request) -> None:
         self._request = request
 
-    def then(self, respond: Callable[[Message], None]) -> None:
+    def then(self, respond: Respond) -> None:
         """Join, and answer when the generation begins."""
         request = self._request
         body: JoinGroupRequest = request.body
 
         def answer(reply: JoinReply) -> None:
-            respond(_response(request.version, reply))
+            respond(lambda: _response(request.version, reply))
 
         try:
             request.services.groups.join(body.group_id, _join(request, body), answer)

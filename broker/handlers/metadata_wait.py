@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Set
 
 from ottla.broker.cluster.metadata import MetadataSnapshot
-from ottla.broker.handlers.request import Delayed, Request
+from ottla.broker.handlers.request import Delayed, Request, Respond
 from ottla.broker.purgatory import DelayedOperation
 from ottla.protocol.message import Message
 
@@ -70,7 +70,7 @@ class _Waiting(DelayedOperation):
         # many topics costs each of them once and not once for every topic that comes.
         self._met = 0
         self._answer = answer
-        self._respond: Callable[[Message], None] | None = None
+        self._respond: Respond | None = None
 
     def is_satisfied(self) -> bool:
         """Whether all conditions are met."""
@@ -85,11 +85,13 @@ class _Waiting(DelayedOperation):
     def on_complete(self, *, expired: bool) -> None:
         """Answer, naming what is late."""
         assert self._respond is not None
-        snapshot = self._request.services.metadata.snapshot
-        late = {topic for topic, is_met in self._conditions[self._met :] if not is_met(snapshot)} if expired else set()
-        self._respond(self._answer(late))
+        self._respond(lambda: self._answer(self._late() if expired else set()))
 
-    def then(self, respond: Callable[[Message], None]) -> None:
+    def _late(self) -> set[str]:
+        snapshot = self._request.services.metadata.snapshot
+        return {topic for topic, is_met in self._conditions[self._met :] if not is_met(snapshot)}
+
+    def then(self, respond: Respond) -> None:
         """Wait in purgatory, and answer from there."""
         self._respond = respond
         topics = [topic for topic, _ in self._conditions]

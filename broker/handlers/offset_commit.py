@@ -13,14 +13,13 @@ member epoch of a group of the new protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from ottla.broker.groups.commits import Committer
 from ottla.broker.groups.offsets import NO_TIMESTAMP, CommittedOffset
 from ottla.broker.handlers.access import GROUP, TOPIC, allows, denied
 from ottla.broker.handlers.coordinator_wait import when_ready
-from ottla.broker.handlers.request import Delayed, Request
+from ottla.broker.handlers.request import Delayed, Request, Respond
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.message import Message
@@ -49,7 +48,7 @@ class _Committing:
     def __init__(self, request: Request) -> None:
         self._request = request
 
-    def then(self, respond: Callable[[Message], None]) -> None:
+    def then(self, respond: Respond) -> None:
         """Commit, and answer when that is done."""
         request = self._request
         body: OffsetCommitRequest = request.body
@@ -67,7 +66,7 @@ class _Committing:
         committer = Committer(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
 
         def done(error: ErrorCode) -> None:
-            respond(_response(body, refused, error))
+            respond(lambda: _response(body, refused, error))
 
         try:
             request.services.group_offsets.commit(body.group_id, committer, offsets, done)

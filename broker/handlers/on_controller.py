@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from ottla.broker.controller.controller import Controller
 from ottla.broker.controller.term import Term
-from ottla.broker.handlers.request import Delayed
+from ottla.broker.handlers.request import Delayed, Respond
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.message import Message
 
@@ -27,14 +27,6 @@ class OnController(Generic[T]):
         self._work = work
         self._answer = answer
 
-    def then(self, respond: Callable[[Message], None]) -> None:
+    def then(self, respond: Respond) -> None:
         """Begin, and call `respond` when the work is done, or what `answer` waits for then."""
-
-        def finish(outcome: T | KafkaError) -> None:
-            answer = self._answer(outcome)
-            if isinstance(answer, Message):
-                respond(answer)
-            else:
-                answer.then(respond)
-
-        self._controller.submit(self._work, finish)
+        self._controller.submit(self._work, lambda outcome: respond(lambda: self._answer(outcome)))

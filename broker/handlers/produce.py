@@ -16,13 +16,11 @@ it as final here too, while INVALID_TXN_STATE would make it try to abort, which 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ottla.broker.cluster.topics import INTERNAL_TOPICS
 from ottla.broker.handlers.access import TOPIC, TRANSACTIONAL_ID, allows, check
 from ottla.broker.handlers.leader_hints import LeaderHints, leader_hints
 from ottla.broker.handlers.lookup import hosted_partition
-from ottla.broker.handlers.request import Delayed, Request, RequestFailedError
+from ottla.broker.handlers.request import Delayed, Request, RequestFailedError, Respond
 from ottla.broker.purgatory import DelayedOperation
 from ottla.broker.replication.partition import Partition
 from ottla.broker.storage.log import Appended
@@ -128,7 +126,7 @@ class _Waiting(DelayedOperation):
         super().__init__()
         self._request = request
         self._outcomes = outcomes
-        self._respond: Callable[[ProduceResponse], None] | None = None
+        self._respond: Respond | None = None
 
     def is_satisfied(self) -> bool:
         """Whether no partition has to wait any more."""
@@ -137,9 +135,9 @@ class _Waiting(DelayedOperation):
     def on_complete(self, *, expired: bool) -> None:
         """Answer with how each partition ended."""
         assert self._respond is not None
-        self._respond(_response(self._request, self._outcomes))
+        self._respond(lambda: _response(self._request, self._outcomes))
 
-    def then(self, respond: Callable[[ProduceResponse], None]) -> None:
+    def then(self, respond: Respond) -> None:
         """Wait in purgatory, and answer from there."""
         self._respond = respond
         keys = [

@@ -2,8 +2,10 @@
 
 A handler is a function `(Request) -> Message | Delayed | None`: the response, something that will have the response
 later, or nothing at all (Produce with acks=0). It runs on an IO worker, never on the loop, and may block for a disk
-read but never for the network, ZooKeeper's answer excepted. What it raises as KafkaError, `dispatch` answers with the
-error code where the API has a place for it; anything else closes the connection.
+read but never for the network, ZooKeeper's answer excepted. A KafkaError that it raises is answered with its code, any
+other exception with UNKNOWN_SERVER_ERROR and a line in the log; the connection is closed where the API has no place for
+a code, and after a RequestFailedError or a DecodeError. The same holds for what is raised later, on the way to the
+response.
 """
 
 from __future__ import annotations
@@ -21,9 +23,15 @@ from ottla.protocol.message import Message
 class Delayed(Protocol):
     """A response that comes later, from any thread."""
 
-    def then(self, respond: Callable[[Message], None]) -> None:
-        """Call `respond` once, now or later, with the response."""
+    def then(self, respond: Respond) -> None:
+        """Call `respond` once, now or later, with what makes the response."""
         ...
+
+
+Answer = Message | Delayed | None
+# Ends a request with the answer that a function makes. It takes the function, not the answer, so that whatever making
+# it raises ends the request too: nobody else would know whom to tell. It raises nothing itself.
+Respond = Callable[[Callable[[], Answer]], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -50,13 +58,13 @@ class Refusal(NamedTuple):
     response: Message
     reason: str
 
-    def then(self, respond: Callable[[Message], None]) -> None:
+    def then(self, respond: Respond) -> None:
         """Give the response; `dispatch` sees to the pause."""
-        respond(self.response)
+        respond(lambda: self.response)
 
 
 class RequestFailedError(Exception):
     """A request that cannot be answered: its connection is closed, and the text says why."""
 
 
-Handler = Callable[[Request], Message | Delayed | None]
+Handler = Callable[[Request], Answer]

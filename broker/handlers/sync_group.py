@@ -8,12 +8,9 @@ Version notes: 3 adds static members; 5 adds the protocol, which must be the gro
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ottla.broker.groups.messages import SyncReply, SyncRequest
-from ottla.broker.handlers.request import Delayed, Request
+from ottla.broker.handlers.request import Delayed, Request, Respond
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.message import Message
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
@@ -28,13 +25,13 @@ class _Syncing:
     def __init__(self, request: Request) -> None:
         self._request = request
 
-    def then(self, respond: Callable[[Message], None]) -> None:
+    def then(self, respond: Respond) -> None:
         """Ask the group, and answer when it does."""
         body: SyncGroupRequest = self._request.body
 
         def answer(reply: SyncReply) -> None:
             respond(
-                SyncGroupResponse(
+                lambda: SyncGroupResponse(
                     error_code=reply.error,
                     protocol_type=reply.protocol_type,
                     protocol_name=reply.protocol_name,

@@ -233,3 +233,23 @@ def test_a_race_of_checks_completes_once(running: Purgatory) -> None:
         for thread in threads:
             thread.join(DEADLINE_SECONDS)
         assert operation.completions == [False]
+
+
+class Unsure(Operation):
+    """Fails when it is asked."""
+
+    __slots__ = ()
+
+    def is_satisfied_by(self, key: Hashable) -> bool:
+        raise RuntimeError("oh")
+
+
+def test_an_operation_that_cannot_say_whether_it_is_satisfied_is_completed(purgatory: Purgatory) -> None:
+    """So that whoever waits for it is told, and neither the others nor who moved the key suffer from it."""
+    unsure, other = Unsure(), Operation()
+    purgatory.watch(unsure, ["a"], 10)
+    purgatory.watch(other, ["a"], 10)
+    other.satisfied = True
+
+    assert purgatory.check("a") == 2
+    assert (unsure.completions, other.completions) == ([False], [False])

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tests.broker.controller.fake_brokers import FakeBroker
 from tests.broker.sessions import TIMEOUT_S, clock, session
+from tests.kit.answers import answering
 from tests.kit.services import services_of
 from tests.kit.zookeeper import ZooKeeper as Ensemble
 
@@ -90,7 +91,7 @@ class Broker:
         if isinstance(answer, Message):
             responses.put(answer)
         else:
-            answer.then(responses.put)
+            answer.then(answering(responses.put))
         return decode(api.response, version, encode(responses.get(timeout=TIMEOUT_S), version))
 
     def do(self, work: Callable[[Term], T]) -> T:

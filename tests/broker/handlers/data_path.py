@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.kit.answers import answering
 from tests.kit.services import offsets_partitions, services_of
 
 from ottla.broker.cluster.metadata import MetadataCache
@@ -71,7 +72,7 @@ class Broker:
         if answer is None or isinstance(answer, Message):
             return None if answer is None else received(api, version, answer)
         answers: list[Message] = []
-        answer.then(lambda response: answers.append(received(api, version, response)))
+        answer.then(answering(lambda response: answers.append(received(api, version, response))))
         return answers
 
     def lead(

@@ -11,6 +11,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from tests.kit.answers import answering
 from tests.kit.services import NO_ZOOKEEPER, offsets_partitions, services_of
 
 from ottla.broker.cluster.cluster import ALL_BROKERS
@@ -231,7 +232,11 @@ class SmallCluster:
         if isinstance(answer, Message):
             return decode(api.response, version, encode(answer, version))
         pending = Pending()
-        answer.then(lambda response: pending.answers.append(decode(api.response, version, encode(response, version))))
+
+        def take(response: Message) -> None:
+            pending.answers.append(decode(api.response, version, encode(response, version)))
+
+        answer.then(answering(take))
         return pending
 
     def tell(self, *topics: UpdateMetadataTopicState, version: int = 8) -> None:
