@@ -9,12 +9,10 @@ the high watermark is OFFSET_OUT_OF_RANGE.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ottla.broker.cluster.topics import INTERNAL_TOPICS
 from ottla.broker.handlers.access import TOPIC, check
 from ottla.broker.handlers.lookup import hosted_partition
-from ottla.broker.handlers.request import Delayed, Request
+from ottla.broker.handlers.request import Delayed, Request, Respond
 from ottla.broker.purgatory import DelayedOperation
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
@@ -82,7 +80,7 @@ class _Waiting(DelayedOperation):
         self._request = request
         # By topic, in the order of the request.
         self._deletions = deletions
-        self._respond: Callable[[DeleteRecordsResponse], None] | None = None
+        self._respond: Respond | None = None
 
     def is_satisfied(self) -> bool:
         """Whether no partition has to wait any more."""
@@ -92,7 +90,7 @@ class _Waiting(DelayedOperation):
     def on_complete(self, *, expired: bool) -> None:
         """Answer with how each partition ended."""
         assert self._respond is not None
-        self._respond(self.response())
+        self._respond(self.response)
 
     def response(self) -> DeleteRecordsResponse:
         """Make the response of what is so now."""
@@ -105,7 +103,7 @@ class _Waiting(DelayedOperation):
             ],
         )
 
-    def then(self, respond: Callable[[DeleteRecordsResponse], None]) -> None:
+    def then(self, respond: Respond) -> None:
         """Wait in purgatory, and answer from there."""
         self._respond = respond
         keys = {each.partition.partition for _, asked in self._deletions for each in asked if each.partition}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 
 from tests.kit.apache_kafka import UnavailableError, java
@@ -25,6 +26,12 @@ def missing() -> list[str]:
     if sys.platform == "linux" and os.geteuid() != 0:
         found.append("root (hosts and disks of their own)")
     return found
+
+
+def pytest_configure() -> None:
+    """Take SIGINT as a terminal gives it: a shell that starts a run in the background has it ignored, for good."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:
