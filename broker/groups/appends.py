@@ -110,7 +110,7 @@ class Append(DelayedOperation):
         key = partition.partition
         partitions.moved(key)
         log = partition.log
-        if group_commit is not None and (log.is_flush_wanted or log.config.ottla_flush_before_ack):
+        if group_commit is not None and log.is_flush_wanted:
             self._is_flushed = False
 
             def flushed(error: KafkaError | None) -> None:

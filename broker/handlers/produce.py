@@ -230,7 +230,7 @@ def _append(request: Request, topic: str, data: PartitionProduceData) -> _Outcom
     if not appended.is_duplicate:
         partitions.moved(partition.partition)
     log = partition.log
-    if log.is_flush_wanted or log.config.ottla_flush_before_ack:
+    if log.is_flush_wanted:
         if request.body.acks != 0:
             outcome.flush(request, partition.partition)
         else:

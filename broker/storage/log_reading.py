@@ -80,7 +80,7 @@ class ReadableLog:
         self.guard: AppendGuard | None = None
         self._config = config
         self.rules = AppendRules.of(config)
-        self._flush_interval = config.flush_messages
+        self._flush_interval = _flush_interval(config)
         # Oldest first; never empty; the last one is active.
         self.segments = parts.segments
         self.log_start_offset = parts.log_start_offset
@@ -116,7 +116,7 @@ class ReadableLog:
         with self.lock:
             self._config = config
             self.rules = AppendRules.of(config)
-            self._flush_interval = config.flush_messages
+            self._flush_interval = _flush_interval(config)
             self._roll_timestamp = UNKNOWN
             for segment in self.segments:
                 segment.limits = self.limits
@@ -140,7 +140,8 @@ class ReadableLog:
     def is_flush_wanted(self) -> bool:
         """Whether so many records are not on disk that whoever appended the last must have them flushed.
 
-        Such an append, by a leader or a follower, is acknowledged when it is on disk: see group_commit.py.
+        Such an append is acknowledged by a leader, and confirmed by a follower, when it is on disk: a replica of either
+        kind may be the first to lead after all have lost power. See group_commit.py.
         """
         return self.log_end_offset - self.recovery_point >= self._flush_interval
 
@@ -286,3 +287,8 @@ class ReadableLog:
     def _jitter(self) -> int:
         jitter_ms = self.config.segment_jitter_ms
         return random.randrange(jitter_ms) if jitter_ms > 0 else 0
+
+
+def _flush_interval(config: TopicConfig) -> int:
+    """After how many records a log is flushed before more is acknowledged."""
+    return 1 if config.ottla_flush_before_ack else config.flush_messages

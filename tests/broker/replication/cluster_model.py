@@ -7,7 +7,7 @@ test moves it. A crash takes the partition away and leaves the files; a loss of 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.storage.checkpoint import HIGH_WATERMARK_CHECKPOINT
 from ottla.broker.storage.directory_files import MetaProperties
 from ottla.broker.storage.flushing import flush
+from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import CHECKPOINTS
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.startup import open_logs
@@ -62,13 +63,13 @@ class Produce(NamedTuple):
 class ModelBroker:
     """One broker: its logs on disk, and while it runs a partition in memory."""
 
-    def __init__(self, node_id: int, directory: Path, cluster: Cluster) -> None:
+    def __init__(self, node_id: int, directory: Path, cluster: Cluster, topic: Mapping[str, str]) -> None:
         self.node_id = node_id
         self.cluster = cluster
         self.config = BrokerConfig.of(
             {"log.dirs": str(directory), "log.segment.bytes": "350", "log.index.interval.bytes": "100"}
         )
-        self.topic_config = TopicConfig(self.config, {"min.insync.replicas": "2"})
+        self.topic_config = TopicConfig(self.config, {"min.insync.replicas": "2", **topic})
         self.broker_epoch = node_id
         # What the newest metadata says.
         self.live = frozenset(REPLICAS)
@@ -115,14 +116,17 @@ class ModelBroker:
 class Cluster:
     """The brokers, the controller, and what is on its way between them."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, topic: Mapping[str, str] | None = None) -> None:
+        """`topic` has the options of the topic."""
         self.clock = FakeClock(START_MS)
         self.in_flight = InFlight()
         self._tellings = 0
         self._fetches = 0
         self._values = 0
         self.controller = ControllerModel(self.tell)
-        self.brokers = {node_id: ModelBroker(node_id, directory / str(node_id), self) for node_id in REPLICAS}
+        self.brokers = {
+            node_id: ModelBroker(node_id, directory / str(node_id), self, topic or {}) for node_id in REPLICAS
+        }
         # (broker, leader epoch, last offset, value) of what producers were told is committed, since it was last taken.
         self.acknowledged: list[tuple[int, int, int, bytes]] = []
         self.tell()
@@ -184,6 +188,7 @@ class Cluster:
         for produce in list(broker.produces):
             error = partition.commit_error(produce.last_offset)
             if error is ErrorCode.NONE:
+                flush_if_wanted(partition.log)
                 self.acknowledged.append((broker.node_id, partition.role.leader_epoch, *produce))
             if error is not None:
                 broker.produces.remove(produce)
@@ -204,6 +209,7 @@ class Cluster:
         partition = broker.partition
         if partition is None or partition.role.leader_id in (-1, broker.node_id):
             return
+        flush_if_wanted(partition.log)
         self._fetches += 1
         broker.fetches[partition.role.leader_id] = self._fetches
         message = FetchMessage(
@@ -332,6 +338,12 @@ class Cluster:
             flush(broker.partition.log)
         for name in CHECKPOINTS if flushes else (HIGH_WATERMARK_CHECKPOINT,):
             broker.logs.checkpoint(name, broker.logs.dirs[0])
+
+
+def flush_if_wanted(log: Log) -> None:
+    """Force a log to disk before something is acknowledged or confirmed, if the topic asks for it."""
+    if log.is_flush_wanted:
+        flush(log)
 
 
 def _cut_file(path: Path, end: int) -> None:

@@ -29,6 +29,7 @@ class Confirmations:
         self.partitions: dict[int, Partition] = {}
         # (confirmed, on disk)
         self.seen: list[tuple[int, int]] = []
+        self.furthest: dict[int, int] = {}
         for index, topic in enumerate(TOPICS):
             self.leader.logs[topic, index] = LeaderLog()
             self.partitions[index] = broker.partition(topic, index)
@@ -37,6 +38,7 @@ class Confirmations:
         """Note, and answer."""
         for topic in request.topics if api is Api.FETCH else ():
             for row in topic.partitions:
+                self.furthest[row.partition] = row.fetch_offset
                 self.seen.append((row.fetch_offset, self.partitions[row.partition].log.recovery_point))
         return self.leader.answer(api, version, request)
 
@@ -44,6 +46,11 @@ class Confirmations:
         """Append to all partitions."""
         for index, topic in enumerate(TOPICS):
             self.leader.append(topic, [b"v"] * count, index)
+
+    @property
+    def confirmed(self) -> list[int]:
+        """The furthest that was confirmed, by partition."""
+        return [self.furthest[index] for index in sorted(self.furthest)]
 
     @property
     def unflushed(self) -> list[tuple[int, int]]:
@@ -96,3 +103,39 @@ def test_a_follower_confirms_nothing_that_the_disk_refused(tmp_path: Path) -> No
             until(lambda: confirmations.broker.fetchers.failing() == 3, "all partitions fail")
 
     assert {confirmed for confirmed, _ in confirmations.seen} == {0}
+
+
+def test_a_follower_confirms_what_it_will_keep_where_acknowledgements_wait_for_the_disk(tmp_path: Path) -> None:
+    """Else all machines may lose power, and a follower lead without what was acknowledged."""
+    with following(tmp_path, ottla_log_flush_before_ack="true") as confirmations:
+        confirmations.append(2)
+        with confirmations.served():
+            until(lambda: confirmations.confirmed == [2] * 3, "all is confirmed")
+            confirmations.append(1)
+            until(lambda: confirmations.confirmed == [3] * 3, "the next record is confirmed")
+
+    assert confirmations.unflushed == []
+
+
+def test_a_follower_that_was_killed_confirms_its_log_again_when_it_is_on_disk(tmp_path: Path) -> None:
+    """The process was gone before it flushed; what it wrote is in the memory of the machine."""
+    with following(tmp_path, ottla_log_flush_before_ack="true") as confirmations:
+        confirmations.append(2)
+        for index, topic in enumerate(TOPICS):
+            ((_, data),) = confirmations.leader.logs[topic, index].batches
+            confirmations.partitions[index].log.append_as_follower(data, 0)
+        with confirmations.served():
+            until(lambda: confirmations.confirmed == [2] * 3, "all is confirmed")
+
+    assert confirmations.unflushed == []
+
+
+def test_partitions_of_other_topics_are_not_flushed(tmp_path: Path) -> None:
+    """They confirm what they have, as ever."""
+    with following(tmp_path) as confirmations:
+        confirmations.append(2)
+        with confirmations.served():
+            until(lambda: confirmations.confirmed == [2] * 3, "all is confirmed")
+        flushes = [worker.flush_count for worker in confirmations.broker.group_commit.workers.values()]
+
+    assert flushes == [0]
