@@ -16,12 +16,12 @@ SOURCES = sorted(
     for room in ("protocol", "broker", "client", "pipeline", "bench", "tests")
     for path in (ROOT / room).rglob("*.py")
 )
-FILE_LINES_MAX = 400
+FILE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 70
 
 
 def test_files_and_functions_stay_readable() -> None:
-    """No file past 400 lines, no function past 70."""
+    """No file past 700 lines, no function past 70; below that, a class is never cut to meet a number."""
     assert [where for path in SOURCES for where in _too_long(path)] == []
 
 
