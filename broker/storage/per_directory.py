@@ -72,5 +72,6 @@ class Progress:
             if left and now_seconds - self._said_seconds < PROGRESS_SECONDS:
                 return
             self._said_seconds = now_seconds
-        text = f"{self._verb} {done:,} of {self._total:,} logs in {self._log_dir.path}, {left:,} left"
-        logger.info("%s", text)
+            # Under the lock, so that what is said last is the last word.
+            text = f"{self._verb} {done:,} of {self._total:,} logs in {self._log_dir.path}, {left:,} left"
+            logger.info("%s", text)

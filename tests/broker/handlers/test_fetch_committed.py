@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.broker.handlers.data_path import NOW_MS, Broker, batch, running_broker
 from tests.broker.handlers.test_fetch_from_leader import partition_of
-from tests.broker.handlers.test_produce_and_fetch import fetch, produce
+from tests.broker.handlers.test_produce_and_fetch import fetch
 
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
 from ottla.protocol.records import RecordBatch, batches

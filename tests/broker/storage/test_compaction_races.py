@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.broker.storage.compacting import DAY_MS, LIMITS, NOW, Bench, check_nothing_is_lost, records_of
+from tests.kit.waiting import until
 
 from ottla.broker.storage.compaction import CompactionReport, Outcome, compact
 from ottla.broker.storage.retention import Reason, delete_old_segments, remove_doomed
@@ -173,9 +174,16 @@ def test_readers_and_writers_never_see_a_compaction(tmp_path: Path) -> None:
         bench.append([(b"stable-%d" % number, b"1")])
     is_done = threading.Event()
     problems: list[BaseException] = []
+    rounds = 0
+
+    def await_rounds(count: int) -> None:
+        until(lambda: rounds >= count or is_done.is_set(), "the log was compacted")
 
     def write() -> None:
         for number in range(1500):
+            if number in (700, 1400):
+                # A busy machine may append all before the compaction comes to it.
+                await_rounds(number // 700)
             bench.append([(b"key-%d" % (number % 10), b"%d" % number)], Codec(number % len(Codec)))
         is_done.set()
 
@@ -202,7 +210,6 @@ def test_readers_and_writers_never_see_a_compaction(tmp_path: Path) -> None:
     threads = [threading.Thread(target=guarded, args=(work,)) for work in (write, read, read)]
     for thread in threads:
         thread.start()
-    rounds = 0
     while not is_done.is_set():
         rounds += bench.compact().segments_before > 0
         remove_doomed(bench.log)
