@@ -22,7 +22,7 @@ from ottla.broker.cluster.configs import ConfigChanges, Configs
 from ottla.broker.cluster.controller_link import ControllerLink
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.metadata import MetadataCache
-from ottla.broker.cluster.session import SessionRenewal
+from ottla.broker.cluster.session import SessionListener, SessionRenewal
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.controlled_shutdown import shut_down_controlled
@@ -133,7 +133,7 @@ class Server:
         self.membership.prepare()
         self.cluster_id = self.membership.cluster_id()
         self.membership.choose_broker_id(self._stored_broker_id())
-        self.metadata = MetadataCache()
+        self.metadata = MetadataCache(self.membership.broker_id)
         self.cluster = Cluster(
             self.zookeeper,
             self.membership,
@@ -254,11 +254,10 @@ class Server:
         self.membership.register(self._advertised(ports))
         self.config_changes = ConfigChanges(self.zookeeper, self._on_config_change, clock=now_ms)
         self.config_changes.start()
-        self.session = SessionRenewal(
-            self.zookeeper,
-            [self.membership, self.partitions, self.controller, self.config_changes, self.security, self.quotas],
-            self._fail,
-        )
+        # What the cluster takes this broker for, and then what it reads of the cluster.
+        roles: list[SessionListener] = [self.membership, self.metadata, self.partitions, self.controller]
+        readers: list[SessionListener] = [self.config_changes, self.security, self.quotas]
+        self.session = SessionRenewal(self.zookeeper, [*roles, *readers], self._fail)
         self.session.start()
         self.controller.start()
 
@@ -317,9 +316,10 @@ class Server:
     def _on_unregistered(self) -> None:
         """Give up leading where the controller does not know us and ZooKeeper, which might, is out of reach.
 
-        Clients that still ask us are sent on to the new leaders. With a session that is sure, the controller is late.
+        Clients that still ask us are sent on to others. With a session that is sure, the controller is late.
         """
         if not self.membership.may_lead_alone:
+            self.metadata.session_expired()
             self.partitions.session_expired()
 
     def _on_damaged(self, partition: TopicPartition) -> None:

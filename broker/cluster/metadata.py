@@ -2,13 +2,16 @@
 
 The controller tells it in UpdateMetadata requests. Each makes a new snapshot, which replaces the one before as a whole;
 readers take the snapshot once and need no lock. What a request does not mention is shared between the two.
+
+A broker that the cluster takes for gone is told nothing more, and would go on naming itself, and what it led. So it
+leaves itself out as soon as it knows; clients ask the others then. The controller's next word brings it back.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla.protocol.identifiers import TopicPartition
@@ -108,7 +111,9 @@ class MetadataSnapshot:
 class MetadataCache:
     """Holds the newest snapshot. Any thread reads; updates come one at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, broker_id: int = -1) -> None:
+        """`broker_id` is this broker."""
+        self._broker_id = broker_id
         self._snapshot = MetadataSnapshot()
         self._updating = threading.Lock()
 
@@ -148,6 +153,17 @@ class MetadataCache:
                 topic_names=names,
             )
         return deleted
+
+    def session_expired(self) -> None:
+        """Leave this broker out of the live ones: its registration is gone."""
+        with self._updating:
+            before = self._snapshot
+            if self._broker_id in before.brokers:
+                others = {broker.id: broker for broker in before.brokers.values() if broker.id != self._broker_id}
+                self._snapshot = replace(before, brokers=others)
+
+    def session_renewed(self) -> None:
+        """Wait for the controller, which names this broker again."""
 
 
 def _apply(topics: dict[str, TopicMetadata], request: UpdateMetadataRequest) -> list[TopicPartition]:

@@ -3,6 +3,8 @@
 One thread gathers what the partitions of this broker propose and sends it in one AlterPartition at a time: what comes
 while a request is under way goes in the next one together. A proposal is sent until the controller answers it. Of two
 for one partition, the newer counts; the older is answered as uncertain, since it may have been sent.
+
+A request without proposals asks whether the controller knows this broker: ZooKeeper may be out of reach.
 """
 
 from __future__ import annotations
@@ -67,6 +69,7 @@ class IsrChanges:
         self._changed = threading.Condition()
         self._waiting: dict[TopicPartition, _Waiting] = {}
         self._replaced: list[_Waiting] = []
+        self._is_in_doubt = False
         self._is_stopped = False
         # The thread's own: whether the last request failed.
         self._is_failing = False
@@ -101,6 +104,12 @@ class IsrChanges:
             self._waiting[proposal.partition] = _Waiting(proposal, answered)
             self._changed.notify()
 
+    def ask_whether_registered(self) -> None:
+        """Have `on_unregistered` called if this life of the broker is not registered. Never blocks."""
+        with self._changed:
+            self._is_in_doubt = True
+            self._changed.notify()
+
     # The thread
 
     def _run(self) -> None:
@@ -120,12 +129,13 @@ class IsrChanges:
                     self._changed.wait_for(lambda: self._is_stopped, timeout=_RETRY_SECONDS)
 
     def _next(self) -> list[_Waiting] | None:
-        """Wait for proposals; None when stopped."""
+        """Wait for proposals, or for a doubt, and return the proposals; None when stopped."""
         with self._changed:
-            while not self._waiting and not self._is_stopped:
+            while not self._waiting and not self._is_in_doubt and not self._is_stopped:
                 self._changed.wait()
             if self._is_stopped:
                 return None
+            self._is_in_doubt = False
             batch, self._waiting = list(self._waiting.values()), {}
             replaced, self._replaced = self._replaced, []
         for waiting in replaced:

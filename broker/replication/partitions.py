@@ -248,6 +248,8 @@ class Partitions:
             left_seconds -= pause_seconds
             try:
                 self._look_for_damage()
+                if self.isr_changes is not None and not self._context.may_lead_alone():
+                    self.isr_changes.ask_whether_registered()
                 if left_seconds <= 0:
                     left_seconds = half_lag_seconds
                     for partition in self:

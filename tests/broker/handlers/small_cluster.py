@@ -210,7 +210,7 @@ class SmallCluster:
             node_id=BROKER_ID,
             find=lambda _partition: None,
         )
-        metadata = MetadataCache()
+        metadata = MetadataCache(BROKER_ID)
         self.services = services_of(
             config,
             partitions=partitions,

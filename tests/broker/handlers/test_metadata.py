@@ -244,3 +244,26 @@ def test_internal_topics_are_created_with_their_own_options(live_brokers: int, r
         "segment.bytes": "104857600",
         "unclean.leader.election.enable": "false",
     }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_whose_session_is_over_sends_clients_to_others(version: int) -> None:
+    """It names neither itself nor itself as leader, until the controller names it again."""
+    cluster = SmallCluster()
+    cluster.brokers = [live_broker(1), live_broker(2)]
+    cluster.tell(topic("first", [1, 2], replicas=[1, 2]))
+
+    cluster.services.metadata.session_expired()
+
+    response = ask(cluster, version, "first")
+    assert [each.node_id for each in response.brokers] == [2]
+    assert [(each.error_code, each.leader_id) for each in response.topics[0].partitions] == [
+        (ErrorCode.LEADER_NOT_AVAILABLE, -1),
+        (ErrorCode.REPLICA_NOT_AVAILABLE if version == 0 else 0, 2),
+    ]
+    cluster.services.metadata.session_renewed()
+    assert [each.node_id for each in ask(cluster, version, "first").brokers] == [2]
+    cluster.tell()
+    response = ask(cluster, version, "first")
+    assert [each.node_id for each in response.brokers] == [1, 2]
+    assert [each.leader_id for each in response.topics[0].partitions] == [1, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -180,6 +181,18 @@ def test_a_broker_that_the_controller_does_not_know_is_told_so(changes: IsrChang
     changes.start()
     answers.first(1)
     assert told == [1, 2]
+
+
+def test_a_broker_in_doubt_asks_the_controller_without_proposing(changes: IsrChanges, controller: Controller) -> None:
+    """Once for each doubt: it is asked again as long as there is one."""
+    controller.replies = [refused(ErrorCode.STALE_BROKER_EPOCH), refused(ErrorCode.STALE_BROKER_EPOCH)]
+    told: queue.SimpleQueue[int] = queue.SimpleQueue()
+    changes.on_unregistered = lambda: told.put(len(controller.requests))
+    changes.start()
+    for count in (1, 2):
+        changes.ask_whether_registered()
+        assert told.get(timeout=TIMEOUT_S) == count
+    assert [(request.broker_id, request.topics) for request in controller.requests] == [(1, []), (1, [])]
 
 
 def test_of_two_proposals_for_a_partition_the_newer_is_sent(changes: IsrChanges, controller: Controller) -> None:
