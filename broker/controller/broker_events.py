@@ -3,11 +3,16 @@
 A replica whose log a broker cannot serve goes offline, and another one leads. Then its broker is offered once to follow
 that leader: if it accepts, having begun an empty log in place of a damaged one, the replica is online again. Otherwise
 it stays offline until its broker registers anew, or tells of its disks again.
+
+A role that a broker could not take for another reason, such as ZooKeeper being out of its reach when it needed options,
+is offered again, after twice as long each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -22,6 +27,27 @@ from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAn
 
 log = structlog.get_logger(__name__)
 
+_OFFER_SECONDS: Final = 1.0
+_OFFER_SECONDS_MAX: Final = 60.0
+# What a broker answers for a role that it will not take at another time either: an older one than it has, or of a topic
+# or a replica that is another's by now.
+_FINAL: Final = frozenset(
+    {
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.STALE_CONTROLLER_EPOCH,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+
+
+@dataclass(slots=True)
+class _Refusal:
+    """A role that is offered again: whether an offer is on its way, and how long the next one waits."""
+
+    is_offer_due: bool = False
+    wait_seconds: float = _OFFER_SECONDS
+
 
 class BrokerEvents:
     """What happens to brokers in one term."""
@@ -35,6 +61,8 @@ class BrokerEvents:
         self._reassignments = reassignments
         # Replicas that were offered to follow after they were lost, whatever their brokers answered.
         self._offered: set[Replica] = set()
+        # Replicas whose roles their brokers, in their present lives, could not take.
+        self._refused: dict[Replica, _Refusal] = {}
         office.on_answer.setdefault(Api.LEADER_AND_ISR, []).append(self._leadership_answered)
         office.on_fell_behind = self._tell_everything
         office.after_event = self._offer_to_follow
@@ -93,6 +121,7 @@ class BrokerEvents:
         self._context.shutting_down -= left
         self._context.offline_replicas = {each for each in self._context.offline_replicas if each.broker not in left}
         self._offered = {each for each in self._offered if each.broker not in left}
+        self._refused = {each: refusal for each, refusal in self._refused.items() if each.broker not in left}
         self._replicas_lost(list(self._context.replicas_on(left)))
         self._reassignments.brokers_left(left)
         # Even where no partition was touched, the others must drop the broker from their metadata.
@@ -164,14 +193,21 @@ class BrokerEvents:
         }
         lost: set[Replica] = set()
         found: set[Replica] = set()
-        for topic in request.topic_states if codes or self._context.offline_replicas else ():
+        refused: dict[Replica, int] = {}
+        for topic in request.topic_states if codes or self._context.offline_replicas or self._refused else ():
             for state in topic.partition_states:
                 replica = Replica(topic.topic_name, state.partition_index, broker)
                 code = codes.get((topic.topic_id, state.partition_index))
+                if code is not None and code not in _FINAL:
+                    refused[replica] = code
+                    continue
+                self._refused.pop(replica, None)
                 if code is None:
                     found.add(replica)
                 elif code == ErrorCode.KAFKA_STORAGE_ERROR and replica in self._context.replica_states:
                     lost.add(replica)
+        if refused:
+            self._roles_refused(broker, request.broker_epoch, refused)
         lost -= self._context.offline_replicas
         found &= self._context.offline_replicas & self._offered
         if lost:
@@ -184,6 +220,37 @@ class BrokerEvents:
             kept = [replica for replica in sorted(found) if replica.topic not in self._context.deleting]
             self._transitions.move_replicas(kept, ReplicaState.ONLINE)
             self._transitions.bring_online()
+
+    def _roles_refused(self, broker: int, broker_epoch: int, codes: Mapping[Replica, int]) -> None:
+        """Offer roles again later that a broker could not take; each has one offer under way."""
+        new = {replica: code for replica, code in codes.items() if replica not in self._refused}
+        if new:
+            names = sorted({ErrorCode.of(code).name for code in new.values()})
+            some = [str(replica.topic_partition) for replica in sorted(new)[:20]]
+            log.warning("roles_not_taken", broker=broker, count=len(new), partitions=some, errors=names)
+        due: dict[float, list[Replica]] = {}
+        for replica in codes:
+            refusal = self._refused.setdefault(replica, _Refusal())
+            if not refusal.is_offer_due:
+                refusal.is_offer_due = True
+                due.setdefault(refusal.wait_seconds, []).append(replica)
+                refusal.wait_seconds = min(2 * refusal.wait_seconds, _OFFER_SECONDS_MAX)
+        for wait_seconds, replicas in due.items():
+            self._office.post_after(wait_seconds, self._offer_again, broker, broker_epoch, replicas)
+
+    def _offer_again(self, broker: int, broker_epoch: int, replicas: Iterable[Replica]) -> None:
+        """Tell a broker the present roles of replicas, but for those that it has taken meanwhile."""
+        if self._context.broker_epoch(broker) != broker_epoch:
+            return
+        for replica in replicas:
+            refusal = self._refused.get(replica)
+            state = self._context.leadership.get(replica.topic_partition)
+            is_assigned = replica in self._context.replica_states and replica.topic not in self._context.deleting
+            if refusal is None or state is None or not is_assigned:
+                self._refused.pop(replica, None)
+                continue
+            refusal.is_offer_due = False
+            self._outbox.add_leader_and_isr([broker], replica.topic_partition, state)
 
     def _offer_to_follow(self) -> None:
         """Offer once, to each replica that was lost, to follow the leader that was elected in its place."""

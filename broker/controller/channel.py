@@ -1,7 +1,8 @@
 """How the controller's requests reach the brokers: one thread, one connection and one queue for each broker.
 
-A broker gets its requests in order. The one at the head is sent again until the broker answers, or is gone from the
-cluster. Batches that wait behind it are merged, so the queue grows only where merging would break the order.
+A broker gets its requests in order. The one at the head is sent again, less and less often, until the broker answers,
+or is gone from the cluster. Batches that wait behind it are merged, so the queue grows only where merging would break
+the order.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 import structlog
 
 from ottla.broker.controller.batch import BrokerBatch, ControllerRequest
+from ottla.client.backoff import Backoff
 from ottla.client.connection import Connection
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 
@@ -21,7 +23,9 @@ log = structlog.get_logger(__name__)
 
 BATCHES_MAX: Final = 1000
 
-_RETRY_SECONDS: Final = 0.1
+_RETRY_MS: Final = 100
+# So long after a broker can be reached again, at most, it is told what it missed.
+_RETRY_MS_MAX: Final = 2_000
 
 # Called with the broker, the request and the response, on the thread of the channel.
 OnResponse = Callable[[int, ControllerRequest, Any], None]
@@ -87,18 +91,17 @@ class BrokerChannel:
 
     def _deliver(self, request: ControllerRequest) -> Any | None:
         """Send a request until it is answered; None when the channel is closed instead."""
-        attempt = 0
+        backoff = Backoff(_RETRY_MS, _RETRY_MS_MAX)
         while not self._closed:
-            attempt += 1
             try:
                 response = self._connection.request(*request)
             except (KafkaError, ProtocolError) as error:
-                if attempt == 1 and not self._closed:
+                if not backoff.failures and not self._closed:
                     log.warning(
                         "controller_request_failed", broker=self._broker_id, api=request.api.label, reason=str(error)
                     )
                 with self._changed:
-                    self._changed.wait_for(lambda: self._closed, timeout=_RETRY_SECONDS)
+                    self._changed.wait_for(lambda: self._closed, timeout=backoff.next())
                 continue
             if response.error_code != ErrorCode.NONE:
                 code = ErrorCode.of(response.error_code)

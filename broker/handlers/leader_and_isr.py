@@ -2,13 +2,15 @@
 
 Behavior: this broker becomes leader or follower of the partitions listed, creating logs where there are none. An older
 leader epoch than the one known is answered STALE_CONTROLLER_EPOCH for its partition and changes nothing; the same one
-again is fine. A log directory that fails is KAFKA_STORAGE_ERROR, another topic id INCONSISTENT_TOPIC_ID.
+again is fine. A log directory that fails is KAFKA_STORAGE_ERROR, another topic id INCONSISTENT_TOPIC_ID. A partition
+that fails in any other way has its own code, and does not keep the others from their roles.
 """
 
 from __future__ import annotations
 
 import structlog
 
+from ottla.broker.handlers.outcome import PartitionAttempts
 from ottla.broker.handlers.request import Request
 from ottla.broker.replication.partition import PartitionRole
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -43,8 +45,9 @@ def leader_and_isr(request: Request) -> LeaderAndIsrResponse:
                 for state in topic.partition_states
                 if request.services.partitions.node_id in state.replicas
             )
+            attempts = PartitionAttempts("role_not_taken")
             errors = [
-                (topic, state, _take_role(request, topic, state))
+                (topic, state, _take_role(request, topic, state, attempts))
                 for topic in topics
                 for state in topic.partition_states
             ]
@@ -89,7 +92,9 @@ def _report(
     )
 
 
-def _take_role(request: Request, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState) -> ErrorCode:
+def _take_role(
+    request: Request, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState, attempts: PartitionAttempts
+) -> ErrorCode:
     partitions = request.services.partitions
     key = TopicPartition(topic.topic_name, state.partition_index)
     known = partitions.find(key)
@@ -109,10 +114,4 @@ def _take_role(request: Request, topic: LeaderAndIsrTopicState, state: LeaderAnd
     )
     if partitions.node_id not in role.replicas:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    try:
-        partitions.take_role(key, topic.topic_id, role, is_new=state.is_new)
-    except KafkaError as error:
-        return error.code
-    except OSError:
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    return ErrorCode.NONE
+    return attempts.attempt(key, lambda: partitions.take_role(key, topic.topic_id, role, is_new=state.is_new))

@@ -1,10 +1,16 @@
-"""How one item of a request ended, where the response has a code and a text for each."""
+"""How one item of a request ended, where the response has a code, or a code and a text, for each."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+import structlog
+
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+
+log = structlog.get_logger(__name__)
 
 
 class Outcome(NamedTuple):
@@ -25,3 +31,33 @@ class Outcome(NamedTuple):
 
 
 DONE = Outcome(ErrorCode.NONE, None)
+
+
+class PartitionAttempts:
+    """What one request of the controller does to partitions, one by one: none of them fails because of another.
+
+    What fails in a way that nobody thought of is a bug, and has a line in the log: one for each request, which may name
+    thousands of partitions.
+    """
+
+    __slots__ = ("_event", "_is_logged")
+
+    def __init__(self, event: str) -> None:
+        """`event` is what the line says."""
+        self._event = event
+        self._is_logged = False
+
+    def attempt(self, partition: TopicPartition, action: Callable[[], object]) -> ErrorCode:
+        """Do something to a partition; return how that ended."""
+        try:
+            action()
+        except KafkaError as error:
+            return error.code
+        except OSError:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        except Exception:
+            if not self._is_logged:
+                self._is_logged = True
+                log.exception(self._event, partition=str(partition))
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        return ErrorCode.NONE

@@ -1,13 +1,15 @@
 """StopReplica (5), versions 0-4. From the controller.
 
 Behavior: this broker stops serving the partitions listed, and deletes their logs where that is asked for. A partition
-that it does not have is fine. From version 3 on a leader epoch older than the one known is FENCED_LEADER_EPOCH.
+that it does not have is fine. From version 3 on a leader epoch older than the one known is FENCED_LEADER_EPOCH. One
+that fails has its own code, and does not keep the others from their end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ottla.broker.handlers.outcome import PartitionAttempts
 from ottla.broker.handlers.request import Request
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -22,9 +24,12 @@ def stop_replica(request: Request) -> StopReplicaResponse:
     body: StopReplicaRequest = request.body
     try:
         with request.services.controller_gate.passing(body.controller_epoch, body.broker_epoch):
+            attempts = PartitionAttempts("replica_not_stopped")
             answers = [
                 StopReplicaPartitionError(
-                    topic_name=key.topic, partition_index=key.partition, error_code=_stop(request, key, epoch, delete)
+                    topic_name=key.topic,
+                    partition_index=key.partition,
+                    error_code=_stop(request, key, epoch, delete, attempts),
                 )
                 for key, epoch, delete in _asked(body)
             ]
@@ -45,7 +50,9 @@ def _asked(body: StopReplicaRequest) -> Iterator[tuple[TopicPartition, int, bool
             yield key, partition.leader_epoch, partition.delete_partition
 
 
-def _stop(request: Request, key: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
+def _stop(
+    request: Request, key: TopicPartition, leader_epoch: int, delete: bool, attempts: PartitionAttempts
+) -> ErrorCode:
     partitions = request.services.partitions
     known = partitions.find(key)
     if (
@@ -54,8 +61,4 @@ def _stop(request: Request, key: TopicPartition, leader_epoch: int, delete: bool
         and leader_epoch < known.role.leader_epoch
     ):
         return ErrorCode.FENCED_LEADER_EPOCH
-    try:
-        partitions.drop(key, delete=delete)
-    except KafkaError as error:
-        return error.code
-    return ErrorCode.NONE
+    return attempts.attempt(key, lambda: partitions.drop(key, delete=delete))

@@ -28,6 +28,9 @@ log = structlog.get_logger(__name__)
 
 _CHECK_SECONDS_MAX: Final = 1.0
 
+# A partition, the id of its topic, and whether the controller says that it is new.
+NewLog = tuple[TopicPartition, bytes, bool]
+
 
 class Partitions:
     """The partitions that the controller gave to this broker. Reading the table needs no lock."""
@@ -116,18 +119,32 @@ class Partitions:
 
     # Roles
 
-    def create_logs(self, wanted: Iterable[tuple[TopicPartition, bytes, bool]]) -> None:
+    def create_logs(self, wanted: Iterable[NewLog]) -> None:
         """Create the logs that are missing of (partition, topic id, is new), thousands at once if need be.
 
-        One that cannot be created fails when it is to take its role.
+        One that cannot be created, or whose topic's options cannot be read, fails when it is to take its role.
         """
-        missing = [each for each in wanted if each[0] not in self._partitions and self.logs.find(each[0]) is None]
-        for topic in {partition.topic for partition, _, _ in missing}:
-            self._read_options(topic)
-        for partition, topic_id, is_new in missing:
+        missing: dict[str, list[NewLog]] = {}
+        for each in wanted:
+            if each[0] not in self._partitions and self.logs.find(each[0]) is None:
+                missing.setdefault(each[0].topic, []).append(each)
+        for topic, of_topic in missing.items():
+            # Whatever it is: the partition that it happens to is answered with it, and the others go on.
+            with suppress(Exception):
+                self._create_logs_of(topic, of_topic)
+        self.logs.sync_created()
+
+    def _create_logs_of(self, topic: str, wanted: Iterable[NewLog]) -> None:
+        self._read_options(topic)
+        for partition, topic_id, is_new in wanted:
             with suppress(KafkaError):
                 self.logs.create(partition, topic_id, is_new=is_new)
-        self.logs.sync_created()
+
+    def _create_log(self, partition: TopicPartition, topic_id: bytes, *, is_new: bool) -> None:
+        """Create the log of a partition if it is missing; raise what keeps its options from being read."""
+        if partition not in self._partitions and self.logs.find(partition) is None:
+            self._create_logs_of(partition.topic, [(partition, topic_id, is_new)])
+            self.logs.sync_created()
 
     def take_role(self, partition: TopicPartition, topic_id: bytes, role: PartitionRole, *, is_new: bool) -> Partition:
         """Become leader or follower as the controller says, creating the log where there is none."""
@@ -135,7 +152,7 @@ class Partitions:
             follows = role.leader_id not in (NO_LEADER, self.node_id)
             if follows and partition in self.logs.broken:
                 self._set_aside(partition, "its log is damaged, and the leader has another copy")
-            self.create_logs([(partition, topic_id, is_new)])
+            self._create_log(partition, topic_id, is_new=is_new)
             known = self._partitions.get(partition)
             if known is None:
                 replica_log = self._log_of(partition, topic_id, is_new=is_new)
@@ -174,7 +191,7 @@ class Partitions:
                 raise
             # The topic was deleted, and another of its name created, while this broker was away.
             self._set_aside(partition, error.detail)
-            self.create_logs([(partition, topic_id, is_new)])
+            self._create_log(partition, topic_id, is_new=is_new)
             return self.logs.create(partition, topic_id, is_new=is_new)
 
     def _set_aside(self, partition: TopicPartition, reason: str) -> None:

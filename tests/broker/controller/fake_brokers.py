@@ -47,6 +47,8 @@ class FakeBroker:
         self.lost: set[TopicPartition] = set()
         # Partitions, with this broker as their first replica, whose logs are damaged: it follows with empty ones.
         self.cannot_lead: set[TopicPartition] = set()
+        # Partitions whose roles the broker cannot take, for no reason that a controller could know.
+        self.failing: set[TopicPartition] = set()
         # The error to answer to each deletion of a replica.
         self.stop_error = ErrorCode.NONE
         # Called with the topics that metadata was told of.
@@ -131,30 +133,32 @@ class FakeBroker:
                     self.topic_ids[topic.topic_name] = topic.topic_id
                     for state in topic.partition_states:
                         self.partitions[TopicPartition(topic.topic_name, state.partition_index)] = state
-                return LeaderAndIsrResponse(error_code=0, topics=self._lost(request))
+                return LeaderAndIsrResponse(error_code=0, topics=self._role_errors(request))
             case StopReplicaRequest():
                 return self._stop(request)
             case _:
                 raise AssertionError(request)
 
-    def _lost(self, request: LeaderAndIsrRequest) -> list[LeaderAndIsrTopicError]:
+    def _role_errors(self, request: LeaderAndIsrRequest) -> list[LeaderAndIsrTopicError]:
         return [
             LeaderAndIsrTopicError(
                 topic_id=topic.topic_id,
                 partition_errors=[
                     LeaderAndIsrPartitionError(
-                        partition_index=state.partition_index, error_code=ErrorCode.KAFKA_STORAGE_ERROR
+                        partition_index=state.partition_index,
+                        error_code=self._role_error(TopicPartition(topic.topic_name, state.partition_index), state),
                     )
                     for state in topic.partition_states
-                    if self._is_lost(TopicPartition(topic.topic_name, state.partition_index), state)
                 ],
             )
             for topic in request.topic_states
         ]
 
-    def _is_lost(self, partition: TopicPartition, state: LeaderAndIsrPartitionState) -> bool:
+    def _role_error(self, partition: TopicPartition, state: LeaderAndIsrPartitionState) -> ErrorCode:
         is_damaged = partition in self.cannot_lead and state.leader not in state.replicas[1:]
-        return partition in self.lost or is_damaged
+        if partition in self.lost or is_damaged:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.UNKNOWN_SERVER_ERROR if partition in self.failing else ErrorCode.NONE
 
     def _stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
         errors = []

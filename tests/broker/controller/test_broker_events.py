@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 from tests.broker.controller.brokers import Broker, brokers
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.topics import NewTopic
+from ottla.broker.controller.office import Office
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 
@@ -99,3 +103,32 @@ def test_another_address_reaches_all_brokers(zookeeper: ZooKeeper) -> None:
         second.zookeeper.write(path, changed.encode())
         first.fake.wait_for(lambda: first.fake.metadata.snapshot.brokers[2].rack == "cellar")
         second.fake.wait_for(lambda: second.fake.metadata.snapshot.brokers[2].rack == "cellar")
+
+
+def test_a_role_that_a_broker_could_not_take_is_offered_again(
+    zookeeper: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Less and less often, and not any more when it was taken; others hear nothing of it."""
+    waits: list[float] = []
+    post_after = Office.post_after
+
+    def post_at_once(office: Office, delay_seconds: float, handler: Callable[..., None], *arguments: object) -> None:
+        if handler.__name__ != "_offer_again":
+            post_after(office, delay_seconds, handler, *arguments)
+            return
+        waits.append(delay_seconds)
+        if len(waits) == 4:
+            second.fake.failing.clear()
+        office.post(handler, *arguments)
+
+    monkeypatch.setattr(Office, "post_after", post_at_once)
+    with brokers(zookeeper, 1, 2) as (first, second):
+        second.fake.failing = {ORDERS}
+        make_topic(first, second)
+        second.fake.wait_for(lambda: times_told(second) == 5)
+        # An event behind the last answer.
+        first.cluster.create_topic(NewTopic("later", assignment={0: [2]}))
+        second.fake.wait_for(lambda: second.fake.leader("later") == 2)
+        assert (times_told(second), times_told(first)) == (5, 1)
+        assert waits == [1.0, 2.0, 4.0, 8.0]
+        assert offline_replicas(first) == []

@@ -5,15 +5,17 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from structlog.testing import capture_logs
 from tests.broker.controller.fake_brokers import FakeBroker
 from tests.broker.sessions import TIMEOUT_S
 
 from ottla.broker.controller import channel as channel_module
 from ottla.broker.controller.batch import BrokerBatch, ControllerRequest
 from ottla.broker.controller.channel import BrokerChannel, Channels
+from ottla.client.backoff import Backoff
 from ottla.client.connection import Connection
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -92,9 +94,42 @@ class Stubborn:
         self.outcomes.put(KafkaError(ErrorCode.NETWORK_EXCEPTION))
 
 
+class Recorded(Backoff):
+    """Waits that are noted, and not waited."""
+
+    waits: ClassVar[list[float]] = []
+
+    def next(self) -> float:
+        """Note a wait."""
+        self.waits.append(super().next())
+        return 0.0
+
+
+def test_a_request_that_fails_again_and_again_is_sent_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to a limit, with one line in the log; after an answer it begins anew."""
+    monkeypatch.setattr(channel_module, "Backoff", Recorded)
+    Recorded.waits.clear()
+    stubborn = Stubborn()
+    channel = BrokerChannel(1, stubborn, lambda *_: None, overflow)  # type: ignore[arg-type]
+    with capture_logs() as lines:
+        for epoch, failures in ((1, 9), (2, 1)):
+            channel.send(metadata(epoch))
+            for _ in range(failures):
+                assert stubborn.attempts.get(timeout=TIMEOUT_S) == epoch
+                stubborn.outcomes.put(KafkaError(ErrorCode.NETWORK_EXCEPTION))
+            assert stubborn.attempts.get(timeout=TIMEOUT_S) == epoch
+            stubborn.outcomes.put(0)
+        channel.close()
+        channel._thread.join(TIMEOUT_S)
+    assert [round(wait, 1) for wait in Recorded.waits] == pytest.approx(
+        [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0, 2.0, 0.1], rel=0.3
+    )
+    assert [line["event"] for line in lines] == ["controller_request_failed"] * 2
+
+
 def test_the_head_is_sent_again_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing overtakes it; what waits behind it is merged; an error in the answer is an answer."""
-    monkeypatch.setattr(channel_module, "_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(channel_module, "Backoff", Recorded)
     stubborn = Stubborn()
     answers: Answers = queue.SimpleQueue()
     channel = BrokerChannel(1, stubborn, lambda *answer: answers.put(answer), overflow)  # type: ignore[arg-type]
