@@ -7,7 +7,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 import structlog
@@ -54,6 +54,7 @@ class GroupOffsets:
         """`may_lead_alone` is false while another broker may lead without this one knowing."""
         self._coordinator = coordinator
         self._may_lead_alone = may_lead_alone
+        coordinator.shards.on_deleted = self._remove_deleted
 
     def start(self) -> None:
         """Begin to look for offsets that are too old."""
@@ -75,17 +76,14 @@ class GroupOffsets:
             if error is ErrorCode.NONE and offsets:
                 records = [offset_record(group_id, *each) for each in offsets.items()]
                 append = coordinator.begin_append(entry.partition, records)
-                entry.offsets.begin(offsets)
+                entry.offsets.begin(offsets, append.first_offset)
         if error is not ErrorCode.NONE or not offsets:
             done(error)
             return
 
         def written(error: ErrorCode) -> None:
             with entry.lock:
-                entry.offsets.end(offsets)
-                if error is ErrorCode.NONE:
-                    log_offset = append.first_offset
-                    entry.offsets.put({key: each._replace(log_offset=log_offset) for key, each in offsets.items()})
+                entry.offsets.end(offsets, append.first_offset, is_committed=error is ErrorCode.NONE)
             done(commit_error(error))
 
         coordinator.await_append(append, written)
@@ -164,9 +162,9 @@ class GroupOffsets:
                 partition.topic for partition in partitions if not is_empty and group.is_subscribed_to(partition.topic)
             }
             free = [partition for partition in partitions if partition.topic not in used]
-            self._remove(entry, entry.offsets.of_partitions(free))
+            error = self._remove(entry, entry.offsets.of_partitions(free))
         return {
-            partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if partition.topic in used else ErrorCode.NONE
+            partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if partition.topic in used else error
             for partition in partitions
         }
 
@@ -186,15 +184,27 @@ class GroupOffsets:
         return error
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Have the offsets of partitions that are gone removed from all groups."""
-        if partitions:
-            self._coordinator.work.submit(lambda: self._remove_everywhere(partitions))
+        """Remove the offsets of partitions that are gone from all groups.
 
-    def _remove_everywhere(self, partitions: Sequence[TopicPartition]) -> None:
-        for entry in self._coordinator:
-            if any(partition in entry.offsets.committed for partition in partitions):
-                with entry.lock:
-                    self._remove(entry, entry.offsets.of_partitions(partitions))
+        That happens before this returns: topics of the same names may come next, with commits that must stay. Where
+        groups are still being read, it happens before they can be asked for anything.
+        """
+        deleted, shards = frozenset(partitions), self._coordinator.shards
+        for shard in shards if deleted else ():
+            if not shards.delete_when_loaded(shard, deleted):
+                for entry in list(shard.groups.values()):
+                    self._remove_deleted(entry, deleted)
+
+    def _remove_deleted(self, entry: CoordinatedGroup, deleted: Set[TopicPartition]) -> None:
+        with entry.lock:
+            if entry.is_dead or not entry.offsets.has_any(deleted):
+                return
+            gone = entry.offsets.of_partitions(deleted)
+            error = self._remove(entry, gone)
+            # Without tombstones they may come back after a failover, and expire; nobody is told of them until then.
+            entry.offsets.remove(gone)
+        if error is not ErrorCode.NONE:
+            log.warning("offsets_of_deleted_topics_not_written", group=entry.group_id, error=error.name)
 
     def _remove(
         self, entry: CoordinatedGroup, partitions: Sequence[TopicPartition], *, with_group: bool = False

@@ -79,6 +79,10 @@ class Replay:
                 key = _OFFSET_KEY + key[2:]
             if value is None:
                 table.pop(key, None)
+                if table is self._newest:
+                    # What transactions brought before is deleted too, whenever they end.
+                    for pending in self._pending.values():
+                        pending.pop(key, None)
             else:
                 table[key] = (base_offset, value)
 

@@ -1,13 +1,12 @@
 """The offsets that a group has committed. Pure: no clock, no log; its coordinator holds the group's lock.
 
 A commit is written to the log first and put here when it is committed there. Commits of a transaction wait under their
-producer until it ends. Where two commits meet, the one that lies later in the log wins, whenever it got here.
+producer until it ends. Where commits and removals meet, what lies later in the log wins, whenever it got here.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Final, NamedTuple
 
 from ottla.protocol.identifiers import TopicPartition
@@ -39,8 +38,8 @@ class OffsetStore:
 
     def __init__(self, committed: dict[TopicPartition, CommittedOffset] | None = None) -> None:
         self.committed: dict[TopicPartition, CommittedOffset] = {} if committed is None else committed
-        # Partitions with commits on their way to the log; made when there are any.
-        self._being_written: Counter[TopicPartition] | None = None
+        # Partitions with commits that are appended and not committed, and where these lie; made when there are any.
+        self._being_written: dict[TopicPartition, list[int]] | None = None
         # By producer id, commits whose transaction has not ended.
         self._transactional: dict[int, dict[TopicPartition, CommittedOffset]] | None = None
 
@@ -52,20 +51,28 @@ class OffsetStore:
 
     # Writing
 
-    def begin(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that commits are being written: what is there must not expire meanwhile."""
+    def begin(self, partitions: Iterable[TopicPartition], log_offset: int) -> None:
+        """Note that commits are being written, in one batch: what is there must not expire meanwhile."""
         if self._being_written is None:
-            self._being_written = Counter()
+            self._being_written = {}
         for partition in partitions:
-            self._being_written[partition] += 1
+            self._being_written.setdefault(partition, []).append(log_offset)
 
-    def end(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that writing them has ended, well or not."""
-        assert self._being_written is not None
-        for partition in partitions:
-            self._being_written[partition] -= 1
-            if not self._being_written[partition]:
-                del self._being_written[partition]
+    def end(self, offsets: Offsets, log_offset: int, *, is_committed: bool) -> None:
+        """Note that writing commits has ended; they count if the log has them, and nothing was removed after them."""
+        for partition, committed in offsets.items():
+            if self._end(partition, log_offset) and is_committed:
+                self._put(partition, committed._replace(log_offset=log_offset))
+
+    def _end(self, partition: TopicPartition, log_offset: int) -> bool:
+        """Forget that a commit is being written; return whether it was not removed before."""
+        under_way = (self._being_written or {}).get(partition, [])
+        if log_offset not in under_way:
+            return False
+        under_way.remove(log_offset)
+        if not under_way and self._being_written is not None:
+            del self._being_written[partition]
+        return True
 
     def put(self, offsets: Offsets) -> None:
         """Take commits that the log has."""
@@ -78,9 +85,13 @@ class OffsetStore:
             self.committed[partition] = committed
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget offsets."""
+        """Forget offsets, also those under way: the caller has written tombstones, which lie after them in the log."""
         for partition in partitions:
             self.committed.pop(partition, None)
+            if self._being_written is not None:
+                self._being_written.pop(partition, None)
+            for pending in (self._transactional or {}).values():
+                pending.pop(partition, None)
 
     # Transactions
 
@@ -130,5 +141,9 @@ class OffsetStore:
         return bool(self._being_written or self._transactional)
 
     def of_partitions(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return those of some partitions that have an offset here."""
-        return [partition for partition in partitions if partition in self.committed]
+        """Return those of some partitions that have an offset, or are about to."""
+        return [partition for partition in partitions if partition in self.committed or self.is_pending(partition)]
+
+    def has_any(self, partitions: Set[TopicPartition]) -> bool:
+        """Whether one of some partitions may have an offset; asked of every group when a topic is deleted."""
+        return self.has_pending or not self.committed.keys().isdisjoint(partitions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Final
 
 import structlog
@@ -33,7 +33,7 @@ MakeGroup = Callable[[str, LoadedGroup, int], CoordinatedGroup]
 class Shard:
     """The groups of one partition. Looking one up needs no lock; `lock` is for adding and removing."""
 
-    __slots__ = ("end_offset", "epoch", "groups", "index", "is_loading", "lock")
+    __slots__ = ("deleted", "end_offset", "epoch", "groups", "index", "is_loading", "lock")
 
     def __init__(self, index: int, epoch: int) -> None:
         self.index = index
@@ -42,6 +42,8 @@ class Shard:
         # Where the log ended when it was read: below this there may be commits that are not safe yet.
         self.end_offset = 0
         self.groups: dict[str, CoordinatedGroup] = {}
+        # Partitions that were deleted while this one was being read.
+        self.deleted: set[TopicPartition] = set()
         self.lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -72,6 +74,8 @@ class Shards:
         self._make_group = make_group
         self._on_loaded = on_loaded
         self._on_lost = on_lost
+        # Set by who looks after offsets: removes those of deleted partitions from a group.
+        self.on_deleted: Callable[[CoordinatedGroup, Set[TopicPartition]], None] = lambda entry, deleted: None
         self._lock = threading.Lock()
         self._shards: dict[int, Shard] = {}
         # The newest epoch that each partition was heard of in.
@@ -119,6 +123,13 @@ class Shards:
         if shard is not None:
             self._give_up(shard)
 
+    def delete_when_loaded(self, shard: Shard, deleted: Set[TopicPartition]) -> bool:
+        """Have the offsets of deleted partitions removed as soon as a shard is read; False where it has been."""
+        with self._lock:
+            if shard.is_loading:
+                shard.deleted |= deleted
+            return shard.is_loading
+
     def _give_up(self, shard: Shard) -> None:
         with shard.lock:
             lost, shard.groups = shard.groups, {}
@@ -142,15 +153,12 @@ class Shards:
             groups = {
                 group_id: self._make_group(group_id, found, shard.index) for group_id, found in replay.groups().items()
             }
+            if not self._publish(shard, groups, replay.end_offset):
+                return
         except Exception:  # whatever it is, serving half of the groups would lose the other half
             log.exception("groups_not_loaded", partition=shard.index, epoch=shard.epoch)
             self._work.submit(lambda: self._load(shard), _RETRY_SECONDS)
             return
-        with self._lock:
-            if not self._is_current(shard):
-                return
-            shard.groups, shard.end_offset = groups, replay.end_offset
-            shard.is_loading = False
         # A topic that was just created would fill the log with partitions that have nothing.
         say = log.info if groups else log.debug
         say(
@@ -163,3 +171,21 @@ class Shards:
             seconds=round(time.monotonic() - began, 3),
         )
         self._on_loaded(shard)
+
+    def _publish(self, shard: Shard, groups: dict[str, CoordinatedGroup], end_offset: int) -> bool:
+        """Let groups be asked that were read, without offsets of topics that went meanwhile; False if not wanted."""
+        removed: frozenset[TopicPartition] = frozenset()
+        while True:
+            with self._lock:
+                if not self._is_current(shard):
+                    return False
+                # Kept until they are removed: what fails here is read again.
+                shard.deleted -= removed
+                deleted = frozenset(shard.deleted)
+                if not deleted:
+                    shard.groups, shard.end_offset = groups, end_offset
+                    shard.is_loading = False
+                    return True
+            for entry in groups.values():
+                self.on_deleted(entry, deleted)
+            removed = deleted

@@ -58,6 +58,6 @@ def test_a_time_that_the_client_gave_wins() -> None:
 def test_an_offset_that_is_being_committed_stays() -> None:
     """Its tombstone would come after the commit."""
     group = entry(GroupState.EMPTY, None)
-    group.offsets.begin([READ])
+    group.offsets.begin([READ], 0)
     group.offsets.put_pending(9, {UNREAD: CommittedOffset(6, -1, "", 0)})
     assert expired_offsets(group, 1_000_000, RETENTION_MS) == []

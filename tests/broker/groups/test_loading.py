@@ -90,6 +90,15 @@ def test_a_committed_transaction_counts_where_nothing_later_is_there() -> None:
     assert log.loaded()["g"].offsets.committed == {A: offset(5, later), B: offset(1, first)}
 
 
+def test_a_committed_transaction_does_not_bring_back_what_was_deleted_after_it() -> None:
+    """The tombstone lies later in the log, though the marker comes last."""
+    log = Written()
+    first = log.append([offset_record("g", A, offset(1)), offset_record("g", B, offset(1))], producer_id=9)
+    log.append([offset_record("g", A, None)])
+    log.mark(9, ControlType.COMMIT)
+    assert log.loaded()["g"].offsets.committed == {B: offset(1, first)}
+
+
 def test_an_aborted_transaction_does_not_count() -> None:
     """As if it had never been."""
     log = Written()

@@ -53,13 +53,28 @@ def test_a_transaction_that_is_committed_late_does_not_undo_a_later_commit() -> 
 def test_what_is_being_written_is_pending_until_all_of_it_is() -> None:
     """Two commits of one partition may be under way."""
     store = OffsetStore()
-    store.begin([A, B])
-    store.begin([A])
-    store.end([A, B])
+    store.begin([A, B], 7)
+    store.begin([A], 8)
+    store.end({A: committed(1), B: committed(1)}, 7, is_committed=False)
     assert (store.is_pending(A), store.is_pending(B), store.has_pending) == (True, False, True)
     assert store.all_partitions == [A]
-    store.end([A])
-    assert (store.is_pending(A), store.has_pending) == (False, False)
+    store.end({A: committed(2)}, 8, is_committed=True)
+    assert (store.is_pending(A), store.has_pending, store.committed) == (False, False, {A: committed(2, 8)})
+
+
+def test_what_was_under_way_when_it_was_removed_does_not_come_back() -> None:
+    """Neither a plain commit nor one of a transaction; what is written afterwards counts."""
+    store = OffsetStore()
+    store.begin([A, B], 7)
+    store.put_pending(9, {A: committed(4, 6), B: committed(4, 6)})
+    assert store.of_partitions([A]) == [A]
+    store.remove([A])
+    store.begin([A], 9)
+    store.end({A: committed(5), B: committed(5)}, 7, is_committed=True)
+    store.end_transaction(9, is_committed=True)
+    assert store.committed == {B: committed(5, 7)}
+    store.end({A: committed(6)}, 9, is_committed=True)
+    assert (store.get(A), store.has_pending) == (committed(6, 9), False)
 
 
 def test_removed_offsets_are_gone() -> None:
