@@ -123,8 +123,9 @@ class GroupOffsets:
     def _check_sure(self, shard: Shard) -> None:
         """Refuse to tell offsets that may change without being committed anew.
 
-        (a) A new coordinator may have read commits that not all replicas have. They count when all do; until then they
-            might be lost with it.
+        (a) A new coordinator may have read commits that not all replicas have. They count when all do, a moment later;
+            until then they might be lost with it. While too few replicas are in sync that moment does not come, and
+            it tells what it has read, as Kafka does: this has all that was ever acknowledged.
         (b) A broker that wakes up, or is cut off, has lost its office without having been told, and another has taken
             newer commits. It may speak while its session with ZooKeeper is sure, or while a replica in sync still
             fetches from it: none would from a leader that was replaced.
@@ -132,7 +133,7 @@ class GroupOffsets:
         partition = self._coordinator.shards.partition(shard.index)
         if partition is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        if partition.log.high_watermark < shard.end_offset:
+        if partition.log.high_watermark < shard.end_offset and not partition.is_under_min_isr:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         role = partition.role
         if len(role.replicas) == 1 or self._may_lead_alone():

@@ -39,7 +39,7 @@ class Shard:
         self.index = index
         self.epoch = epoch
         self.is_loading = True
-        # Where the log ended when it was read: below this there may be commits that are not safe yet.
+        # Where the log ended when it was read: up to here there may be commits that not all replicas have.
         self.end_offset = 0
         self.groups: dict[str, CoordinatedGroup] = {}
         # Partitions that were deleted while this one was being read.

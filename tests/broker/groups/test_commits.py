@@ -171,6 +171,22 @@ def test_a_new_coordinator_tells_offsets_when_all_replicas_have_what_it_read(bro
     assert (committed(broker), len(waiting)) == (2, 1)
 
 
+def test_a_new_coordinator_without_enough_replicas_tells_what_it_read(tmp_path: Path) -> None:
+    """As Kafka's does: nobody knows how long that lasts, and meanwhile no consumer could start on who is left."""
+    with coordinating_broker(tmp_path, min_insync_replicas="2") as broker:
+        broker.lead(CONSUMER_OFFSETS, epoch=1, isr=(1, 2))
+        assert broker.ask(Api.OFFSET_COMMIT, 8, commit_body(5)) == []
+        broker.lead(CONSUMER_OFFSETS, epoch=2, isr=(1,))
+        broker.services.groups.shards.forget(0)
+        broker.services.groups.became_leader(0, 2)
+        load(broker)
+
+        row = fetch(broker)
+        assert (row.error_code, getattr(row, "committed_offset", None)) == (ErrorCode.NONE, 5)
+        assert commit(broker, 6) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert committed(broker) == 5
+
+
 def test_unstable_offsets_are_told_only_to_those_who_do_not_mind(broker: Broker) -> None:
     """A transaction under way may change them."""
     commit(broker, 5)
