@@ -8,6 +8,7 @@ again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
@@ -17,7 +18,7 @@ from ottla.broker.groups.coordinated import CoordinatedGroup
 from ottla.broker.groups.coordinator import Coordinator
 from ottla.broker.groups.expiry import expired_offsets
 from ottla.broker.groups.group import CONSUMER_PROTOCOL_TYPE, Group
-from ottla.broker.groups.messages import GroupState
+from ottla.broker.groups.messages import Effects, GroupState
 from ottla.broker.groups.offsets import CommittedOffset, Offsets
 from ottla.broker.groups.records import StoredRecord, group_tombstone, offset_record
 from ottla.broker.groups.shards import Shard
@@ -152,18 +153,23 @@ class GroupOffsets:
         entry = self._coordinator.with_group(group_id)
         if entry is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-        with entry.lock:
+        used: set[str] = set()
+        error = ErrorCode.NONE
+
+        def remove(_now: int) -> Effects:
+            nonlocal used, error
             group = entry.group
             if entry.is_dead:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
             is_empty = group.state.value == GroupState.EMPTY.value
             if not is_empty and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
                 raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-            used = {
-                partition.topic for partition in partitions if not is_empty and group.is_subscribed_to(partition.topic)
-            }
+            used = {each.topic for each in partitions if not is_empty and group.is_subscribed_to(each.topic)}
             free = [partition for partition in partitions if partition.topic not in used]
-            error = self._remove(entry, entry.offsets.of_partitions(free))
+            error, effects = self._remove(entry, entry.offsets.of_partitions(free))
+            return effects
+
+        self._change(entry, remove)
         return {
             partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if partition.topic in used else error
             for partition in partitions
@@ -174,14 +180,20 @@ class GroupOffsets:
         entry = self._coordinator.with_group(group_id, may_be_empty=True)
         if entry is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        with entry.lock:
+        error = ErrorCode.NONE
+
+        def remove(_now: int) -> Effects:
+            nonlocal error
+            effects = Effects()
             if entry.is_dead:
-                return ErrorCode.GROUP_ID_NOT_FOUND
-            if entry.group.state.value != GroupState.EMPTY.value:
-                return ErrorCode.NON_EMPTY_GROUP
-            error = self._remove(entry, entry.offsets.all_partitions, with_group=True)
-        if error is ErrorCode.NONE:
-            self._forget(entry)
+                error = ErrorCode.GROUP_ID_NOT_FOUND
+            elif entry.group.state.value != GroupState.EMPTY.value:
+                error = ErrorCode.NON_EMPTY_GROUP
+            else:
+                error, effects = self._remove(entry, entry.offsets.all_partitions, with_group=True)
+            return effects
+
+        self._change(entry, remove)
         return error
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
@@ -197,34 +209,43 @@ class GroupOffsets:
                     self._remove_deleted(entry, deleted)
 
     def _remove_deleted(self, entry: CoordinatedGroup, deleted: Set[TopicPartition]) -> None:
-        with entry.lock:
+        def remove(_now: int) -> Effects:
             if entry.is_dead or not entry.offsets.has_any(deleted):
-                return
+                return Effects()
             gone = entry.offsets.of_partitions(deleted)
-            error = self._remove(entry, gone)
-            # Without tombstones they may come back after a failover, and expire; nobody is told of them until then.
-            entry.offsets.remove(gone)
-        if error is not ErrorCode.NONE:
-            log.warning("offsets_of_deleted_topics_not_written", group=entry.group_id, error=error.name)
+            error, effects = self._remove(entry, gone) if gone else (ErrorCode.NONE, Effects())
+            if error is not ErrorCode.NONE:
+                # Without tombstones they may come back after a failover, and expire; nobody is told of them until then.
+                entry.offsets.remove(gone)
+                log.warning("offsets_of_deleted_topics_not_written", group=entry.group_id, error=error.name)
+            return effects
+
+        self._change(entry, remove)
 
     def _remove(
         self, entry: CoordinatedGroup, partitions: Sequence[TopicPartition], *, with_group: bool = False
-    ) -> ErrorCode:
-        """Write tombstones and forget what they stand for. The caller holds the group's lock."""
+    ) -> tuple[ErrorCode, Effects]:
+        """Write tombstones and forget what they stand for. The caller holds the group's lock.
+
+        An empty group that has nothing left ends, too, under the same lock: nobody can commit to it in between.
+        """
+        is_over = with_group or (entry.group.is_empty and entry.offsets.is_empty_without(partitions))
         records = [offset_record(entry.group_id, partition, None) for partition in partitions]
-        if with_group:
+        if is_over:
             records += _tombstones(entry)
         for first in range(0, len(records), _TOMBSTONES_IN_BATCH):
             append = self._coordinator.begin_append(entry.partition, records[first : first + _TOMBSTONES_IN_BATCH])
             if append.error is not None:
-                return commit_error(append.error)
+                return commit_error(append.error), Effects()
         entry.offsets.remove(partitions)
-        return ErrorCode.NONE
+        effects = entry.group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE) if is_over else Effects()
+        return ErrorCode.NONE, effects
 
-    def _forget(self, entry: CoordinatedGroup) -> None:
-        self._coordinator.close(entry, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    def _change(self, entry: CoordinatedGroup, remove: Callable[[int], Effects]) -> None:
+        """Have offsets removed under the group's lock, and forget the group where that has ended it."""
+        self._coordinator.change(entry, remove)
         shard = self._coordinator.shards.get(entry.partition)
-        if shard is not None:
+        if entry.is_dead and shard is not None:
             shard.remove(entry)
 
     # Forgetting
@@ -244,21 +265,22 @@ class GroupOffsets:
         coordinator = self._coordinator
         retention_ms = coordinator.config().offsets_retention_minutes * _MINUTE_MS
         now_ms, count, groups = coordinator.clock(), 0, 0
+
+        def remove(entry: CoordinatedGroup, _now: int) -> Effects:
+            nonlocal count, groups
+            if entry.is_dead:
+                return Effects()
+            expired = expired_offsets(entry, now_ms, retention_ms)
+            if not expired and not (entry.group.is_empty and entry.offsets.is_empty_without(())):
+                return Effects()
+            error, effects = self._remove(entry, expired)
+            if error is ErrorCode.NONE:
+                count += len(expired)
+                groups += entry.is_dead
+            return effects
+
         for entry in coordinator:
-            with entry.lock:
-                if entry.is_dead:
-                    continue
-                expired = expired_offsets(entry, now_ms, retention_ms)
-                keeps = len(entry.offsets) > len(expired) or entry.offsets.has_pending
-                is_over = entry.group.is_empty and not keeps
-                if not expired and not is_over:
-                    continue
-                if self._remove(entry, expired, with_group=is_over) is not ErrorCode.NONE:
-                    continue
-            count += len(expired)
-            if is_over:
-                groups += 1
-                self._forget(entry)
+            self._change(entry, partial(remove, entry))
         if count or groups:
             log.info("offsets_expired", offsets=count, groups=groups)
         return count

@@ -92,6 +92,7 @@ class OffsetStore:
                 self._being_written.pop(partition, None)
             for pending in (self._transactional or {}).values():
                 pending.pop(partition, None)
+        self._transactional = {key: each for key, each in (self._transactional or {}).items() if each} or None
 
     # Transactions
 
@@ -139,6 +140,15 @@ class OffsetStore:
     def has_pending(self) -> bool:
         """Whether commits of any kind are under way."""
         return bool(self._being_written or self._transactional)
+
+    def is_empty_without(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether nothing is left, and nothing is under way, when some partitions are removed."""
+        gone = set(partitions)
+        return (
+            self.committed.keys() <= gone
+            and (self._being_written or {}).keys() <= gone
+            and all(pending.keys() <= gone for pending in (self._transactional or {}).values())
+        )
 
     def of_partitions(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return those of some partitions that have an offset, or are about to."""

@@ -186,6 +186,8 @@ class Shards:
                     shard.groups, shard.end_offset = groups, end_offset
                     shard.is_loading = False
                     return True
-            for entry in groups.values():
+            for group_id, entry in list(groups.items()):
                 self.on_deleted(entry, deleted)
+                if entry.is_dead:
+                    del groups[group_id]
             removed = deleted

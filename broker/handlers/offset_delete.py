@@ -2,7 +2,7 @@
 
 Behavior: deletes offsets of a group. While consumers are in it, those of the topics that they read stay, with
 GROUP_SUBSCRIBED_TO_TOPIC; other kinds of members keep all, with NON_EMPTY_GROUP. A partition that does not exist is
-UNKNOWN_TOPIC_OR_PARTITION, a group that does not GROUP_ID_NOT_FOUND.
+UNKNOWN_TOPIC_OR_PARTITION, a group that does not GROUP_ID_NOT_FOUND. A group without members goes with its last offset.
 """
 
 from __future__ import annotations

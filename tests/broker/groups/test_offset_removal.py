@@ -15,14 +15,17 @@ from tests.broker.groups.coordinating import (
     coordinating_broker,
     fetch,
     load,
+    stable_member,
 )
 from tests.broker.handlers.data_path import Broker
 
+from ottla.broker.groups.messages import LeaveMember
 from ottla.broker.groups.offsets import CommittedOffset
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.list_groups import ListGroupsRequest
 
 PARTITION = TopicPartition(TOPIC, 0)
 NOTHING = -1
@@ -140,3 +143,69 @@ def test_without_enough_replicas_a_deletion_fails_unless_the_topic_is_gone(tmp_p
         assert (refused, committed(broker)) == ({PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE}, 5)
         delete_topic(broker)
         assert committed(broker) == NOTHING
+
+
+def listed(broker: Broker) -> list[str]:
+    """Return the groups that an administrator sees."""
+    return [group.group_id for group in broker.ask(Api.LIST_GROUPS, 4, ListGroupsRequest()).groups]
+
+
+def listed_in_log(broker: Broker) -> list[str]:
+    """Return the groups that an administrator sees after a failover."""
+    lose_groups(broker)
+    load(broker)
+    return listed(broker)
+
+
+@REMOVALS
+@pytest.mark.parametrize("had_members", [True, False], ids=["of members", "of nobody"])
+def test_an_empty_group_goes_with_its_last_offset(
+    broker: Broker, remove: Callable[[Broker], None], had_members: bool
+) -> None:
+    """As in Kafka: there is nothing left to know of it."""
+    if had_members:
+        member_id, _ = stable_member(broker)
+        broker.services.groups.leave(GROUP, [LeaveMember(member_id)])
+    commit(broker, 5)
+    assert listed(broker) == [GROUP]
+
+    remove(broker)
+
+    assert (listed(broker), listed_in_log(broker)) == ([], [])
+    assert (commit(broker, 7), committed(broker)) == (ErrorCode.NONE, 7)
+
+
+@REMOVALS
+def test_a_group_with_anything_left_stays(broker: Broker, remove: Callable[[Broker], None]) -> None:
+    """An offset, a commit under way, a member."""
+    broker.lead("other")
+    commit(broker, 5)
+    commit(broker, 6, topic="other")
+    remove(broker)
+    assert listed(broker) == [GROUP]
+
+    broker.lead(CONSUMER_OFFSETS, epoch=1, isr=(1, 2))
+    assert broker.ask(Api.OFFSET_COMMIT, 8, commit_body(8, topic="other")) == []
+    assert broker.services.group_offsets.delete(GROUP, [PARTITION]) == {PARTITION: ErrorCode.NONE}
+    assert listed(broker) == [GROUP]
+
+
+def test_a_group_with_members_stays_without_offsets(broker: Broker) -> None:
+    """Those of a topic that none of them reads are all that it has."""
+    broker.lead("other")
+    member_id, generation = stable_member(broker)
+    commit(broker, 5, topic="other", member_id=member_id, generation_id_or_member_epoch=generation)
+    other = TopicPartition("other", 0)
+
+    assert broker.services.group_offsets.delete(GROUP, [other]) == {other: ErrorCode.NONE}
+    assert (listed(broker), listed_in_log(broker)) == ([GROUP], [GROUP])
+
+
+def test_a_group_whose_last_offset_goes_while_it_is_read_is_never_seen(broker: Broker) -> None:
+    """Its topic was deleted meanwhile."""
+    commit(broker, 5)
+    lose_groups(broker)
+    delete_topic(broker)
+    load(broker)
+
+    assert (listed(broker), listed_in_log(broker)) == ([], [])
