@@ -2,12 +2,12 @@
 
 All of this happens before the log's lock is taken. A batch stays opaque: its header and CRC are checked, and its
 records are opened only where an option of the topic asks about them (keys of compacted topics, limits on
-timestamps, another codec than the producer's).
+timestamps, another codec than the producer's, `ottla.check.records`). Kafka opens all of them; here that would cost
+several times what an append does (docs/GUARANTEES.md).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from ottla.protocol.records import (
     CODEC_MASK,
     CONTROL_BIT,
     MAGIC,
+    NO_TIMESTAMP,
     RECORDS_BYTES_MAX,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
@@ -76,7 +77,9 @@ class AppendRules(NamedTuple):
             keys_required=keys_required,
             timestamp_before_limit_ms=before,
             timestamp_after_limit_ms=after,
-            opens_batches=keys_required or (min(before, after) < _NO_LIMIT_MS and not sets_append_time),
+            opens_batches=keys_required
+            or config.ottla_check_records
+            or (min(before, after) < _NO_LIMIT_MS and not sets_append_time),
             opened_bytes_max=min(max(_OPENED_RATIO * config.max_message_bytes, _OPENED_BYTES), RECORDS_BYTES_MAX),
         )
 
@@ -107,12 +110,19 @@ def validated(data: memoryview | bytes | bytearray, rules: AppendRules, now_ms: 
         if other_codec:
             batch = _recompressed(batch, records, rules)
         else:
-            deque(records, maxlen=0)
+            latest = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+            if latest != batch.max_timestamp and not rules.sets_append_time:
+                # Lookups by time and retention believe the header.
+                batch = _writable(batch)
+                batch.set_max_timestamp(TimestampType.CREATE_TIME, latest)
     if rules.sets_append_time:
-        if batch.view.readonly:
-            batch = RecordBatch(bytearray(batch.view))
+        batch = _writable(batch)
         batch.set_max_timestamp(TimestampType.LOG_APPEND_TIME, now_ms)
     return batch
+
+
+def _writable(batch: RecordBatch) -> RecordBatch:
+    return RecordBatch(bytearray(batch.view)) if batch.view.readonly else batch
 
 
 def _check_header(batch: RecordBatch, data_size: int, rules: AppendRules) -> None:

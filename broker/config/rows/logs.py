@@ -100,6 +100,12 @@ class LogOptions(Options):
     ottla_log_flush_before_ack = Option(
         Boolean(), False, "Force records to disk before they are acknowledged, one flush for many.", CLUSTER_WIDE
     )
+    ottla_log_check_records = Option(
+        Boolean(),
+        False,
+        "Open every batch and refuse what is not well formed inside. Costs several times what an append does else.",
+        CLUSTER_WIDE,
+    )
     log_flush_offset_checkpoint_interval_ms = Option(
         Int(at_least=0), 1 * MINUTES, "How often the recovery points are written down."
     )

@@ -34,6 +34,10 @@ class TopicOptions(Options):
     ottla_flush_before_ack = _same(
         LogOptions.ottla_log_flush_before_ack, "Force records to disk before they are acknowledged, one flush for many."
     )
+    ottla_check_records = _same(
+        LogOptions.ottla_log_check_records,
+        "Open every batch and refuse what is not well formed inside. Costs several times what an append does else.",
+    )
 
     cleanup_policy = _same(LogOptions.log_cleanup_policy, "Delete old segments, or compact by key, or both.")
     retention_bytes = _same(LogOptions.log_retention_bytes, "Size of a partition that is kept; -1 is no limit.")

@@ -15,7 +15,7 @@ from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record_batch_builder import RecordBatchBuilder
-from ottla.protocol.records import RecordBatch, TimestampType, write_header
+from ottla.protocol.records import BATCH_HEADER_BYTES, RecordBatch, TimestampType, write_header
 
 DAY_MS = 86_400_000
 
@@ -197,3 +197,41 @@ def test_hostile_bytes_give_a_kafka_error_or_a_batch(at: int, byte: int, compact
     except KafkaError:
         return
     batch.check()
+
+
+def garbled() -> bytearray:
+    """A batch with a good CRC whose second record says that it is longer than the batch."""
+    data = bytearray(make_batch(2))
+    begin = BATCH_HEADER_BYTES + 1 + (data[BATCH_HEADER_BYTES] >> 1)
+    data[begin] = 0x7E
+    batch = RecordBatch(data)
+    batch.set_max_timestamp(TimestampType.CREATE_TIME, batch.max_timestamp)
+    return data
+
+
+def test_a_topic_may_have_the_contents_of_batches_checked() -> None:
+    """What a CRC does not show is refused; without the option it is stored as it came, for speed."""
+    assert validated(garbled(), rules(), NOW).record_count == 2
+    assert refusal(garbled(), ottla_check_records="true").code is ErrorCode.INVALID_RECORD
+    assert refusal(header(record_count=3, last_offset_delta=2), ottla_check_records="true").code is (
+        ErrorCode.INVALID_RECORD
+    )
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("topic_codec", ["producer", "zstd"])
+def test_a_header_that_claims_another_time_is_put_right_where_records_are_opened(
+    codec: Codec, topic_codec: str
+) -> None:
+    """Retention and lookups by time believe it."""
+    builder = RecordBatchBuilder()
+    for timestamp in (NOW - 5, NOW, NOW - 7):
+        builder.append(timestamp, b"k", b"v" * 100)
+    data = bytearray(builder.build(codec=codec))
+    RecordBatch(data).set_max_timestamp(TimestampType.CREATE_TIME, NOW + 365 * DAY_MS)
+
+    batch = validated(data, rules(ottla_check_records="true", compression_type=topic_codec), NOW)
+
+    assert batch.max_timestamp == NOW
+    batch.check()
+    assert [record.timestamp for record in batch.records()] == [NOW - 5, NOW, NOW - 7]
