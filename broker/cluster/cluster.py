@@ -18,7 +18,7 @@ from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.cluster.topics import CreatedTopic, NewTopic, Topics
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicConfig
-from ottla.broker.config.names import broker_option, is_known
+from ottla.broker.config.names import broker_option, is_known, unknown_broker_option
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 # The name that clients give to the options of all brokers.
@@ -225,7 +225,7 @@ class Cluster:
 
         def checked(current: Mapping[str, str]) -> Mapping[str, str]:
             overrides = change(current)
-            self._check_broker_overrides(overrides, for_all=name == ALL_BROKERS)
+            self._check_broker_overrides(current, overrides, for_all=name == ALL_BROKERS)
             return overrides
 
         self._change(znodes.BROKER_CONFIGS, name or znodes.DEFAULT_ENTITY, checked, validate_only)
@@ -243,10 +243,13 @@ class Cluster:
             else:
                 self._configs.change(entity_type, name, change)
 
-    def _check_broker_overrides(self, overrides: Mapping[str, str], *, for_all: bool) -> None:
-        unknown = [name for name in overrides if not is_known(name)]
+    def _check_broker_overrides(
+        self, current: Mapping[str, str], overrides: Mapping[str, str], *, for_all: bool
+    ) -> None:
+        # Brokers of Kafka store what their plug-ins may know. That stays, and does not keep others from being changed.
+        unknown = [name for name, text in overrides.items() if not is_known(name) and current.get(name) != text]
         if unknown:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"not a broker option: {', '.join(sorted(unknown))}")
+            raise KafkaError(ErrorCode.INVALID_CONFIG, "; ".join(map(unknown_broker_option, sorted(unknown))))
         per_broker, cluster_wide = self.dynamic_config()
         try:
             if for_all:

@@ -27,6 +27,7 @@ from ottla.broker.config.names import (
     listener_name,
     listener_prefix,
     suggested_broker_option,
+    unknown_broker_option,
 )
 from ottla.broker.config.option import CLUSTER_WIDE, PER_BROKER, READ_ONLY, Option
 from ottla.broker.config.rows.broker import BROKER_OPTIONS, BrokerOptions
@@ -98,7 +99,7 @@ class BrokerConfig(BrokerOptions):
         """Give the value of an option, or of an option of one listener, with its source and synonyms."""
         option = broker_option(name)
         if option is None:
-            raise ConfigError([Problem((name,), f"{name} is not a broker option")])
+            raise ConfigError([Problem((name,), unknown_broker_option(name))])
         return resolved(option, list(self.candidates(option, name)))
 
     def origin(self, option: Option[Any]) -> str:

@@ -56,6 +56,12 @@ def suggested_broker_option(name: str) -> str | None:
     return _nearest(name, BROKER_OPTIONS)
 
 
+def unknown_broker_option(name: str) -> str:
+    """Say that there is no such option, and which one was probably meant."""
+    suggestion = suggested_broker_option(name)
+    return f"{name} is not a broker option" + (f"; did you mean {suggestion}?" if suggestion else "")
+
+
 def suggested_topic_option(name: str) -> str | None:
     """Guess which topic option was meant by an unknown name."""
     for option in TOPIC_OPTIONS.values():

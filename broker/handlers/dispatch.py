@@ -39,6 +39,8 @@ HandlerTable = Mapping[Api, Entry]
 # What closes the connection: its client would not understand an answer, or is not to get one.
 _CLOSING: Final = (DecodeError, RequestFailedError, NotAuthenticatedError)
 _LOGIN: Final = frozenset({Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE})
+# Anything else is waited for.
+_AT_ONCE: Final = (Message, Refusal)
 _UNEXPECTED: Final = Outcome.of(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -88,7 +90,7 @@ class Exchange:
 
     def answer(self, answer: Answer) -> None:
         """End with an answer, or let it be waited for. None: the request has no response."""
-        if answer is not None and not isinstance(answer, Message | Refusal):
+        if answer is not None and not isinstance(answer, _AT_ONCE):
             try:
                 answer.then(self.respond)
             except Exception as error:

@@ -172,6 +172,27 @@ def test_broker_options_are_checked(connect: Connect) -> None:
     assert facade.config.with_dynamic(*facade.cluster.dynamic_config()).num_io_threads == 4
 
 
+def test_a_name_that_is_no_broker_option_is_refused_with_the_one_that_was_meant(connect: Connect) -> None:
+    """Kafka stores it, for the sake of its plug-ins; we have none, and a typo would go unnoticed."""
+    facade = Facade(connect())
+    with pytest.raises(KafkaError, match=r"log\.retenton\.ms is not .*; did you mean log\.retention\.ms\?"):
+        facade.cluster.change_broker_config("", [ConfigChange("log.retenton.ms", SET, "1000")])
+    assert facade.cluster.dynamic_config() == ({}, {})
+
+
+def test_options_that_brokers_of_kafka_stored_are_left_alone(connect: Connect) -> None:
+    """What their plug-ins understand must not keep anybody from changing the rest; it can be taken back, too."""
+    facade = Facade(connect())
+    plugin = {"my.reporter.url": "http://here"}
+    facade.cluster.change_entity_config("brokers", "1", lambda _current: plugin)
+    facade.cluster.change_broker_config("1", [ConfigChange("num.io.threads", SET, "4")])
+    assert facade.cluster.dynamic_config() == ({**plugin, "num.io.threads": "4"}, {})
+    other = ConfigChange("my.reporter.url", SET, "http://there")
+    assert code_of(facade.cluster.change_broker_config, "1", [other]) is ErrorCode.INVALID_CONFIG
+    facade.cluster.change_broker_config("1", [ConfigChange("my.reporter.url", DELETE, None)])
+    assert facade.cluster.dynamic_config() == ({"num.io.threads": "4"}, {})
+
+
 def test_lists_take_and_give_items() -> None:
     """Starting from the value in effect where none is set; an item is there once."""
 
