@@ -10,6 +10,12 @@ a disk that is nearly full it is only what the append needs. From 4 MiB on, wind
 for them: one fault then serves 2 MiB, and writing does not cost more in small windows than in one large one
 (docs/adr/0002).
 
+A store into a page that the system cannot give ends the process by SIGBUS: where the disk fails under a page that has
+to be read first, where the file system gave up, where somebody cut the file. So the pages are asked for before each
+store (MADV_POPULATE_WRITE), which makes it an OSError that takes one directory offline. That costs about 1 microsecond
+an append, as much as a positioned write of 170 bytes and far less than one of 4 KiB. Between the question and the store
+there is a moment that nothing covers.
+
 Batches of 48 KiB and more go around the map, with a positioned write to the same pages: a call costs less than the
 faults that it saves, and lets other threads run while it copies.
 
@@ -24,6 +30,7 @@ import errno
 import mmap
 import os
 import struct
+import sys
 
 from ottla.broker.storage.file_slice import OpenFile
 from ottla.protocol.records import BATCH_LENGTH_OVERHEAD
@@ -37,6 +44,35 @@ _DIRECT_BYTES = 48 * 1024
 # Base offset, batch length and leader epoch: what stands before the magic, outside the CRC.
 _BATCH_BEGIN = struct.Struct(">qii")
 _BATCH_BEGIN_BYTES = _BATCH_BEGIN.size
+
+
+def _known(advice: int) -> int | None:
+    """Return the advice if this kernel knows it."""
+    with mmap.mmap(-1, mmap.PAGESIZE) as probe:
+        try:
+            probe.madvise(advice)
+        except (OSError, AttributeError):
+            return None
+    return advice
+
+
+# Python has no name for it; Linux 5.14 and later have the call.
+_POPULATE_WRITE = _known(23) if sys.platform == "linux" else None
+# How it says that a store would be SIGBUS: no page, or one in broken memory.
+_NO_PAGE = (errno.EFAULT, getattr(errno, "EHWPOISON", 133))
+
+
+def _have_pages(window: mmap.mmap, begin: int, size: int) -> None:
+    """Have pages that can be stored to; an I/O error where a store would be SIGBUS."""
+    if _POPULATE_WRITE is None:
+        return
+    first = begin - begin % mmap.PAGESIZE
+    try:
+        window.madvise(_POPULATE_WRITE, first, begin + size - first)
+    except OSError as error:
+        if error.errno not in _NO_PAGE:
+            raise
+        raise OSError(errno.EIO, "a page of the file cannot be written to") from error
 
 
 class WriteMap:
@@ -63,7 +99,9 @@ class WriteMap:
         window = self._window
         if window is None or end > self._window_end:
             window = self._extend(position, end)
-        window[position - self._window_begin : end - self._window_begin] = data
+        begin = position - self._window_begin
+        _have_pages(window, begin, len(data))
+        window[begin : begin + len(data)] = data
 
     def write_batch(self, position: int, batch: memoryview, base_offset: int, leader_epoch: int) -> None:
         """Store a batch with another base offset and leader epoch; otherwise like `write`.
@@ -81,6 +119,7 @@ class WriteMap:
         if window is None or end > self._window_end:
             window = self._extend(position, end)
         begin = position - self._window_begin
+        _have_pages(window, begin, size)
         window[begin + _BATCH_BEGIN_BYTES : begin + size] = batch[_BATCH_BEGIN_BYTES:]
         _BATCH_BEGIN.pack_into(window, begin, base_offset, size - BATCH_LENGTH_OVERHEAD, leader_epoch)
 

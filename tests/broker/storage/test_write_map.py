@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from ottla.broker.storage.write_map import WriteMap
 from ottla.protocol.records import RecordBatch
 
 KIB = 1024
+ROOT = Path(__file__).parents[3]
 
 
 def opened(path: Path) -> OpenFile:
@@ -175,3 +178,40 @@ def test_a_write_that_stops_early_is_gone_on_with(tmp_path: Path, monkeypatch: p
     batch.check()
 
     assert (batch.base_offset, path.read_bytes()[16:]) == (42, data[16:])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says beforehand what a store would do")
+@pytest.mark.parametrize("write", ["written.write(100, b'more')", "written.write_batch(100, memoryview(batch), 1, 2)"])
+def test_a_page_that_the_system_cannot_give_is_an_error_and_not_the_end(tmp_path: Path, write: str) -> None:
+    """A store to such a page ends the process by SIGBUS: a disk that fails, or, as here, a file that was cut."""
+    program = f"""
+import os
+from pathlib import Path
+from tests.broker.storage.logs import make_batch
+from tests.broker.storage.test_write_map import opened
+from ottla.broker.storage.write_map import WriteMap
+
+path, batch = Path({str(tmp_path / "log")!r}), bytes(make_batch())
+written = WriteMap(opened(path), 1024 * 1024)
+written.write(0, b"one")
+os.truncate(path, 0)
+try:
+    {write}
+except OSError as error:
+    print(type(error).__name__, error.errno)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, f"OSError {errno.EIO}\n"), done.stderr
+
+
+def test_a_kernel_that_cannot_tell_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Linux 5.14 there is no such call, and other systems have none."""
+    assert write_map._known(12345) is None
+    monkeypatch.setattr(write_map, "_POPULATE_WRITE", None)
+    written = WriteMap(opened(tmp_path / "log"), 1024 * KIB)
+    written.write(0, b"one")
+    written.write(3, b"two")
+    written.close(6)
+
+    assert (tmp_path / "log").read_bytes() == b"onetwo"
