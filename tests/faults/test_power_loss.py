@@ -60,6 +60,42 @@ def test_f24_a_leader_that_loses_power_loses_nothing_for_the_cluster(
     check_valid(report)
 
 
+def test_f25_with_flush_before_ack_nothing_is_lost_when_all_machines_lose_power(
+    disks: Disks, tmp_path: Path, protocol: str
+) -> None:
+    """A follower starts first and leads with what it had forced to its disk: everything that was acknowledged."""
+    cluster = Cluster(tmp_path, protocol=protocol)
+    with closing(cluster), closing(Experiment(cluster, tmp_path)) as experiment:
+        try:
+            for broker, process in cluster.brokers.items():
+                process.log_dir = disks.new(f"disk-{broker}") / "data"
+        except UnavailableError as error:
+            skip_or_fail(error)
+        cluster.start()
+        leader = cluster.state.controller()
+        experiment.start([(leader, *others(leader))] * experiment.partitions, ottla_flush_before_ack="true")
+        experiment.wait_for_acks(100)
+        with experiment.fault("power loss", "all brokers") as fault:
+            for process in cluster.brokers.values():
+                process.kill()
+            ends = []
+            for broker, process in cluster.brokers.items():
+                had = end_on_disk(process.partition_dir(experiment.topic))
+                process.log_dir = disks.after_power_loss(f"disk-{broker}", f"disk-{broker}-after-power-loss") / "data"
+                ends.append((broker, had, end_on_disk(process.partition_dir(experiment.topic))))
+            until_known(lambda: not cluster.state.brokers(), "all sessions are over")
+            fault.proof = f"(broker, end before, end after): {ends}"
+            first, *later = [*others(leader), leader]
+            cluster.start_brokers(first)
+            experiment.wait_for(lambda state: state.leader == first)
+            cluster.start_brokers(*later)
+            experiment.wait_for_full_isr()
+            experiment.wait_for_acks(20)
+        report = experiment.finish()
+
+    check_valid(report)
+
+
 def end_on_disk(folder: Path) -> int:
     """Return the offset behind the last batch in a partition's folder; 0 where there is none."""
     batches = replica_log("", 0, folder, ALL).batches
