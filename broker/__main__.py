@@ -58,6 +58,8 @@ def _serve(config: object) -> int:
     log = structlog.get_logger("ottla.broker")
     for warning in config.warnings:
         log.warning("option_warning", detail=warning)
+    if config.without_effect:
+        log.info("options_without_effect", names=", ".join(config.without_effect))
     log.info("options", effective=effective_config(config))
 
     async def run() -> None:

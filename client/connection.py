@@ -32,6 +32,8 @@ from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.requests import decode_response
 
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
+# The system chooses the size of a socket's buffer, and lets it grow.
+SYSTEM_BUFFER: Final = -1
 
 # A response that fits is received here, size and all, and copied out; the rest of a larger one is received in place.
 _FIRST_BYTES: Final = 16 * 1024
@@ -76,14 +78,22 @@ class Connection:
         connect_timeout_ms: int,
         request_timeout_ms: int,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
+        connect_timeout_max_ms: int = 0,
+        receive_buffer_bytes: int = SYSTEM_BUFFER,
         tls: Callable[[], ssl.SSLContext] | None = None,
         login: Login | None = None,
     ) -> None:
-        """`tls` gives the context of a new connection, None is one in the clear; `login` says who we are."""
+        """`tls` gives the context of a new connection, None is one in the clear; `login` says who we are.
+
+        The time to connect doubles with each failure up to `connect_timeout_max_ms`, and shrinks again on success.
+        """
         self.host = host
         self.port = port
         self._client_id = client_id
-        self._connect_timeout = connect_timeout_ms / 1000
+        self._connect_timeout_first = connect_timeout_ms / 1000
+        self._connect_timeout_max = max(connect_timeout_ms, connect_timeout_max_ms) / 1000
+        self._connect_timeout = self._connect_timeout_first
+        self._receive_buffer_bytes = receive_buffer_bytes
         self._request_timeout = request_timeout_ms / 1000
         self._response_bytes_max = response_bytes_max
         self._tls = tls
@@ -116,7 +126,9 @@ class Connection:
         try:
             made = self._made()
         except OSError as error:
+            self._connect_timeout = min(self._connect_timeout * 2, self._connect_timeout_max)
             raise ConnectionFailedError(f"cannot connect to {self.host}:{self.port}: {error}") from error
+        self._connect_timeout = self._connect_timeout_first
         self._used_at = time.monotonic()
         with self._lock:
             if not self._closed:
@@ -131,6 +143,8 @@ class Connection:
         made = socket.create_connection((self.host, self.port), timeout=self._connect_timeout)
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._receive_buffer_bytes != SYSTEM_BUFFER:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
             if self._tls is not None:
                 made = self._tls().wrap_socket(made, server_hostname=self.host)
                 # OpenSSL takes the kernel's timeout for a reason to try again, for ever.

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-from ottla.client.connection import RESPONSE_BYTES_MAX, Connection
+from ottla.client.connection import RESPONSE_BYTES_MAX, SYSTEM_BUFFER, Connection
 from ottla.client.login import Login
 
 
@@ -27,6 +27,8 @@ class Connector:
         connect_timeout_ms: int,
         request_timeout_ms: int,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
+        connect_timeout_max_ms: int = 0,
+        receive_buffer_bytes: int = SYSTEM_BUFFER,
     ) -> Connection:
         """Return a connection, which connects when it is first used."""
         return Connection(
@@ -36,6 +38,8 @@ class Connector:
             connect_timeout_ms=connect_timeout_ms,
             request_timeout_ms=request_timeout_ms,
             response_bytes_max=response_bytes_max,
+            connect_timeout_max_ms=connect_timeout_max_ms,
+            receive_buffer_bytes=receive_buffer_bytes,
             tls=self.tls,
             login=self.login,
         )

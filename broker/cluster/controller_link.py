@@ -82,6 +82,7 @@ class ControllerLink:
                 endpoint.port,
                 client_id=self._client_id,
                 connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+                connect_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
                 request_timeout_ms=self._request_timeout_ms or config.controller_socket_timeout_ms,
             )
         if self._is_closed:

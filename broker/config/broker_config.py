@@ -8,7 +8,6 @@ from typing import Any, Self, TypeVar
 
 from ottla.broker.config.addresses import Endpoint, Listener, ZooKeeperAddresses
 from ottla.broker.config.checks import ZOOKEEPER_MISSING, problems_between_options
-from ottla.broker.config.ignored import is_ignored
 from ottla.broker.config.layers import (
     Candidate,
     ConfigError,
@@ -21,8 +20,8 @@ from ottla.broker.config.layers import (
     resolved,
 )
 from ottla.broker.config.names import (
-    base_name,
     broker_option,
+    has_no_effect,
     is_known,
     listener_name,
     listener_prefix,
@@ -45,8 +44,8 @@ class BrokerConfig(BrokerOptions):
     layers: tuple[Layer, ...]
     # For the operator: settings without effect, and what loading noticed.
     warnings: tuple[str, ...]
-    # Names that Kafka knows and Ottla has no use for.
-    ignored: tuple[str, ...]
+    # Names that were set, are Kafka's, and change nothing here.
+    without_effect: tuple[str, ...]
     # Each layer with its values by the names that were used.
     _values: tuple[tuple[Layer, Mapping[str, Any]], ...]
 
@@ -58,7 +57,7 @@ class BrokerConfig(BrokerOptions):
         names = {name: setting for layer in ordered for name, setting in layer.settings.items()}
         vars(self).update(
             layers=ordered,
-            ignored=tuple(sorted(name for name in names if is_ignored(base_name(name)))),
+            without_effect=tuple(sorted(name for name in names if has_no_effect(name))),
             _values=values,
         )
         for option in BROKER_OPTIONS.values():

@@ -89,7 +89,8 @@ def _topic_options() -> Iterator[str]:
 
 def _ignored_options() -> Iterator[str]:
     yield "## Options of Kafka without effect\n"
-    yield "They are accepted, and named once at the start. A name that ends with a dot stands for all that begin so.\n"
+    yield "They are accepted, as are those above that say so. A line of the log names those that are set, once at the"
+    yield "start. A name that ends with a dot stands for all that begin so.\n"
     yield from _table(
         ("Why", "Options"),
         (

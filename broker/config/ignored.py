@@ -1,7 +1,7 @@
 """Kafka's options that Ottla knows and has no use for.
 
-They are accepted, so that a file written for Kafka loads, and named once at the start. An entry that ends with a dot
-stands for all names that begin with it.
+They are accepted, so that a file written for Kafka loads, and named at the start where they are set. An entry that ends
+with a dot stands for all names that begin with it.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ def load_broker_config(
 ) -> BrokerConfig:
     """Load a config; `environment` is usually `os.environ`, and an override is `key=value`.
 
-    What is worth a line in the log is in `warnings` and `ignored` of the result; what is wrong is in one ConfigError.
+    What is worth a line in the log is in `warnings` and `without_effect` of the result; what is wrong is in one
+    ConfigError.
     """
     warnings: list[str] = []
     problems: list[Problem] = []

@@ -46,6 +46,12 @@ def is_known(name: str) -> bool:
     return broker_option(name) is not None or is_ignored(base_name(name))
 
 
+def has_no_effect(name: str) -> bool:
+    """Say whether Kafka has an option of this name, and nothing here depends on it."""
+    option = broker_option(name)
+    return is_ignored(base_name(name)) if option is None else bool(option.no_effect)
+
+
 def suggested_broker_option(name: str) -> str | None:
     """Guess which option was meant by an unknown name."""
     if is_known(name.lower()):

@@ -66,6 +66,7 @@ class Option(Generic[T]):
         *,
         default_note: str = ...,
         kafka_default: str = ...,
+        no_effect: str = ...,
     ) -> None: ...
 
     @overload
@@ -78,6 +79,7 @@ class Option(Generic[T]):
         *,
         default_note: str = ...,
         kafka_default: str = ...,
+        no_effect: str = ...,
     ) -> None: ...
 
     def __init__(
@@ -89,15 +91,20 @@ class Option(Generic[T]):
         *,
         default_note: str = "",
         kafka_default: str = "",
+        no_effect: str = "",
     ) -> None:
-        """Make a row; the notes describe a default that depends on the machine, or is not Kafka's."""
+        """Make a row; the notes describe a default that depends on the machine, or is not Kafka's.
+
+        `no_effect` is for a row that nothing reads: it says why, and becomes part of the documentation.
+        """
         self.kind = kind
         self.fallback: Option[Any] | None = default if isinstance(default, Option) else None
         self.default: Any = None if self.fallback else default
-        self.documentation = documentation
+        self.documentation = f"{documentation} No effect: {no_effect}." if no_effect else documentation
         self.dynamic = dynamic
         self.default_note = default_note
         self.kafka_default = kafka_default
+        self.no_effect = no_effect
         if self.default is not None and not _is_valid(kind, default):
             raise ValueError(f"the default {default!r} is not valid for {kind.expected}")
 

@@ -127,6 +127,7 @@ class Office:
                     endpoint.address.port,
                     client_id=str(self.context.controller_id),
                     connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+                    connect_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
                     request_timeout_ms=config.controller_socket_timeout_ms,
                 )
         log.error("broker_lacks_listener", broker=broker, listener=listener)

@@ -119,7 +119,9 @@ class LeaderClient:
             port,
             client_id=self._client_id,
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+            connect_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
             request_timeout_ms=config.replica_socket_timeout_ms,
+            receive_buffer_bytes=config.replica_socket_receive_buffer_bytes,
             # The first batch comes whole, however large, but no batch is larger than the request that brought it.
             response_bytes_max=config.replica_fetch_response_max_bytes + config.socket_request_max_bytes,
         )

@@ -209,6 +209,63 @@ def test_nobody_listening_is_a_typed_error() -> None:
             connection(port).request(Api.UPDATE_METADATA, 8, REQUEST)
 
 
+def test_the_time_to_connect_doubles_with_each_failure_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A success brings the first limit back."""
+    limits: list[float] = []
+    create_connection = socket.create_connection
+
+    def fail(address: tuple[str, int], timeout: float) -> socket.socket:
+        limits.append(timeout)
+        raise TimeoutError
+
+    def succeed(address: tuple[str, int], timeout: float) -> socket.socket:
+        limits.append(timeout)
+        return create_connection(address, timeout=timeout)
+
+    with server(good_answer) as port:
+        talking = Connection(
+            "127.0.0.1",
+            port,
+            client_id="test",
+            connect_timeout_ms=10_000,
+            connect_timeout_max_ms=30_000,
+            request_timeout_ms=20_000,
+        )
+        monkeypatch.setattr(socket, "create_connection", fail)
+        for _ in range(4):
+            with pytest.raises(ConnectionFailedError):
+                talking.connect()
+        monkeypatch.setattr(socket, "create_connection", succeed)
+        talking.request(Api.UPDATE_METADATA, 8, REQUEST)
+        talking.interrupt()
+        monkeypatch.setattr(socket, "create_connection", fail)
+        # The first one ends with the old connection, the next one tries to make a new one.
+        for _ in range(2):
+            with pytest.raises(ConnectionFailedError):
+                talking.request(Api.UPDATE_METADATA, 8, REQUEST)
+        talking.close()
+
+    assert limits == [10, 20, 30, 30, 30, 10]
+
+
+def test_a_connection_has_the_receive_buffer_that_it_was_given() -> None:
+    """Linux doubles the number, for its own use."""
+    with server(good_answer) as port:
+        talking = Connection(
+            "127.0.0.1",
+            port,
+            client_id="test",
+            connect_timeout_ms=5000,
+            request_timeout_ms=20_000,
+            receive_buffer_bytes=20_000,
+        )
+        talking.request(Api.UPDATE_METADATA, 8, REQUEST)
+        made = talking._socket
+        assert made is not None
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (20_000, 40_000)
+        talking.close()
+
+
 def test_closing_ends_a_request_of_another_thread() -> None:
     """Long before its timeout; and nothing is sent afterwards."""
     asked = threading.Event()

@@ -41,7 +41,10 @@ class GroupOptions(Options):
         Int(at_least=1), 5 * SECONDS, "How long a commit waits for the replicas of `__consumer_offsets`."
     )
     offsets_commit_required_acks = Option(
-        Short(at_least=-1), -1, "Acknowledgements that a commit waits for; -1 is all in-sync replicas."
+        Short(at_least=-1),
+        -1,
+        "Acknowledgements that a commit waits for; -1 is all in-sync replicas.",
+        no_effect="a commit always waits for all in-sync replicas",
     )
 
 
@@ -68,6 +71,9 @@ class ConsumerGroupOptions(Options):
     )
 
 
+_UNTIL_TRANSACTIONS = "it takes effect once transactions are served"
+
+
 class TransactionOptions(Options):
     """Transactions and producer ids."""
 
@@ -80,20 +86,38 @@ class TransactionOptions(Options):
     )
     transaction_state_log_segment_bytes = Option(Int(at_least=1), 100 * MiB, "Segment size of `__transaction_state`.")
     transaction_state_log_load_buffer_size = Option(
-        Int(at_least=1), 5 * MiB, "Bytes read at a time when transactions are loaded."
+        Int(at_least=1),
+        5 * MiB,
+        "Bytes read at a time when transactions are loaded.",
+        no_effect=_UNTIL_TRANSACTIONS,
     )
     transaction_partition_verification_enable = Option(
-        Boolean(), True, "Ask the coordinator whether a partition is in the transaction before a write.", CLUSTER_WIDE
+        Boolean(),
+        True,
+        "Ask the coordinator whether a partition is in the transaction before a write.",
+        CLUSTER_WIDE,
+        no_effect=_UNTIL_TRANSACTIONS,
     )
-    transaction_max_timeout_ms = Option(Int(at_least=1), 15 * MINUTES, "Longest transaction timeout of a producer.")
+    transaction_max_timeout_ms = Option(
+        Int(at_least=1), 15 * MINUTES, "Longest transaction timeout of a producer.", no_effect=_UNTIL_TRANSACTIONS
+    )
     transactional_id_expiration_ms = Option(
-        Int(at_least=1), 7 * DAYS, "Idle time after which a transactional id is forgotten."
+        Int(at_least=1),
+        7 * DAYS,
+        "Idle time after which a transactional id is forgotten.",
+        no_effect=_UNTIL_TRANSACTIONS,
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms = Option(
-        Int(at_least=1), 10 * SECONDS, "How often transactions past their timeout are aborted."
+        Int(at_least=1),
+        10 * SECONDS,
+        "How often transactions past their timeout are aborted.",
+        no_effect=_UNTIL_TRANSACTIONS,
     )
     transaction_remove_expired_transaction_cleanup_interval_ms = Option(
-        Int(at_least=1), 1 * HOURS, "How often forgotten transactional ids are removed."
+        Int(at_least=1),
+        1 * HOURS,
+        "How often forgotten transactional ids are removed.",
+        no_effect=_UNTIL_TRANSACTIONS,
     )
     producer_id_expiration_ms = Option(
         Int(at_least=1), 1 * DAYS, "Idle time after which a partition forgets a producer.", CLUSTER_WIDE

@@ -56,7 +56,11 @@ class LogOptions(Options):
         Int(at_least=0), 4 * KiB, "Bytes of records between two index entries.", CLUSTER_WIDE
     )
     log_preallocate = Option(
-        Boolean(), False, "Reserve a whole segment on disk at once instead of piece by piece.", CLUSTER_WIDE
+        Boolean(),
+        False,
+        "Reserve a whole segment on disk at once.",
+        CLUSTER_WIDE,
+        no_effect="space is always reserved ahead of the writes, in pieces that grow with the segment",
     )
     log_segment_delete_delay_ms = Option(
         Long(at_least=0), 1 * MINUTES, "Pause before the files of a deleted segment are removed.", CLUSTER_WIDE
@@ -155,7 +159,11 @@ class RecordOptions(Options):
         Long(at_least=0), LONG_MAX, "Old limit, for whichever of before and after is not set.", CLUSTER_WIDE
     )
     log_message_downconversion_enable = Option(
-        Boolean(), True, "Convert batches for consumers that know only older formats.", CLUSTER_WIDE
+        Boolean(),
+        True,
+        "Convert batches for consumers that know only older formats.",
+        CLUSTER_WIDE,
+        no_effect="batches are never converted, and fetches below version 4 are refused",
     )
 
 

@@ -59,7 +59,12 @@ class NetworkOptions(Options):
     socket_connection_setup_timeout_max_ms = Option(
         Long(at_least=1), 30 * SECONDS, "Highest limit for connecting to another broker."
     )
-    request_timeout_ms = Option(Int(at_least=1), 30 * SECONDS, "Limit for an answer from another broker.")
+    request_timeout_ms = Option(
+        Int(at_least=1),
+        30 * SECONDS,
+        "Limit for an answer from another broker.",
+        no_effect="`replica.socket.timeout.ms` and `controller.socket.timeout.ms` are the limits",
+    )
     max_connections = Option(Int(at_least=0), INT_MAX, "Connections to the broker, or to one listener.", CLUSTER_WIDE)
     max_connections_per_ip = Option(Int(at_least=0), INT_MAX, "Connections from one address.", CLUSTER_WIDE)
     max_connections_per_ip_overrides = Option(
@@ -85,5 +90,8 @@ class NetworkOptions(Options):
     fetch_max_bytes = Option(Int(at_least=1024), 55 * MiB, "Largest answer to a fetch.")
     max_incremental_fetch_session_cache_slots = Option(Int(at_least=0), 1000, "Number of fetch sessions kept.")
     max_request_partition_size_limit = Option(
-        Int(at_least=1), 2000, "Partitions in one answer to DescribeTopicPartitions."
+        Int(at_least=1),
+        2000,
+        "Partitions in one answer to DescribeTopicPartitions.",
+        no_effect="this API is not served",
     )

@@ -28,5 +28,9 @@ class QuotaOptions(Options):
         Long(at_least=0), LONG_MAX, "Bytes a second that throttled followers fetch.", CLUSTER_WIDE
     )
     replica_alter_log_dirs_io_max_bytes_per_second = Option(
-        Long(at_least=0), LONG_MAX, "Bytes a second moved between log directories.", CLUSTER_WIDE
+        Long(at_least=0),
+        LONG_MAX,
+        "Bytes a second moved between log directories.",
+        CLUSTER_WIDE,
+        no_effect="replicas are not moved between log directories",
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ottla.broker.config.kinds import Boolean, Int, Long, String
-from ottla.broker.config.option import CLUSTER_WIDE, SECONDS, KiB, MiB, Option, Options
+from ottla.broker.config.option import CLUSTER_WIDE, SECONDS, MiB, Option, Options
+
+_NO_SWEEP = "finished requests leave purgatory at once"
 
 
 class ReplicationOptions(Options):
@@ -23,7 +25,10 @@ class ReplicationOptions(Options):
     )
     replica_socket_timeout_ms = Option(Int(at_least=1), 30 * SECONDS, "Limit for the leader's answer to a fetch.")
     replica_socket_receive_buffer_bytes = Option(
-        Int(at_least=-1), 64 * KiB, "Receive buffer of a follower's socket; -1 is the system's."
+        Int(at_least=-1),
+        -1,
+        "Receive buffer of a follower's socket; -1 is the system's, which grows.",
+        kafka_default="65536",
     )
     replica_high_watermark_checkpoint_interval_ms = Option(
         Long(at_least=1), 5 * SECONDS, "How often the high watermarks are written down."
@@ -45,15 +50,16 @@ class ReplicationOptions(Options):
         None,
         "Threads that move replicas between log directories.",
         default_note="one for each log directory",
+        no_effect="replicas are not moved between log directories",
     )
     fetch_purgatory_purge_interval_requests = Option(
-        Int(at_least=1), 1000, "Finished fetches after which purgatory is swept."
+        Int(at_least=1), 1000, "Finished fetches after which purgatory is swept.", no_effect=_NO_SWEEP
     )
     producer_purgatory_purge_interval_requests = Option(
-        Int(at_least=1), 1000, "Finished produce requests after which purgatory is swept."
+        Int(at_least=1), 1000, "Finished produce requests after which purgatory is swept.", no_effect=_NO_SWEEP
     )
     delete_records_purgatory_purge_interval_requests = Option(
-        Int(at_least=1), 1, "Finished record deletions after which purgatory is swept."
+        Int(at_least=1), 1, "Finished record deletions after which purgatory is swept.", no_effect=_NO_SWEEP
     )
 
 

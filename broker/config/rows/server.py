@@ -19,7 +19,13 @@ class ServerOptions(Options):
     broker_rack = Option(String(), None, "Rack or zone of this broker; replicas are spread over the racks.")
     num_io_threads = Option(Int(at_least=1), 8, "Number of workers that handle requests.", CLUSTER_WIDE)
     num_network_threads = Option(Int(at_least=1), 3, "Number of network coroutines of a listener.", CLUSTER_WIDE)
-    background_threads = Option(Int(at_least=1), 10, "Number of threads for retention and other chores.", CLUSTER_WIDE)
+    background_threads = Option(
+        Int(at_least=1),
+        10,
+        "Number of threads for retention and other chores.",
+        CLUSTER_WIDE,
+        no_effect="each kind of chore has one thread of its own",
+    )
     controlled_shutdown_enable = Option(Boolean(), True, "Hand over leadership before the broker stops.")
     controlled_shutdown_max_retries = Option(Int(at_least=0), 3, "Attempts to hand over before stopping anyway.")
     controlled_shutdown_retry_backoff_ms = Option(

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 def _same(row: Option[T], documentation: str) -> Option[T]:
     """Make a topic option with the kind of the broker option that is its default."""
-    return Option(row.kind, row, documentation)
+    return Option(row.kind, row, documentation, no_effect=row.no_effect)
 
 
 class TopicOptions(Options):

@@ -192,7 +192,7 @@ def test_the_example_loads_without_a_warning() -> None:
     config = load_broker_config(ROOT / "config" / "server.properties")
 
     assert config.warnings == ()
-    assert config.ignored == ()
+    assert config.without_effect == ()
     assert config.broker_id == 1
     assert str(config.zookeeper) == "localhost:2181"
 
