@@ -31,6 +31,8 @@ class ReplicaCounts:
     reassigning: int = 0
     # Whose logs cannot be used.
     offline: int = 0
+    # Idempotent producers that the logs here remember, each once in every partition that it wrote to.
+    producer_ids: int = 0
     isr_shrinks: int = 0
     isr_expands: int = 0
     failed_isr_updates: int = 0
@@ -44,6 +46,7 @@ def replica_counts(partitions: Partitions) -> ReplicaCounts:
         name = partition.partition
         counts.offline += partitions.logs.find(name) is None and name not in broken
         counts.partitions += 1
+        counts.producer_ids += len(partition.log.producers)
         counts.isr_shrinks += partition.isr_shrinks
         counts.isr_expands += partition.isr_expands
         counts.failed_isr_updates += partition.failed_isr_updates
@@ -94,6 +97,7 @@ class ClusterCollector(Collector):
             ("atminisrpartitioncount", "Partitions led here that can lose no replica more", counts.at_min_isr),
             ("reassigningpartitions", "Partitions led here that move to other brokers", counts.reassigning),
             ("offlinereplicacount", "Replicas here whose log cannot be used", counts.offline),
+            ("produceridcount", "Producers that the partitions here remember", counts.producer_ids),
         ):
             yield _gauge(f"kafka_server_replicamanager_{name}", help_text, value)
         for name, help_text, value in (
@@ -148,6 +152,10 @@ class ClusterCollector(Collector):
                 "Partitions that another replica leads than their first one",
                 stats.preferred_imbalance,
             ),
+            ("topicstodeletecount", "Topics that are being deleted", stats.topics_to_delete),
+            ("replicastodeletecount", "Replicas of these that are still there", stats.replicas_to_delete),
+            ("topicsineligibletodeletecount", "Topics whose deletion has to wait", stats.topics_ineligible),
+            ("replicasineligibletodeletecount", "Replicas that cannot be deleted now", stats.replicas_ineligible),
         ):
             yield _gauge(f"kafka_controller_kafkacontroller_{name}", help_text, value)
         yield _counter(

@@ -6,15 +6,16 @@ A sum over the brokers is right: every group has one coordinator.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ottla.broker.groups.commits import lags
 from ottla.broker.groups.coordinated import CoordinatedGroup
 from ottla.broker.groups.coordinator import Coordinator
 from ottla.broker.groups.end_offsets import EndOffsets
+from ottla.broker.rates import Rate
 
 
 class GroupCollector(Collector):
@@ -23,6 +24,14 @@ class GroupCollector(Collector):
     def __init__(self, groups: Coordinator, end_offsets: EndOffsets) -> None:
         self._groups = groups
         self._end_offsets = end_offsets
+        counts = groups.counts
+        self._counters: dict[str, Callable[[], int]] = {
+            "offset_commit": lambda: counts.offset_commits,
+            "offset_expiration": lambda: counts.offset_expirations,
+            "offset_deletion": lambda: counts.offset_deletions,
+            "group_completed_rebalance": lambda: counts.completed_rebalances,
+        }
+        self._rates = {name: Rate(count) for name, count in self._counters.items()}
 
     def describe(self) -> Iterator[Metric]:
         """Return nothing: to name the metrics beforehand would mean to collect them."""
@@ -69,6 +78,18 @@ class GroupCollector(Collector):
         offsets = GaugeMetricFamily("kafka_coordinator_group_groupmetadatamanager_numoffsets", "Offsets kept here")
         offsets.add_metric([], sum(len(entry.offsets) for entry in entries))
         yield offsets
+        yield from self._rates_and_counters()
+
+    def _rates_and_counters(self) -> Iterator[Metric]:
+        """Kafka gives each as a rate; counters serve those who choose the window themselves."""
+        for name, count in self._counters.items():
+            name_of_all = f"kafka_server_group_coordinator_metrics_{name}"
+            counter = CounterMetricFamily(name_of_all, f"{name.replace('_', ' ').capitalize()}s so far")
+            counter.add_metric([], count())
+            yield counter
+            rate = GaugeMetricFamily(f"{name_of_all}_rate", "The same per second")
+            rate.add_metric([], self._rates[name]())
+            yield rate
 
 
 def member_count(entry: CoordinatedGroup) -> int:

@@ -17,6 +17,7 @@ from ottla.broker.network.network import Network
 from ottla.broker.observability import ApiTimings, RequestMetrics, Timing
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.security.listener_security import ListenerSecurity
+from ottla.broker.storage.validation import Flaw
 
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _PHASES: dict[str, Callable[[ApiTimings], Timing]] = {
@@ -25,6 +26,13 @@ _PHASES: dict[str, Callable[[ApiTimings], Timing]] = {
     "localtimems": lambda timings: timings.local,
     "remotetimems": lambda timings: timings.remote,
     "responsesendtimems": lambda timings: timings.send,
+}
+# What Kafka calls the batches that have a flaw.
+_FLAWS = {
+    Flaw.MAGIC: "invalidmagicnumberrecords",
+    Flaw.CRC: "invalidmessagecrcrecords",
+    Flaw.OFFSET_OR_SEQUENCE: "invalidoffsetorsequencerecords",
+    Flaw.NO_KEY: "nokeycompactedtopicrecords",
 }
 
 
@@ -128,6 +136,10 @@ class BrokerCollector(Collector):
         none = {partition.partition.topic: 0 for partition in partitions}
         yield _by_topic("failedproducerequests", "Appends refused", none | self._partitions.failed_appends)
         yield _by_topic("failedfetchrequests", "Reads refused", none | self._partitions.failed_reads)
+        for flaw, name in _FLAWS.items():
+            flawed = CounterMetricFamily(f"kafka_server_brokertopicmetrics_{name}", f"Batches refused: {flaw.value}")
+            flawed.add_metric([], self._partitions.flawed_batches[flaw])
+            yield flawed
 
     def _log_metrics(self) -> Iterable[Metric]:
         families = {

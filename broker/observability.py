@@ -16,7 +16,7 @@ BUCKETS = tuple(round(1e-5 * 1.5**index, 9) for index in range(39))
 
 
 class Timing:
-    """How long one phase of the requests of one API took."""
+    """How long something took each time, such as one phase of the requests of one API."""
 
     __slots__ = ("counts", "total_seconds")
 
@@ -25,9 +25,14 @@ class Timing:
         self.total_seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one request."""
+        """Count one."""
         self.counts[bisect_left(BUCKETS, seconds)] += 1
         self.total_seconds += seconds
+
+    def include(self, other: Timing) -> None:
+        """Count all that another one has counted."""
+        self.counts = [own + more for own, more in zip(self.counts, other.counts, strict=True)]
+        self.total_seconds += other.total_seconds
 
     def quantile(self, share: float, requests: int) -> float:
         """Return the time, in seconds, that `share` of so many requests did not pass; the upper end of a bucket.

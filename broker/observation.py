@@ -15,6 +15,7 @@ from ottla.broker.load_metrics import LoadCollector
 from ottla.broker.metrics import BrokerCollector, registry_of
 from ottla.broker.partition_metrics import PartitionCollector
 from ottla.broker.quota_metrics import QuotaCollector
+from ottla.broker.storage_metrics import StorageCollector
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.membership import Membership
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.broker.network.network import Network
     from ottla.broker.observability import RequestMetrics
     from ottla.broker.services import Services
+    from ottla.broker.storage.cleaners import Cleaners
 
 
 class Observation:
@@ -37,6 +39,7 @@ class Observation:
         zookeeper: ZooKeeper,
         membership: Membership,
         leader_ends: LeaderEnds,
+        cleaners: Cleaners,
         is_ready: Callable[[], bool],
     ) -> None:
         self._services = services
@@ -61,6 +64,7 @@ class Observation:
             ),
             LoadCollector(network, metrics),
             QuotaCollector(services.quotas),
+            StorageCollector(cleaners, services.group_commit, services.fetch_sessions),
         )
         pages = {"groups": GroupPages(services.groups, self._end_offsets)}
         self._http = HttpServer(

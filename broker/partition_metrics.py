@@ -67,6 +67,7 @@ class PartitionCollector(Collector):
                 ("kafka_cluster_partition_underreplicated", "Whether a replica is not in sync"),
                 ("kafka_cluster_partition_underminisr", "Whether acks=all is refused"),
                 ("kafka_cluster_partition_atminisr", "Whether acks=all is refused without one more replica"),
+                ("kafka_cluster_partition_laststableoffsetlag", "Records that read_committed consumers do not get yet"),
                 ("kafka_topic_partition_current_offset", "Next offset that consumers will get"),
                 ("kafka_topic_partition_oldest_offset", "First offset"),
                 ("kafka_topic_partition_replicas", "Replicas of a partition"),
@@ -85,7 +86,7 @@ class PartitionCollector(Collector):
 
 
 def _numbers(partition: Partition) -> dict[str, int]:
-    role = partition.role
+    role, high_watermark = partition.role, partition.log.high_watermark
     replicas, in_sync = len(role.replicas), len(role.isr)
     min_isr = min(partition.log.config.min_insync_replicas, replicas)
     # A replica that is about to be added is not yet missing.
@@ -96,7 +97,9 @@ def _numbers(partition: Partition) -> dict[str, int]:
         "kafka_cluster_partition_underreplicated": is_under_replicated,
         "kafka_cluster_partition_underminisr": int(in_sync < min_isr),
         "kafka_cluster_partition_atminisr": int(in_sync == min_isr),
-        "kafka_topic_partition_current_offset": partition.log.high_watermark,
+        # The stable offset is read after the high watermark, and may be past it by then.
+        "kafka_cluster_partition_laststableoffsetlag": max(high_watermark - partition.log.last_stable_offset, 0),
+        "kafka_topic_partition_current_offset": high_watermark,
         "kafka_topic_partition_oldest_offset": partition.log.log_start_offset,
         "kafka_topic_partition_replicas": replicas,
         "kafka_topic_partition_in_sync_replica": in_sync,

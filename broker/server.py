@@ -294,6 +294,7 @@ class Server:
             self.zookeeper,
             self.membership,
             LeaderEnds(self._broker_address, f"broker-{self.membership.broker_id}-lag", self.security.connector),
+            self.maintenance.cleaners,
             lambda: self.is_ready,
         )
         self.observation.start()

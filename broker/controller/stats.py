@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.broker.controller.context import ControllerContext
-from ottla.broker.controller.partition_states import NO_LEADER, PartitionState
+from ottla.broker.controller.context import ControllerContext, Replica
+from ottla.broker.controller.partition_states import NO_LEADER, PartitionState, ReplicaState
 
 
 @dataclass(slots=True)
@@ -44,6 +44,12 @@ class ControllerStats(NamedTuple):
     offline_partitions: int = 0
     # Partitions that another than the first of their replicas leads.
     preferred_imbalance: int = 0
+    # Topics that are being deleted, and their replicas that still exist.
+    topics_to_delete: int = 0
+    replicas_to_delete: int = 0
+    # Those of both that have to wait, mostly for a dead broker.
+    topics_ineligible: int = 0
+    replicas_ineligible: int = 0
 
 
 def stats_of(context: ControllerContext | None, counters: ElectionCounters) -> ControllerStats:
@@ -68,6 +74,13 @@ def stats_of(context: ControllerContext | None, counters: ElectionCounters) -> C
         for (topic, index), state in leadership.items()
         if topic not in deleting and (assignment := assignments.get(topic, {}).get(index)) and assignment.replicas
     )
+    replica_states = context.replica_states.copy()
+    doomed = [
+        replica_states.get(Replica(topic, index, broker), ReplicaState.NON_EXISTENT)
+        for topic in deleting
+        for index, assignment in assignments.get(topic, {}).items()
+        for broker in assignment.replicas
+    ]
     return ControllerStats(
         True,
         context.epoch,
@@ -77,4 +90,8 @@ def stats_of(context: ControllerContext | None, counters: ElectionCounters) -> C
         partitions=sum(map(len, assignments.values())),
         offline_partitions=sum(state is not PartitionState.ONLINE for state in states),
         preferred_imbalance=imbalance,
+        topics_to_delete=len(deleting),
+        replicas_to_delete=sum(state is not ReplicaState.DELETION_SUCCESSFUL for state in doomed),
+        topics_ineligible=len(context.ineligible & deleting),
+        replicas_ineligible=sum(state is ReplicaState.DELETION_INELIGIBLE for state in doomed),
     )

@@ -85,6 +85,8 @@ class GroupOffsets:
         def written(error: ErrorCode) -> None:
             with entry.lock:
                 entry.offsets.end(offsets, append.first_offset, is_committed=error is ErrorCode.NONE)
+            if error is ErrorCode.NONE:
+                coordinator.counts.committed(len(offsets))
             done(commit_error(error))
 
         coordinator.await_append(append, written)
@@ -223,7 +225,12 @@ class GroupOffsets:
         self._change(entry, remove)
 
     def _remove(
-        self, entry: CoordinatedGroup, partitions: Sequence[TopicPartition], *, with_group: bool = False
+        self,
+        entry: CoordinatedGroup,
+        partitions: Sequence[TopicPartition],
+        *,
+        with_group: bool = False,
+        are_expired: bool = False,
     ) -> tuple[ErrorCode, Effects]:
         """Write tombstones and forget what they stand for. The caller holds the group's lock.
 
@@ -238,6 +245,8 @@ class GroupOffsets:
             if append.error is not None:
                 return commit_error(append.error), Effects()
         entry.offsets.remove(partitions)
+        counts = self._coordinator.counts
+        (counts.expired if are_expired else counts.deleted)(len(partitions))
         effects = entry.group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE) if is_over else Effects()
         return ErrorCode.NONE, effects
 
@@ -273,7 +282,7 @@ class GroupOffsets:
             expired = expired_offsets(entry, now_ms, retention_ms)
             if not expired and not (entry.group.is_empty and entry.offsets.is_empty_without(())):
                 return Effects()
-            error, effects = self._remove(entry, expired)
+            error, effects = self._remove(entry, expired, are_expired=True)
             if error is ErrorCode.NONE:
                 count += len(expired)
                 groups += entry.is_dead

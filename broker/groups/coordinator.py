@@ -17,6 +17,7 @@ import structlog
 from ottla.broker.config import BrokerConfig
 from ottla.broker.groups.appends import Append, Done, group_error
 from ottla.broker.groups.coordinated import CoordinatedGroup, Timer
+from ottla.broker.groups.counts import GroupCounts
 from ottla.broker.groups.group import Group
 from ottla.broker.groups.loading import LoadedGroup
 from ottla.broker.groups.messages import (
@@ -24,6 +25,7 @@ from ottla.broker.groups.messages import (
     Effects,
     GroupConfig,
     GroupSnapshot,
+    GroupState,
     JoinReply,
     JoinRequest,
     LeaveMember,
@@ -98,6 +100,8 @@ class Coordinator:
         self.make_room: Callable[[CoordinatedGroup], bool] = lambda entry: False
         # Called with the names of topics that the metadata tells something new about.
         self.on_topics_changed: Callable[[Set[str]], None] = lambda topics: None
+        # For metrics.
+        self.counts = GroupCounts()
         self._is_stopping = False
 
     # Life
@@ -299,7 +303,10 @@ class Coordinator:
     def change(self, entry: CoordinatedGroup, operation: Callable[[int], Effects]) -> None:
         """Have a group do something under its lock, given the time, and carry out what comes of it."""
         with entry.lock:
+            was_completing = entry.group.state is GroupState.COMPLETING_REBALANCE
             effects = operation(self.now_ms())
+            if was_completing and entry.group.state is GroupState.STABLE:
+                self.counts.rebalanced()
             append = self._begin(entry, effects)
         self._finish(entry, effects, append)
 

@@ -179,9 +179,17 @@ class FetchSessions:
         self._lock = threading.Lock()
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._next_search = float("-inf")
+        # Sessions that gave their places to others; changed under the lock.
+        self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions all sessions have together."""
+        with self._lock:
+            return sum(map(len, self._sessions.values()))
 
     def context(
         self, body: FetchRequest, version: int, listed: list[CachedPartition], forgotten: list[SessionKey]
@@ -243,6 +251,7 @@ class FetchSessions:
             return False
         if now - oldest.last_used >= _EVICTABLE_AFTER_SECONDS:
             del self._sessions[oldest.session_id]
+            self.evictions += 1
             return True
         if now < self._next_search and not is_follower:
             return False
@@ -256,4 +265,5 @@ class FetchSessions:
             self._next_search = now + _SEARCH_INTERVAL_SECONDS
             return False
         del self._sessions[least.session_id]
+        self.evictions += 1
         return True

@@ -24,7 +24,7 @@ from ottla.broker.handlers.request import Delayed, Request, RequestFailedError, 
 from ottla.broker.purgatory import DelayedOperation
 from ottla.broker.replication.partition import Partition
 from ottla.broker.storage.log import Appended
-from ottla.broker.storage.validation import InvalidRecordsError
+from ottla.broker.storage.validation import InvalidBatchError, InvalidRecordsError
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -223,6 +223,8 @@ def _append(request: Request, topic: str, data: PartitionProduceData) -> _Outcom
     except KafkaError as error:
         outcome.code, outcome.detail = error.code, error.detail
         partitions.failed_appends[topic] += 1
+        if isinstance(error, InvalidBatchError) and error.flaw is not None:
+            partitions.flawed_batches[error.flaw] += 1
         if isinstance(error, InvalidRecordsError):
             outcome.record_errors = error.record_errors
         return outcome

@@ -16,6 +16,7 @@ from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.storage import log_changes
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.logs import Logs
+from ottla.broker.storage.validation import Flaw
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
@@ -60,6 +61,8 @@ class Partitions:
         # Requests for a partition that were refused, by topic; for metrics.
         self.failed_appends: Counter[str] = Counter()
         self.failed_reads: Counter[str] = Counter()
+        # Batches of producers that were refused because of what is in them.
+        self.flawed_batches: Counter[Flaw] = Counter()
         # Operations by partition: fetches wait for bytes, produces for the high watermark, deletions of records for
         # the low one.
         self.delayed_fetches = Purgatory("fetch")

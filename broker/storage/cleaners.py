@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.broker.storage.checkpoint import CLEANER_OFFSET_CHECKPOINT
 from ottla.broker.storage.cleanable import Cleanable, examine, filthiest, is_due
@@ -31,6 +31,17 @@ RETRY_MS: Final = 10 * 60 * 1000
 _BACKOFF_SECONDS_MIN: Final = 0.01
 
 
+class CleanerState(NamedTuple):
+    """How compaction is doing."""
+
+    ms_since_last_run: int
+    # The dirty share of the filthiest log that nobody was cleaning then.
+    max_dirty_ratio: float
+    # Logs that are left alone because compaction failed or came no further, by directory.
+    uncleanable: dict[LogDir, int]
+    dead_threads: int
+
+
 class Cleaners:
     """The cleaner threads of a broker. Tests call `clean_filthiest` themselves."""
 
@@ -46,6 +57,10 @@ class Cleaners:
         self._being_cleaned: set[Log] = set()
         # When a log whose compaction failed may be tried again.
         self._retry_ms: dict[Log, int] = {}
+        # When a log was looked for last, and how dirty the filthiest one was.
+        self._last_run_ms = logs.clock()
+        self._max_dirty_ratio = 0.0
+        self._is_started = False
         count = config.log_cleaner_threads if config.log_cleaner_enable else 0
         self._threads = [
             threading.Thread(target=self._run, name=f"log-cleaner-{number}", daemon=True) for number in range(count)
@@ -53,6 +68,7 @@ class Cleaners:
 
     def start(self) -> None:
         """Start the threads."""
+        self._is_started = True
         for thread in self._threads:
             thread.start()
 
@@ -62,6 +78,18 @@ class Cleaners:
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
+
+    def state(self) -> CleanerState:
+        """Return how compaction is doing, on any thread."""
+        now_ms = self._logs.clock()
+        with self._lock:
+            left_alone = {log for log, until_ms in self._retry_ms.items() if until_ms > now_ms}
+        uncleanable = dict.fromkeys(self._logs.dirs, 0)
+        for log, log_dir in self._logs.places():
+            uncleanable[log_dir] += log in left_alone
+        is_running = self._is_started and not self._stop.is_set()
+        dead_threads = sum(not thread.is_alive() for thread in self._threads) if is_running else 0
+        return CleanerState(now_ms - self._last_run_ms, self._max_dirty_ratio, uncleanable, dead_threads)
 
     def clean_filthiest(self) -> bool:
         """Compact the filthiest log that is due and nobody else cleans; return whether there was one."""
@@ -88,12 +116,15 @@ class Cleaners:
         """Choose a log, and keep other cleaners from choosing it."""
         now_ms = self._logs.clock()
         due: dict[Held, Cleanable] = {}
+        max_dirty_ratio = 0.0
         for place in self._logs.places():
             log, log_dir = place
             if "compact" in log.config.cleanup_policy and log_dir.is_online and self._is_free(log, now_ms):
                 state = examine(log, self._logs.cleaner_offset(log.partition), now_ms)
+                max_dirty_ratio = max(max_dirty_ratio, state.dirty_ratio)
                 if is_due(state, log.config.min_cleanable_dirty_ratio, log.config.max_compaction_lag_ms, now_ms):
                     due[place] = state
+        self._last_run_ms, self._max_dirty_ratio = now_ms, max_dirty_ratio
         with self._lock:
             chosen = filthiest({place: state for place, state in due.items() if place.log not in self._being_cleaned})
             if chosen is not None:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
+from ottla.broker.observability import Timing
 from ottla.broker.storage import flushing
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import LogDir
@@ -102,6 +103,8 @@ class FlushWorker:
     def __init__(self, log_dir: LogDir, waiting_max: int, flush: Flush, linger: Callable[[], None]) -> None:
         self.log_dir = log_dir
         self.flush_count = 0
+        # How long the flushes took that did not fail; flushes of one worker never overlap.
+        self.flush_times = Timing()
         self._waiting_max = waiting_max
         self._flush = flush
         self._linger = linger
@@ -176,7 +179,9 @@ class FlushWorker:
         try:
             if self.log_dir.is_online:
                 self.flush_count += 1
+                began = time.perf_counter()
                 self._flush(log)
+                self.flush_times.add(time.perf_counter() - began)
         except OSError as error:
             self.log_dir.failed(error)
             logger.error("flush failed: %s: %s", log.partition, error)

@@ -9,6 +9,7 @@ several times what an append does (docs/GUARANTEES.md).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 from typing import NamedTuple
 
 from ottla.broker.config import TopicConfig
@@ -84,12 +85,29 @@ class AppendRules(NamedTuple):
         )
 
 
-class InvalidRecordsError(KafkaError):
+class Flaw(Enum):
+    """What may be wrong with a batch, as far as Kafka counts it."""
+
+    MAGIC = "magic"
+    CRC = "crc"
+    OFFSET_OR_SEQUENCE = "offset or sequence"
+    NO_KEY = "no key"
+
+
+class InvalidBatchError(KafkaError):
+    """A batch with a flaw that is counted; None is one that is not."""
+
+    def __init__(self, flaw: Flaw | None, code: ErrorCode, detail: str) -> None:
+        super().__init__(code, detail)
+        self.flaw = flaw
+
+
+class InvalidRecordsError(InvalidBatchError):
     """Records that the topic does not take, each with its index in the batch and the reason."""
 
-    def __init__(self, code: ErrorCode, record_errors: list[tuple[int, str]]) -> None:
+    def __init__(self, flaw: Flaw | None, code: ErrorCode, record_errors: list[tuple[int, str]]) -> None:
         index, reason = record_errors[0]
-        super().__init__(code, f"record {index} {reason}; {len(record_errors)} such records")
+        super().__init__(flaw, code, f"record {index} {reason}; {len(record_errors)} such records")
         self.record_errors = record_errors
 
 
@@ -101,9 +119,12 @@ def validated(data: memoryview | bytes | bytearray, rules: AppendRules, now_ms: 
     try:
         batch = RecordBatch(data)
         _check_header(batch, len(data), rules)
-        batch.check()
     except CorruptBatchError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    try:
+        batch.check()
+    except CorruptBatchError as error:
+        raise InvalidBatchError(Flaw.CRC, ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     other_codec = rules.codec is not None and rules.codec != batch.attributes & CODEC_MASK
     if other_codec or rules.opens_batches:
         records = _checked_records(batch, rules, now_ms)
@@ -128,7 +149,9 @@ def _writable(batch: RecordBatch) -> RecordBatch:
 def _check_header(batch: RecordBatch, data_size: int, rules: AppendRules) -> None:
     size = batch.size
     if batch.magic != MAGIC:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"magic {batch.magic}; only batches of magic {MAGIC} are taken")
+        raise InvalidBatchError(
+            Flaw.MAGIC, ErrorCode.INVALID_RECORD, f"magic {batch.magic}; only batches of magic {MAGIC} are taken"
+        )
     if data_size - size >= BATCH_HEADER_BYTES:
         raise KafkaError(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
     if size > rules.max_message_bytes:
@@ -138,17 +161,14 @@ def _check_header(batch: RecordBatch, data_size: int, rules: AppendRules) -> Non
             ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes are more than segment.bytes = {rules.segment_bytes}"
         )
     if batch.base_offset != 0:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"base offset {batch.base_offset} in a batch from a producer")
+        raise _misnumbered(f"base offset {batch.base_offset} in a batch from a producer")
     if batch.record_count <= 0 or batch.last_offset_delta + 1 != batch.record_count:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"{batch.record_count} records with a last offset delta of {batch.last_offset_delta}",
-        )
+        raise _misnumbered(f"{batch.record_count} records with a last offset delta of {batch.last_offset_delta}")
     # Most batches have nothing but a codec there.
     if not 0 <= batch.attributes <= _CODEC_LAST:
         _check_attributes(batch)
     if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"producer {batch.producer_id} without a sequence or epoch")
+        raise _misnumbered(f"producer {batch.producer_id} without a sequence or epoch")
 
 
 def _check_attributes(batch: RecordBatch) -> None:
@@ -173,7 +193,7 @@ def _checked_records(batch: RecordBatch, rules: AppendRules, now_ms: int) -> Ite
     try:
         for index, record in enumerate(batch.records(rules.opened_bytes_max)):
             if record.offset != index:
-                raise KafkaError(ErrorCode.INVALID_RECORD, "the records of the batch are not numbered 0, 1, 2, ...")
+                raise _misnumbered("the records of the batch are not numbered 0, 1, 2, ...")
             if record.key is None and rules.keys_required and len(keyless) < _RECORD_ERRORS_MAX:
                 keyless.append((index, "has no key"))
             timestamp = record.timestamp
@@ -184,9 +204,9 @@ def _checked_records(batch: RecordBatch, rules: AppendRules, now_ms: int) -> Ite
     except CorruptBatchError as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
     if keyless:
-        raise InvalidRecordsError(ErrorCode.INVALID_RECORD, keyless)
+        raise InvalidRecordsError(Flaw.NO_KEY, ErrorCode.INVALID_RECORD, keyless)
     if untimely:
-        raise InvalidRecordsError(ErrorCode.INVALID_TIMESTAMP, untimely)
+        raise InvalidRecordsError(None, ErrorCode.INVALID_TIMESTAMP, untimely)
 
 
 def _recompressed(batch: RecordBatch, records: Iterator[Record], rules: AppendRules) -> RecordBatch:
@@ -194,6 +214,10 @@ def _recompressed(batch: RecordBatch, records: Iterator[Record], rules: AppendRu
     if rewritten.size > rules.max_message_bytes:
         raise _too_large(rewritten.size, rules)
     return rewritten
+
+
+def _misnumbered(detail: str) -> KafkaError:
+    return InvalidBatchError(Flaw.OFFSET_OR_SEQUENCE, ErrorCode.INVALID_RECORD, detail)
 
 
 def _too_large(size: int, rules: AppendRules) -> KafkaError:

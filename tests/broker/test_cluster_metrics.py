@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from prometheus_client.registry import CollectorRegistry
-from tests.broker.handlers.data_path import Broker, running_broker
+from tests.broker.handlers.data_path import Broker, batch, running_broker
 
 from ottla.broker.cluster.zookeeper import State
 from ottla.broker.cluster_metrics import ClusterCollector, replica_counts
-from ottla.broker.controller.stats import ControllerStats
+from ottla.broker.controller.context import ControllerContext, Replica, ReplicaAssignment
+from ottla.broker.controller.partition_states import ReplicaState
+from ottla.broker.controller.stats import ControllerStats, ElectionCounters, stats_of
 from ottla.broker.load_metrics import LoadCollector
 from ottla.broker.metrics import BrokerCollector
 from ottla.broker.observability import RequestMetrics
@@ -92,6 +94,34 @@ def test_the_controller_shows_the_cluster_and_its_elections(broker: Broker) -> N
     assert value(registry, "ottla_controller_epoch") == 5
     assert value(shown(broker), f"{prefix}_activecontrollercount") == 0
     assert value(shown(broker), "ottla_controller_epoch") == 1
+
+
+def test_producers_that_partitions_remember_are_counted(broker: Broker) -> None:
+    """Once for each partition that they wrote to."""
+    partition = broker.services.partitions.find(TopicPartition("whole", 0))
+    assert partition is not None
+    assert value(shown(broker), "kafka_server_replicamanager_produceridcount") == 0
+    for producer_id in (7, 8):
+        records = batch(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        partition.append(records, required_acks=1)
+    assert value(shown(broker), "kafka_server_replicamanager_produceridcount") == 2
+
+
+def test_topics_that_are_being_deleted_are_counted_until_their_replicas_are_gone(broker: Broker) -> None:
+    """Those that have to wait for a dead broker are told apart."""
+    states = (ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_STARTED, ReplicaState.DELETION_INELIGIBLE)
+    context = ControllerContext(1, 1)
+    context.assignments = {"doomed": {0: ReplicaAssignment((1, 2, 3))}, "kept": {0: ReplicaAssignment((1,))}}
+    context.replica_states = {Replica("doomed", 0, node): state for node, state in enumerate(states, 1)}
+    context.deleting, context.ineligible = {"doomed"}, {"doomed"}
+    registry = shown(broker, stats=stats_of(context, ElectionCounters()))
+
+    prefix = "kafka_controller_kafkacontroller"
+    assert value(registry, f"{prefix}_topicstodeletecount") == 1
+    assert value(registry, f"{prefix}_replicastodeletecount") == 2
+    assert value(registry, f"{prefix}_topicsineligibletodeletecount") == 1
+    assert value(registry, f"{prefix}_replicasineligibletodeletecount") == 1
+    assert value(shown(broker), f"{prefix}_topicstodeletecount") == 0
 
 
 def test_the_state_of_the_session_is_one_of_all(broker: Broker) -> None:

@@ -64,12 +64,30 @@ def test_lag_has_the_names_of_kafka_exporter(broker: Broker, ends: EndOffsets) -
     } <= set(lines)
 
 
+def test_commits_and_rebalances_are_counted(broker: Broker, ends: EndOffsets) -> None:
+    """One rebalance and one offset by now; a refused commit adds nothing, an offset that is deleted counts as such."""
+    groups, registry = broker.services.groups, CollectorRegistry()
+    registry.register(GroupCollector(groups, ends))
+    prefix = "kafka_server_group_coordinator_metrics"
+    assert registry.get_sample_value(f"{prefix}_offset_commit_total") == 1
+    assert registry.get_sample_value(f"{prefix}_group_completed_rebalance_total") == 1
+    assert registry.get_sample_value(f"{prefix}_offset_deletion_total") == 0
+
+    commit(broker, 3, member_id="nobody", generation_id_or_member_epoch=1)
+    broker.services.group_offsets.partitions_deleted([TopicPartition(TOPIC, 0)])
+
+    assert registry.get_sample_value(f"{prefix}_offset_commit_total") == 1
+    assert registry.get_sample_value(f"{prefix}_offset_deletion_total") == 1
+    assert registry.get_sample_value(f"{prefix}_offset_expiration_total") == 0
+    assert registry.get_sample_value(f"{prefix}_offset_commit_rate") is not None
+
+
 def test_every_metric_of_groups_is_in_the_documentation(broker: Broker, ends: EndOffsets) -> None:
     """With the name that a query uses."""
     page = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text()
     families = GroupCollector(broker.services.groups, ends).collect()
     names = {sample.name for family in families for sample in family.samples}
-    assert len(names) == 7
+    assert len(names) == 15
     assert sorted(name for name in names if f"`{name}`" not in page) == []
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.registry import CollectorRegistry
-from tests.broker.handlers.data_path import Broker, running_broker
+from tests.broker.handlers.data_path import Broker, batch, running_broker
 from tests.kit.clock import FakeClock
 
 from ottla.broker.load_metrics import LoadCollector
@@ -18,6 +18,7 @@ from ottla.broker.observability import RequestMetrics
 from ottla.broker.partition_metrics import PartitionCollector
 from ottla.broker.rates import Rate
 from ottla.protocol.api import Api
+from ottla.protocol.identifiers import TopicPartition
 
 ROWS = {"topic": "whole", "partition": "0"}
 
@@ -66,6 +67,19 @@ def test_a_partition_shows_what_it_lacks(broker: Broker, name: str, whole: int, 
     registry = shown(broker)
     assert registry.get_sample_value(name, ROWS) == whole
     assert registry.get_sample_value(name, ROWS | {"topic": "shrunk"}) == shrunk
+
+
+def test_an_open_transaction_holds_back_readers_of_committed_records(broker: Broker) -> None:
+    """The lag is that of the last stable offset behind the high watermark."""
+    broker.lead("alone", replicas=(1,))
+    partition = broker.services.partitions.find(TopicPartition("alone", 0))
+    assert partition is not None
+    name, labels = "kafka_cluster_partition_laststableoffsetlag", ROWS | {"topic": "alone"}
+    partition.append(batch(b"a"), required_acks=1)
+    assert shown(broker).get_sample_value(name, labels) == 0
+    records = batch(b"b", b"c", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    partition.append(records, required_acks=1)
+    assert shown(broker).get_sample_value(name, labels) == 2
 
 
 def test_topics_are_shown_by_the_controller_alone(broker: Broker) -> None:

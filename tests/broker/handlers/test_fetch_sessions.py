@@ -65,6 +65,18 @@ def test_a_session_that_nobody_uses_gives_its_place() -> None:
     assert (cache.use(used, 2), cache.use(unused)) == (ErrorCode.NONE, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 
+def test_evictions_are_counted_and_partitions_added_up() -> None:
+    """A session that could not be made, or was closed by its client, is no eviction."""
+    cache = Cache()
+    cache.open(1)
+    cache.open(5)
+    assert cache.open(2) == 0
+    assert (len(cache.sessions), cache.sessions.partition_count, cache.sessions.evictions) == (2, 6, 0)
+    cache.clock.now = 2 * MINUTE
+    cache.sessions.close(cache.open(2))
+    assert (len(cache.sessions), cache.sessions.partition_count, cache.sessions.evictions) == (1, 5, 1)
+
+
 def test_a_session_that_was_long_there_gives_its_place_to_a_larger_one() -> None:
     """The smallest of them, and never to one of the same size."""
     cache = Cache()

@@ -122,6 +122,24 @@ def test_logs_are_really_compacted(logs: Logs, broker: Broker) -> None:
     assert again.get(ORDERS).log_end_offset == 20
 
 
+def test_the_state_tells_when_logs_were_looked_at_and_how_dirty_they_were(
+    logs: Logs, broker: Broker, compactions: Compactions
+) -> None:
+    """The filthiest one has never been compacted; a log that fails is left alone, and counted for its directory."""
+    cleaners = Cleaners(logs, compactions)
+
+    def fail(log: Log, is_stopped: object) -> None:
+        raise ValueError("not this one")
+
+    compactions.before = fail
+    broker.clock.now += 1000
+    assert cleaners.state() == (1000, 0.0, {logs.dirs[0]: 0}, 0)
+    cleaners.clean_filthiest()
+    assert cleaners.state() == (0, 1.0, {logs.dirs[0]: 1}, 0)
+    broker.clock.now += RETRY_MS
+    assert cleaners.state() == (RETRY_MS, 1.0, {logs.dirs[0]: 0}, 0)
+
+
 def test_two_cleaners_never_take_the_same_log(logs: Logs, compactions: Compactions) -> None:
     """While one cleans, the other takes the next; then there is nothing left."""
     cleaners = Cleaners(logs, compactions)
