@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from io import BytesIO
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
 import cramjam
 
@@ -139,9 +139,9 @@ def _decompress_frames(codec: Codec, data: ReadableBuffer, max_size: int) -> byt
     decompress_into = _DECOMPRESS_INTO[codec]
     size = min(max(_OUTPUT_BYTES_FIRST, _OUTPUT_RATIO_FIRST * len(data)), max_size)
     while True:
-        output = _Output(size)
         try:
-            return output.filled(decompress_into(data, output.view))
+            with _Output(size) as output:
+                return output.filled(decompress_into(data, output.view))
         except cramjam.DecompressionError as error:
             if size == max_size:
                 raise CompressionError(f"{codec.config_name} does not open within {max_size} bytes: {error}") from error
@@ -157,12 +157,12 @@ def _decompress_snappy(data: memoryview, max_size: int) -> bytes:
         total = sum(sizes)
         if total > max_size:
             raise CompressionError(f"snappy opens to {total} bytes, {max_size} allowed")
-        output = _Output(total)
-        position = 0
-        for block, size in zip(blocks, sizes, strict=True):
-            cramjam.snappy.decompress_raw_into(block, output.view[position : position + size])
-            position += size
-        return output.filled(total)
+        with _Output(total) as output:
+            position = 0
+            for block, size in zip(blocks, sizes, strict=True):
+                cramjam.snappy.decompress_raw_into(block, output.view[position : position + size])
+                position += size
+            return output.filled(total)
     except cramjam.DecompressionError as error:
         raise CompressionError(f"snappy does not open: {error}") from error
 
@@ -196,7 +196,8 @@ class _Output:
     """A buffer of fixed size that a codec writes to through a view, and that becomes `bytes` without a copy.
 
     BytesIO alone offers both: it owns a bytes object that nobody else refers to, lets it be written in place, and hands
-    that same object out, cut to length.
+    that same object out, cut to length. The view is given back when the block ends, however it does: the garbage
+    collector of Python 3.13 complains of a buffer that is still lent.
     """
 
     __slots__ = ("_buffer", "view")
@@ -204,6 +205,12 @@ class _Output:
     def __init__(self, size: int) -> None:
         self._buffer = BytesIO(bytes(size))
         self.view = self._buffer.getbuffer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.view.release()
 
     def filled(self, length: int) -> bytes:
         """End writing; the first `length` bytes are the content."""

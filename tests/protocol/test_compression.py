@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import traceback
 from contextlib import suppress
 
 import cramjam
@@ -268,3 +269,17 @@ def test_codecs_have_the_names_of_the_configuration() -> None:
     for name in ("producer", "GZIP", ""):
         with pytest.raises(ValueError, match="unknown compression type"):
             Codec.from_config_name(name)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_what_does_not_open_leaves_no_buffer_lent(codec: Codec) -> None:
+    """The garbage collector of Python 3.13 complains of one, whenever it comes to it."""
+    whole = compress(codec, bytes(range(256)) * 3)
+    with pytest.raises(CompressionError) as caught:
+        decompress(codec, whole[:-20] + b"\xff" * 20, 10_000)
+
+    frames = [frame.f_locals["output"] for frame, _ in traceback.walk_tb(caught.tb) if "output" in frame.f_locals]
+    for output in frames:
+        with pytest.raises(ValueError, match="released"):
+            assert output.view.nbytes
+    assert frames
