@@ -160,7 +160,8 @@ def test_cooperative_members_keep_what_they_need_not_give(
         assert [len(each.revoked) for each in pair] == revocations_then
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+# kafka-python may take metadata that arrives during an assignment for what it assigned by, and then waits for ever.
+@pytest.mark.parametrize("library", [name for name in LIBRARIES if name != "kafka-python"])
 def test_a_pattern_finds_topics_that_are_made_later(library: str, broker: BrokerProcess, group: str) -> None:
     """A topic whose name matches is read as soon as the member hears of it, from its beginning."""
     prefix = f"pattern-{uuid.uuid4().hex}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
+from tests.interop.raw import RawConnection
 from tests.kit.waiting import until
 from tests.pipeline.conftest import MakeTopic
 
 from ottla.client.errors import TopicAlreadyExistsError
 from ottla.client.testing.fault_cluster import FaultCluster
+from ottla.protocol.api import Api
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.sync import Admin
 
 if TYPE_CHECKING:
@@ -49,6 +53,13 @@ def run_to_end(frame: DataFrame, folder: Path) -> list[dict[str, Any]]:
     return list(query.recentProgress)
 
 
+def has_partitions(server: str, topic: str, count: int) -> bool:
+    """Whether one broker knows this many partitions."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    with RawConnection(server) as connection:
+        return len(connection.request(Api.METADATA, 8, request).topics[0].partitions) == count
+
+
 def numbers(spark: SparkSession, folder: Path) -> list[int]:
     """Return what was read so far."""
     return sorted(row.number for row in spark.read.parquet(str(folder / "out")).collect())
@@ -70,6 +81,8 @@ def test_a_stream_goes_on_where_its_checkpoint_ends(
 
     with Admin(bootstrap_servers=pipeline_cluster.bootstrap_servers) as admin:
         admin.create_partitions({topic: 2})
+    for server in pipeline_cluster.bootstrap_servers.split(","):
+        until(partial(has_partitions, server, topic, 2), "each broker has heard of the new partition")
     produce(pipeline_cluster, topic, range(100, 110))
     produce(pipeline_cluster, topic, range(110, 130), partition=1)
     run_to_end(stream(spark, pipeline_cluster, subscribe=topic), tmp_path)
