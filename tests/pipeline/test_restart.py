@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Several starts of Java, on a machine that may have other things to do.
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.long]
+pytestmark = pytest.mark.timeout(1800)
 
 PARTITIONS = 3
 RECORDS = 1500
@@ -119,6 +119,23 @@ def producing(cluster: FaultCluster, topic: str, records: int) -> Iterator[None]
     assert not failures
 
 
+def test_a_job_shows_its_metrics_and_stops_between_batches_when_it_is_asked(
+    spark: SparkSession, pipeline_cluster: FaultCluster, pipeline_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """One start of the process: it archives what is there, tells Prometheus, and ends well."""
+    topic = pipeline_topic(partitions=PARTITIONS)
+    with producing(pipeline_cluster, topic, RECORDS):
+        pass
+    job = ArchiveJob(pipeline_cluster, topic, tmp_path)
+    job.start()
+    job.wait_for(lambda: job.records() == RECORDS)
+
+    shown = job.metrics()
+    assert all(f"ottla_pipeline_{name}{{" in shown for name in METRICS)
+    assert job.end(signal.SIGTERM) == 0, job.log
+
+
+@pytest.mark.long
 def test_the_archive_has_every_record_once_whatever_is_killed(
     spark: SparkSession, pipeline_cluster: FaultCluster, pipeline_topic: MakeTopic, tmp_path: Path
 ) -> None:
