@@ -58,7 +58,19 @@ class Cluster:
         }
 
     def produced(self, user: str, topic: str) -> set[int]:
-        """Produce to both partitions, which have different leaders, and all their replicas; return the error codes."""
+        """Produce to both partitions, which have different leaders, and all their replicas; return the error codes.
+
+        librdkafka may give up a message when it exchanges the connection of a bootstrap server for that of the broker
+        that it turned out to be; it is sent again then.
+        """
+
+        def known_codes() -> set[int] | None:
+            codes = self._attempted(user, topic)
+            return None if KafkaError._DESTROY in codes else codes
+
+        return until(known_codes, "librdkafka has tried")
+
+    def _attempted(self, user: str, topic: str) -> set[int]:
         codes: set[int] = set()
         producer = Producer(self.client(user, acks="all", **{"delivery.timeout.ms": DEADLINE_S * 1000}))
         for partition in (0, 1):

@@ -298,7 +298,8 @@ def test_a_client_that_does_not_read_is_parked_and_others_are_served() -> None:
         for number in range(100):
             send_frame(quick, number.to_bytes(2))
             assert receive_frame(quick) == number.to_bytes(2)
-        parked = next(c for c in served.network.connections() if c.blocked_since is not None)
+        # Others are served before the answers to the slow one have filled its socket.
+        parked = until(lambda: next((c for c in served.network.connections() if c.blocked_since is not None), None))
         assert parked.blocked_since is not None
         overdue = NetworkLimits(idle_seconds=1000).overdue(parked, parked.blocked_since + 31)
 
