@@ -160,7 +160,7 @@ def test_cooperative_members_keep_what_they_need_not_give(
         assert [len(each.revoked) for each in pair] == revocations_then
 
 
-# kafka-python was seen to wait for ever here. By its code, metadata that arrives during an assignment counts as used.
+# kafka-python was seen to wait for ever here: by its code, metadata that comes during an assignment counts as used.
 @pytest.mark.parametrize("library", [name for name in LIBRARIES if name != "kafka-python"])
 def test_a_pattern_finds_topics_that_are_made_later(library: str, broker: BrokerProcess, group: str) -> None:
     """A topic whose name matches is read as soon as the member hears of it, from its beginning."""
