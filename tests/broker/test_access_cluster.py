@@ -60,8 +60,8 @@ class Cluster:
     def produced(self, user: str, topic: str) -> set[int]:
         """Produce to both partitions, which have different leaders, and all their replicas; return the error codes.
 
-        Once librdkafka gave a message up with DESTROY, of its own broker handle, while both brokers kept their sessions;
-        why is not known. Such an attempt says nothing about rights, and is made again.
+        Once librdkafka gave a message up with DESTROY, of its own broker handle, while both brokers kept their
+        sessions; why is not known. Such an attempt says nothing about rights, and is made again.
         """
 
         def known_codes() -> set[int] | None:
