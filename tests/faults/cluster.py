@@ -147,6 +147,7 @@ class Cluster:
             self.network.heal()
         if self.zookeeper.pid is None:
             self.zookeeper.start()
+        self.zookeeper.resume()
         for broker in [*self._paused]:
             self.resume(broker)
         gone = set(BROKER_IDS) - set(self._running())

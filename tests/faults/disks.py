@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.kit.apache_kafka import UnavailableError
 
 DISK_BYTES = 256 * 1024 * 1024
-TOOLS = ("mkfs.ext4", "mount", "umount")
+TOOLS = ("mkfs.ext4", "mount", "umount", "sync")
 TIMEOUT_S = 60
 
 
@@ -42,6 +42,11 @@ class Disks:
         """Copy what is on a disk now, without what is only in memory; return where the copy is mounted."""
         _run("cp", "--sparse=always", str(self._image(name)), str(self._image(new_name)))
         return self._mount(new_name)
+
+    def flush(self) -> None:
+        """Force to the disks what is only in memory."""
+        for point in self._mounted:
+            _run("sync", "--file-system", str(point))
 
     def close(self) -> None:
         """Unmount everything; no process may use it any more."""

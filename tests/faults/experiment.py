@@ -31,6 +31,7 @@ from tests.faults.checker.history import (
     HistoryWriter,
     IsrChange,
     LeaderStart,
+    TailLost,
     read_history,
 )
 from tests.faults.cluster import BROKER_IDS, Cluster
@@ -72,6 +73,7 @@ class Experiment:
         self._paths = {name: folder / f"history-{name}.jsonl" for name in ("clients", "drain", "cluster")}
         self._writer = HistoryWriter(self._paths["cluster"])
         self._workload: GuardedProcess | None = None
+        self._has_lost_tails = False
         self._watching = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="watcher", daemon=True)
         self.progress = Progress(self._paths["clients"])
@@ -122,11 +124,17 @@ class Experiment:
         """Add to the history what the test itself did or saw."""
         self._writer.write(event)
 
+    def record_lost_tails(self, ends: Sequence[int]) -> None:
+        """Say what is left of each partition after all brokers lost power, before one of them runs again."""
+        self._has_lost_tails = True
+        for name, end in zip(self.names, ends, strict=True):
+            self._writer.write(TailLost(partition=name, offset=end))
+
     def finish(self) -> Report:
         """Stop the workload, wait for all replicas, read everything, compare the files, judge; print the verdict."""
         self.stop_workload()
         self.wait_for_full_isr()
-        self.drain()
+        self.drain(up_to_known_offsets=not self._has_lost_tails)
         self._watching.set()
         self._watcher.join()
         self._compare_replicas()

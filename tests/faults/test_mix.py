@@ -30,6 +30,27 @@ def kill_one(experiment: Experiment, chance: random.Random) -> str:
     return f"broker {broker} was gone"
 
 
+def kill_two(experiment: Experiment, chance: random.Random) -> str:
+    """Kill two brokers, one a moment after the other, and start them again in any order."""
+    brokers = chance.sample(BROKER_IDS, 2)
+    for broker in brokers:
+        experiment.cluster.brokers[broker].kill()
+        wait_seconds(chance.uniform(0, SESSION_TIMEOUT_S))
+    last(chance)
+    for broker in chance.sample(brokers, 2):
+        experiment.cluster.start_brokers(broker)
+    return f"brokers {brokers} were gone"
+
+
+def flap_one(experiment: Experiment, chance: random.Random) -> str:
+    """Kill a broker again as soon as it is back, three times."""
+    broker = chance.choice(BROKER_IDS)
+    for _ in range(3):
+        experiment.cluster.brokers[broker].kill()
+        experiment.cluster.start_brokers(broker)
+    return f"broker {broker} was gone three times"
+
+
 def restart_one(experiment: Experiment, chance: random.Random) -> str:
     """Stop a broker cleanly, and start it again."""
     broker = chance.choice(BROKER_IDS)
@@ -67,6 +88,14 @@ def restart_zookeeper(experiment: Experiment, chance: random.Random) -> str:
     return "ZooKeeper was gone"
 
 
+def pause_zookeeper(experiment: Experiment, chance: random.Random) -> str:
+    """Let ZooKeeper stand still."""
+    experiment.cluster.zookeeper.pause()
+    last(chance)
+    experiment.cluster.zookeeper.resume()
+    return "ZooKeeper was stopped"
+
+
 def do_nothing(experiment: Experiment, chance: random.Random) -> str:
     """Leave the cluster alone."""
     last(chance)
@@ -75,10 +104,13 @@ def do_nothing(experiment: Experiment, chance: random.Random) -> str:
 
 FAULTS: tuple[Callable[[Experiment, random.Random], str], ...] = (
     kill_one,
+    kill_two,
+    flap_one,
     restart_one,
     pause_one,
     isolate_one,
     restart_zookeeper,
+    pause_zookeeper,
 )
 
 

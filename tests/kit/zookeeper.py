@@ -8,6 +8,7 @@ A test that stops, kills or freezes its ZooKeeper makes a `ZooKeeperServer` of i
 
 from __future__ import annotations
 
+import os
 import signal
 import uuid
 from collections.abc import Iterator
@@ -77,6 +78,18 @@ class ZooKeeperServer:
     def kill(self) -> None:
         """Kill it."""
         self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Stop it from running; a kill ends it all the same."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it run on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None, "ZooKeeper does not run"
+        os.kill(self._process.pid, number)
 
     def _is_serving(self) -> bool:
         return self.where.call(lambda: is_serving(self.host, self.port, READY_TIMEOUT_S))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import socket
 import threading
 import time
@@ -180,8 +178,7 @@ def test_a_frozen_server_puts_the_session_in_doubt(server: ZooKeeperServer, obse
     zookeeper = observed.zookeeper
     zookeeper.read("/")
     asked = time.monotonic()
-    assert server.pid is not None
-    os.kill(server.pid, signal.SIGSTOP)
+    server.pause()
     try:
         observed.wait_for(State.IN_DOUBT)
         # kazoo gives up a silent connection after two thirds of the timeout. To wait for all of it from there would be
@@ -189,7 +186,7 @@ def test_a_frozen_server_puts_the_session_in_doubt(server: ZooKeeperServer, obse
         assert time.monotonic() - asked < 1.5 * 2 * SHORT_MS / 1000
         assert not zookeeper.is_session_sure
     finally:
-        os.kill(server.pid, signal.SIGCONT)
+        server.resume()
 
 
 def test_the_session_is_sure_as_long_as_requests_arrive(server: ZooKeeperServer, observe: Observe) -> None:

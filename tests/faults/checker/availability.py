@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.faults.checker.history import FaultStart, FaultStop
-from tests.faults.checker.truth import Outcome, Truth
+from tests.faults.checker.truth import Truth
 
 NS_PER_S = 1_000_000_000
 
@@ -45,9 +45,7 @@ def fault_reports(truth: Truth) -> list[FaultReport]:
     """Measure each fault of a run; one that never stops lasts until the last event."""
     acks = {
         name: sorted(
-            send.completed_ns
-            for send in partition.sends
-            if send.outcome is Outcome.OK and send.completed_ns is not None
+            send.completed_ns for send in partition.sends if send.was_acknowledged and send.completed_ns is not None
         )
         for name, partition in truth.partitions.items()
         if partition.sends

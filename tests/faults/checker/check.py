@@ -132,7 +132,7 @@ def _doubts(history: History, truth: Truth, faults: list[FaultReport], outcomes:
     if not truth.is_drained:
         details = "; ".join(drain.detail for drain in truth.drains if not drain.is_complete)
         doubts.append(f"not everything was read in the end {details}".rstrip())
-    share = outcomes[Outcome.OK] / max(1, outcomes.total())
+    share = (outcomes[Outcome.OK] + outcomes[Outcome.EXCUSED]) / max(1, outcomes.total())
     if share < OK_SHARE_MIN:
         doubts.append(f"only {share:.0%} of {outcomes.total()} sends were acknowledged")
     doubts += [f"no proof that there was {fault.name} of {fault.target}" for fault in faults if not fault.proof]

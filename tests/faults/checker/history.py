@@ -139,6 +139,13 @@ class IsrChange(_Event, frozen=True, kw_only=True, tag="isr"):
     version: int
 
 
+class TailLost(_Event, frozen=True, kw_only=True, tag="tail_lost"):
+    """Every machine lost power: of what a partition held before this, only offsets below `offset` are promised."""
+
+    partition: str
+    offset: int
+
+
 class ReplicaBatch(msgspec.Struct, frozen=True, array_like=True):
     """A batch in a replica's files: its first and last offset, its epoch, and a digest of all its bytes."""
 
@@ -191,6 +198,7 @@ Event: TypeAlias = (
     | Commit
     | LeaderStart
     | IsrChange
+    | TailLost
     | ReplicaLog
     | FaultStart
     | FaultStop

@@ -21,6 +21,8 @@ from tests.faults.checker.history import (
     Ok,
     Poll,
     PolledRecord,
+    PositionLost,
+    TailLost,
     in_order,
     read_history,
 )
@@ -117,6 +119,37 @@ def test_a_new_assignment_may_start_anywhere() -> None:
     report = judge(*sends, read(9, records[0], records[1]), *again, *anew, *drained(20, *records))
 
     assert report.verdict is Verdict.VALID, report
+
+
+def test_after_a_loss_of_power_only_what_was_flushed_is_promised() -> None:
+    """The tail may go, and with it what consumers read there; its offsets are used again, by whoever comes first."""
+    acked = [event for op in range(4) for event in (send(op, op), ok(op + 0.5, op, op))]
+    seen = read(5, *((offset, f"p-{offset}") for offset in range(4)))
+    loss = TailLost(time_ns=at(6), partition="t-0", offset=2)
+    told = PositionLost(time_ns=at(7), worker="c", partition="t-0", offset=4)
+    later: list[Event] = [send(8, 4), ok(9, 4, 2), read(10, (2, "p-4"))]
+    kept = [(0, "p-0"), (1, "p-1"), (2, "p-4")]
+
+    assert judge(*acked, seen, loss, told, *later, *drained(20, *kept)).verdict is Verdict.VALID
+    assert judge(*acked, seen, told, *later, *drained(20, *kept)).broken_rules >= {
+        Rule.LOST_ACKED_WRITE,
+        Rule.LOST_READ,
+        Rule.LOST_POSITION,
+        Rule.INCONSISTENT_OFFSET,
+    }
+
+
+def test_a_loss_of_power_excuses_nothing_that_was_flushed() -> None:
+    """A record below the end that was on disk is promised; so is everything that comes after the loss."""
+    acked = [event for op in range(3) for event in (send(op, op), ok(op + 0.5, op, op))]
+    loss = TailLost(time_ns=at(6), partition="t-0", offset=2)
+    later: list[Event] = [send(8, 3), ok(9, 3, 2)]
+
+    too_much = judge(*acked, loss, *later, *drained(20, (0, "p-0"), (1, "p-3")))
+    after_it = judge(*acked, loss, *later, *drained(20, (0, "p-0"), (1, "p-1")))
+
+    assert Rule.LOST_ACKED_WRITE in too_much.broken_rules
+    assert after_it.broken_rules == {Rule.LOST_ACKED_WRITE}
 
 
 def test_a_run_that_shows_too_little_is_unknown() -> None:

@@ -26,6 +26,7 @@ from tests.faults.checker.history import (
     Poll,
     PositionLost,
     ReplicaLog,
+    TailLost,
 )
 
 
@@ -35,6 +36,8 @@ class Outcome(StrEnum):
     OK = "ok"
     FAIL = "fail"
     INFO = "info"
+    # Acknowledged, and then excused by a loss of power: it may be there or not.
+    EXCUSED = "excused"
 
 
 @dataclass(slots=True)
@@ -51,6 +54,11 @@ class Send:
     def value(self) -> str:
         """What was sent."""
         return self.invoked.value
+
+    @property
+    def was_acknowledged(self) -> bool:
+        """Whether the broker said yes, whatever became of it."""
+        return self.outcome in (Outcome.OK, Outcome.EXCUSED)
 
     def __str__(self) -> str:
         told = f"at {self.offset}" if self.outcome is Outcome.OK else self.error
@@ -97,6 +105,8 @@ class PartitionTruth:
     leader_starts: list[LeaderStart] = field(default_factory=list)
     isr_changes: list[IsrChange] = field(default_factory=list)
     replica_logs: list[ReplicaLog] = field(default_factory=list)
+    # Where the log ended after a loss of power; None where there was none. Positions behind it may be out of range.
+    lost_from: int | None = None
     # Derived from the above by `settle`.
     values_at: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     offsets_of: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -104,6 +114,15 @@ class PartitionTruth:
     send_of: dict[str, Send] = field(default_factory=dict)
     read_offsets: list[int] = field(default_factory=list)
     values_in_the_end: set[str] = field(default_factory=set)
+
+    def lose_tail(self, offset: int) -> None:
+        """Take back what was seen so far from an offset on: it may be gone, and others may get its offsets."""
+        self.lost_from = offset if self.lost_from is None else min(offset, self.lost_from)
+        for send in self.sends:
+            if send.outcome is Outcome.OK and send.offset >= offset:
+                send.outcome, send.offset = Outcome.EXCUSED, NO_OFFSET
+        self.reads = [read for read in self.reads if read.offset < offset]
+        self.watermarks.clear()
 
     def settle(self, drains: set[str]) -> None:
         """Derive which values are where: what was read, and what was acknowledged with an offset."""
@@ -180,7 +199,13 @@ def truth_of(history: History) -> Truth:
             case Poll():
                 _poll(truth, number, event, assignments.get(event.worker, -1))
             case PositionLost():
-                truth.partition(event.partition).lost_positions.append(event)
+                lost_from = truth.partition(event.partition).lost_from
+                if lost_from is None or event.offset <= lost_from:
+                    truth.partition(event.partition).lost_positions.append(event)
+            case TailLost():
+                truth.partition(event.partition).lose_tail(event.offset)
+                # Nobody who reads on is compared with what it read before.
+                assignments = dict.fromkeys(assignments, number)
             case Own():
                 assignments[event.worker] = number
                 for owned in event.partitions:
