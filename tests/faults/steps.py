@@ -16,6 +16,20 @@ ACK_GAP_MAX_S = 30.0
 # Most tests of clusters are among the long ones where all listeners are SASL_SSL; those that show most are not.
 both_protocols = pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_SSL"], indirect=True)
 
+# The rows of the table in docs/GUARANTEES.md that promise most: what a topic must be set to. The bold row is the
+# default, and the only one that is also tried with SASL_SSL.
+_BOLD: dict[str, str] = {}
+each_row = pytest.mark.parametrize(
+    ("protocol", "row"),
+    [
+        pytest.param("PLAINTEXT", _BOLD, id="PLAINTEXT"),
+        pytest.param("SASL_SSL", _BOLD, marks=pytest.mark.long_faults, id="SASL_SSL"),
+        pytest.param("PLAINTEXT", {"min_insync_replicas": "1"}, marks=pytest.mark.long_faults, id="min ISR 1"),
+        pytest.param("PLAINTEXT", {"ottla_flush_before_ack": "true"}, marks=pytest.mark.long_faults, id="flushed"),
+    ],
+    indirect=["protocol"],
+)
+
 
 def others(broker: int) -> list[int]:
     """Return the brokers that are not this one."""

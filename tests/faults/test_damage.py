@@ -8,7 +8,7 @@ import pytest
 from tests.faults.cluster import Cluster
 from tests.faults.experiment import Experiment, check_valid
 from tests.faults.live import fetch_request
-from tests.faults.steps import ACK_GAP_MAX_S, others, replicas_led_by
+from tests.faults.steps import ACK_GAP_MAX_S, each_row, others, replicas_led_by
 from tests.kit.waiting import until
 
 from ottla.protocol.api import Api
@@ -22,15 +22,16 @@ FETCH_VERSION = 12
 @pytest.mark.parametrize(
     "is_clean", [True, pytest.param(False, marks=pytest.mark.long_faults)], ids=["clean", "killed"]
 )
+@each_row
 def test_f21_a_damaged_replica_serves_no_damaged_record_and_is_made_anew(
-    experiment: Experiment, is_clean: bool
+    experiment: Experiment, is_clean: bool, row: dict[str, str]
 ) -> None:
     """It leads, finds a batch with a wrong CRC, and gives the partition up to those who have it whole."""
     cluster = experiment.cluster
     damaged, leader = others(cluster.state.controller())
     # The damaged one is next in line.
     rest = [broker for broker in cluster.brokers if broker not in (damaged, leader)]
-    experiment.start([[leader, damaged, *rest], *replicas_led_by(*others(damaged))])
+    experiment.start([[leader, damaged, *rest], *replicas_led_by(*others(damaged))], **row)
     experiment.wait_for_acks(100)
     with experiment.fault("bit flip", f"broker {damaged}", 2 * ACK_GAP_MAX_S) as fault:
         process = cluster.brokers[damaged]

@@ -12,7 +12,16 @@ import pytest
 from tests.faults.cluster import BROKER_IDS, Cluster, process_state
 from tests.faults.cluster_state import PartitionState, StateUnknownError
 from tests.faults.experiment import Experiment, check_valid
-from tests.faults.steps import ACK_GAP_MAX_S, both_protocols, controller_of, kill, others, replicas_led_by, until_known
+from tests.faults.steps import (
+    ACK_GAP_MAX_S,
+    both_protocols,
+    controller_of,
+    each_row,
+    kill,
+    others,
+    replicas_led_by,
+    until_known,
+)
 from tests.kit.broker_process import topic_name
 from tests.kit.waiting import until
 
@@ -97,10 +106,11 @@ def test_f03_killing_the_controller_leaves_no_topic_half_made_and_none_half_dele
     check_valid(experiment.finish())
 
 
-def test_f04_killing_all_brokers_loses_nothing(experiment: Experiment) -> None:
+@each_row
+def test_f04_killing_all_brokers_loses_nothing(experiment: Experiment, row: dict[str, str]) -> None:
     """Whatever was acknowledged is in the page cache, and comes back with the processes."""
     cluster = experiment.cluster
-    experiment.start()
+    experiment.start(**row)
     with experiment.fault("kill all", "all brokers", 2 * ACK_GAP_MAX_S) as fault:
         pids = {broker: process.pid for broker, process in cluster.brokers.items()}
         for process in cluster.brokers.values():

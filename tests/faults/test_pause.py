@@ -5,20 +5,21 @@ from __future__ import annotations
 import pytest
 from tests.faults.cluster import SESSION_TIMEOUT_S, process_state
 from tests.faults.experiment import Experiment, check_valid, wait_seconds
-from tests.faults.steps import ACK_GAP_MAX_S, controller_of, others, replicas_led_by, until_known
+from tests.faults.steps import ACK_GAP_MAX_S, controller_of, each_row, others, replicas_led_by, until_known
 
 
 @pytest.mark.parametrize(
     "is_controller", [False, pytest.param(True, marks=pytest.mark.long_faults)], ids=["leader", "controller"]
 )
+@each_row
 def test_f13_a_leader_that_wakes_up_acknowledges_nothing_in_its_old_epoch(
-    experiment: Experiment, is_controller: bool
+    experiment: Experiment, is_controller: bool, row: dict[str, str]
 ) -> None:
     """Asleep for twice its session, it still believes that it leads; what it took alone is cut away unseen."""
     cluster = experiment.cluster
     controller = cluster.state.controller()
     leader = controller if is_controller else others(controller)[0]
-    experiment.start(replicas_led_by(leader, *others(leader)))
+    experiment.start(replicas_led_by(leader, *others(leader)), **row)
     before, broker_epoch = experiment.state(), cluster.state.broker_epoch(leader)
     with experiment.fault("pause leader", f"broker {leader}", ACK_GAP_MAX_S) as fault:
         cluster.pause(leader)
