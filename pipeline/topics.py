@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.client.admin_results import NewTopic
+from ottla.client.admin.results import NewTopic
 from ottla.client.errors import KafkaConfigurationError, TopicAlreadyExistsError
-from ottla.client.settings import ClientSettings
-from ottla.client.sync import Admin
+from ottla.client.net.settings import ClientSettings
+from ottla.client.sync.clients import Admin
 from ottla.pipeline.errors import SettingsError
 
 if TYPE_CHECKING:

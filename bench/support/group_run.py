@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, Producer
 from tests.kit.waiting import until
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
-from ottla.client.connection import Connection
 from ottla.client.local_cluster.plan import SESSION_TIMEOUT_MS, broker_defaults
+from ottla.client.net.blocking_connection import Connection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -12,8 +12,8 @@ from bench.support.contender import HOST, Contender, Ottla
 from bench.support.usage import cpu_seconds, memory_mb
 from tests.kit.waiting import until
 
-from ottla.client.connection import Connection
 from ottla.client.local_cluster.plan import SESSION_TIMEOUT_MS
+from ottla.client.net.blocking_connection import Connection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

@@ -11,9 +11,9 @@ from typing import Any
 
 from ottla.broker.cluster.metadata import MetadataSnapshot
 from ottla.broker.config import BrokerConfig
-from ottla.client.api_versions import common_version, supported_versions
-from ottla.client.connection import Connection
-from ottla.client.connector import IN_THE_CLEAR, Connector
+from ottla.client.net.api_versions import common_version, supported_versions
+from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.connector import IN_THE_CLEAR, Connector
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.message import LAST_VERSION, Message, Versions

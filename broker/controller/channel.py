@@ -15,8 +15,8 @@ from typing import Any, Final
 import structlog
 
 from ottla.broker.controller.batch import BrokerBatch, ControllerRequest
-from ottla.client.backoff import Backoff
-from ottla.client.connection import Connection
+from ottla.client.net.backoff import Backoff
+from ottla.client.net.blocking_connection import Connection
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 
 log = structlog.get_logger(__name__)

@@ -24,7 +24,7 @@ from ottla.broker.controller.election import ControllerMovedError, elect
 from ottla.broker.controller.schedule import Event, Schedule
 from ottla.broker.controller.stats import ControllerStats, ElectionCounters, stats_of
 from ottla.broker.controller.term import Term
-from ottla.client.connector import IN_THE_CLEAR, Connector
+from ottla.client.net.connector import IN_THE_CLEAR, Connector
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = structlog.get_logger(__name__)

@@ -20,8 +20,8 @@ from ottla.broker.controller.schedule import Event, Schedule
 from ottla.broker.controller.state_store import StateStore
 from ottla.broker.controller.stats import ElectionCounters
 from ottla.broker.controller.transitions import Transitions
-from ottla.client.connection import Connection
-from ottla.client.connector import Connector
+from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.connector import Connector
 from ottla.protocol.api import Api
 
 log = structlog.get_logger(__name__)

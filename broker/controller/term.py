@@ -31,7 +31,7 @@ from ottla.broker.controller.schedule import Event, Schedule
 from ottla.broker.controller.stats import ElectionCounters
 from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.broker.controller.topic_events import TopicEvents
-from ottla.client.connector import Connector
+from ottla.client.net.connector import Connector
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.identifiers import TopicPartition
 

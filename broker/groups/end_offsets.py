@@ -15,9 +15,9 @@ import structlog
 
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.replication.partitions import Partitions
-from ottla.client.api_versions import common_version, supported_versions
-from ottla.client.connection import Connection
-from ottla.client.connector import IN_THE_CLEAR, Connector
+from ottla.client.net.api_versions import common_version, supported_versions
+from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.connector import IN_THE_CLEAR, Connector
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.identifiers import TopicPartition

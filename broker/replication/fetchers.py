@@ -21,7 +21,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.throttle import ReplicationThrottle
 from ottla.broker.storage.group_commit import GroupCommit
 from ottla.broker.storage.logs import Logs
-from ottla.client.connector import IN_THE_CLEAR, Connector
+from ottla.client.net.connector import IN_THE_CLEAR, Connector
 from ottla.protocol.identifiers import TopicPartition
 
 _STOP_SECONDS_MAX: Final = 10.0

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple, cast
 from ottla.broker.config import BrokerConfig
 from ottla.broker.replication.fetch_requests import FetchRequests
 from ottla.broker.replication.fetch_session_client import FetchSession, SessionPartition
-from ottla.client.api_versions import common_version, supported_versions
-from ottla.client.connection import Connection, ConnectionFailedError
-from ottla.client.connector import Connector
+from ottla.client.net.api_versions import common_version, supported_versions
+from ottla.client.net.blocking_connection import Connection, ConnectionFailedError
+from ottla.client.net.connector import Connector
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.message import Versions

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.config.layers import ConfigError, Problem
 from ottla.broker.config.rows.broker import BrokerOptions
-from ottla.client import sasl
-from ottla.client.connector import Connector
-from ottla.client.jaas import JaasError, parse_login
-from ottla.client.login import Login
+from ottla.client.net import sasl
+from ottla.client.net.connector import Connector
+from ottla.client.net.jaas import JaasError, parse_login
+from ottla.client.net.login import Login
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

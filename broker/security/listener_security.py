@@ -12,7 +12,7 @@ from ottla.broker.config.layers import ConfigError
 from ottla.broker.security.broker_login import connector_to
 from ottla.broker.security.sasl_listener import SaslListener
 from ottla.broker.security.tls_listener import TlsListener
-from ottla.client.connector import Connector
+from ottla.client.net.connector import Connector
 
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig

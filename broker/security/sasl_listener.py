@@ -19,7 +19,7 @@ from ottla.broker.security.plain import plain
 from ottla.broker.security.rarely import Rarely
 from ottla.broker.security.sasl_exchange import Exchange
 from ottla.broker.security.scram import scram
-from ottla.client.jaas import JaasError, Login, parse_login
+from ottla.client.net.jaas import JaasError, Login, parse_login
 
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig

@@ -17,8 +17,8 @@ from ottla.client.cli.target import Target, command
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ottla.client.admin import Admin
-    from ottla.client.admin_security_results import AclBinding, AclOutcome
+    from ottla.client.admin.admin import Admin
+    from ottla.client.admin.security_results import AclBinding, AclOutcome
 
 app = noun_app("acl")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from ottla.client.admin_security_results import (
+from ottla.client.admin.security_results import (
     AclBinding,
     AclFilter,
     AclOperation,

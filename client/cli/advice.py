@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.client.cli.dialing import Dialed, Verdict
-from ottla.client.settings import ClientSettings
+from ottla.client.net.settings import ClientSettings
 
 _UNKNOWN = ("See what the broker's log says of this connection.", "")
 

@@ -13,7 +13,7 @@ from ottla.client.cli.output import say
 from ottla.client.cli.target import Target, command
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
     from ottla.client.cli.topic_plan import Step
 
 app = noun_app("apply")

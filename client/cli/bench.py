@@ -56,7 +56,7 @@ def produce(
       ottla bench produce scratch --rate 1000 --seconds 30 --size 1024 --acks 1
     """
     from ottla.client.cli.measuring import measure_produce
-    from ottla.client.producer_settings import ProducerSettings
+    from ottla.client.producer.settings import ProducerSettings
 
     load = _load(records, seconds, size, rate, _RECORDS_DEFAULT)
     linger = {} if rate else {"linger_ms": 5}
@@ -78,7 +78,7 @@ def consume(target: Target, topic: _Topic, records: _Records = None, seconds: _S
       ottla bench consume scratch --records 1000000 --format json
     """
     from ottla.client.cli.measuring import measure_consume
-    from ottla.client.consumer_settings import ConsumerSettings
+    from ottla.client.consumer.settings import ConsumerSettings
 
     settings = target.settings(ConsumerSettings)
     with progress("reading", records) as tell:
@@ -107,7 +107,7 @@ def e2e(
       ottla bench e2e scratch --rate 5000 --seconds 60 --format json
     """
     from ottla.client.cli.measuring import measure_end_to_end
-    from ottla.client.settings import ClientSettings
+    from ottla.client.net.settings import ClientSettings
 
     load = _load(records, seconds, size, rate, _PACED_RECORDS_DEFAULT)
     settings, options = target.settings(ClientSettings), {"acks": _checked_acks(acks)}

@@ -14,8 +14,8 @@ from ottla.client.cli.nouns import noun_app
 from ottla.client.cli.target import Target, command, run
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
-    from ottla.client.admin_results import TopicDescription
+    from ottla.client.admin.admin import Admin
+    from ottla.client.admin.results import TopicDescription
 
 app = noun_app("check")
 
@@ -69,7 +69,7 @@ def health(
 
 def _local_health(target: Target) -> None:
     from ottla.client.cli.one_broker import known_brokers
-    from ottla.client.settings import ClientSettings
+    from ottla.client.net.settings import ClientSettings
 
     settings = target.settings(ClientSettings)
     try:
@@ -123,7 +123,7 @@ def topic(target: Target, topic: Annotated[str, typer.Argument(metavar="TOPIC", 
     Examples:
       ottla check topic orders
     """
-    from ottla.client.admin_results import ConfigResource, ConfigResourceType
+    from ottla.client.admin.results import ConfigResource, ConfigResourceType
 
     async def work(admin: Admin) -> tuple[TopicDescription, int]:
         (described,) = await admin.describe_topics([topic], raise_errors=False)

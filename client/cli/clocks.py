@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from ottla.client.admin_results import BrokerDescription
+from ottla.client.admin.results import BrokerDescription
 from ottla.client.cli.findings import Finding, Status
 from ottla.client.cli.http_pages import page_url
 

@@ -11,7 +11,7 @@ from ottla.client.cli.nouns import noun_app
 from ottla.client.cli.target import Target, command
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
     from ottla.client.cli.health import Health
 
 app = noun_app("cluster")

@@ -13,7 +13,7 @@ from ottla.client.cli.outcomes import show_outcomes
 from ottla.client.cli.target import Target, command, key_values
 
 if TYPE_CHECKING:
-    from ottla.client.admin_results import ConfigEntry, ConfigResource
+    from ottla.client.admin.results import ConfigEntry, ConfigResource
 
 app = noun_app("config")
 
@@ -111,7 +111,7 @@ def change(
 
 
 def _resource(kind: str, name: str) -> ConfigResource:
-    from ottla.client.admin_results import ConfigResource, ConfigResourceType
+    from ottla.client.admin.results import ConfigResource, ConfigResourceType
 
     if kind == "topic":
         return ConfigResource(ConfigResourceType.TOPIC, name)

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ottla.client.admin import Admin
-from ottla.client.admin_results import BrokerDescription, ConfigResource, ConfigResourceType, LogDir
+from ottla.client.admin.admin import Admin
+from ottla.client.admin.results import BrokerDescription, ConfigResource, ConfigResourceType, LogDir
 from ottla.client.cli.advice import advice_for
 from ottla.client.cli.clocks import compare_clocks
 from ottla.client.cli.dialing import Dialed, Verdict, dial
@@ -19,7 +19,7 @@ from ottla.client.cli.listeners import ADVERTISED, Behind, who_is_behind
 from ottla.client.cli.surroundings import local_zookeeper, surroundings
 from ottla.client.cli.zookeeper_check import check_zookeeper, unknown_zookeeper
 from ottla.client.errors import KafkaTimeoutError
-from ottla.client.settings import Address, ClientSettings
+from ottla.client.net.settings import Address, ClientSettings
 
 _DISK_FREE_MIN: Final = 0.10
 _NAMED_MAX: Final = 3

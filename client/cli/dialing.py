@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Final
 
 from ottla.client.errors import KafkaConnectionError, KafkaError
-from ottla.client.settings import Address, ClientSettings
-from ottla.client.transport import BrokerConnection
+from ottla.client.net.asyncio_connection import BrokerConnection
+from ottla.client.net.settings import Address, ClientSettings
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest

@@ -47,7 +47,7 @@ def doctor(
     from ottla.client.cli.diagnosis import diagnose
     from ottla.client.cli.findings import Finding, Status
     from ottla.client.errors import KafkaConfigurationError, KafkaError
-    from ottla.client.settings import ClientSettings
+    from ottla.client.net.settings import ClientSettings
 
     kwargs = target.settings(ClientSettings)
     kwargs["connect_timeout_ms"] = min(kwargs["connect_timeout_ms"], _DIAL_MS_MAX)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ottla.client.kafka_error import KafkaError
+    from ottla.client.errors.kafka_error import KafkaError
 
 # What to try next, by Kafka's name of the error.
 _NEXT_STEPS: Final = {

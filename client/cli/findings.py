@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ottla.client.admin_results import Result
+from ottla.client.admin.results import Result
 
 
 class Status(StrEnum):

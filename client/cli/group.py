@@ -13,8 +13,8 @@ from ottla.client.cli.output import confirm, print_table
 from ottla.client.cli.target import STYLES, Target, cell, command
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
-    from ottla.client.admin_group_results import GroupDescription
+    from ottla.client.admin.admin import Admin
+    from ottla.client.admin.group_results import GroupDescription
     from ottla.client.cli.lag import PartitionLag
 
 app = noun_app("group")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.client.admin import Admin
-from ottla.client.admin_results import Result
+from ottla.client.admin.admin import Admin
+from ottla.client.admin.results import Result
 
 
 @dataclass(frozen=True, slots=True)

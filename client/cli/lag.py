@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.client.admin import Admin
-from ottla.client.admin_group_results import GroupDescription
-from ottla.client.admin_results import OffsetSpec, Result
+from ottla.client.admin.admin import Admin
+from ottla.client.admin.group_results import GroupDescription
+from ottla.client.admin.results import OffsetSpec, Result
 from ottla.protocol.identifiers import TopicPartition
 
 

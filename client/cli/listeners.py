@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.client.admin_results import BrokerDescription, ConfigResourceType
+from ottla.client.admin.results import BrokerDescription, ConfigResourceType
 from ottla.client.cli.http_pages import LISTENER
 from ottla.client.cli.zookeeper_check import CONNECT
 from ottla.client.errors import KafkaConfigurationError, KafkaError
-from ottla.client.settings import Address, ClientSettings, parse_address
-from ottla.client.transport import BrokerConnection
+from ottla.client.net.asyncio_connection import BrokerConnection
+from ottla.client.net.settings import Address, ClientSettings, parse_address
 from ottla.protocol.api import Api
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 

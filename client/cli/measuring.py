@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from ottla.client.admin_results import Result
+from ottla.client.admin.results import Result
 from ottla.client.cli.progress import Tell, untold
-from ottla.client.consumer import Consumer
+from ottla.client.consumer.consumer import Consumer
 from ottla.client.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
-from ottla.client.producer import Producer
-from ottla.client.producer_batch import Delivery
+from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import Delivery
 from ottla.protocol.identifiers import TopicPartition
 
 PERCENTILES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99, "p99_9": 0.999, "max": 1.0}

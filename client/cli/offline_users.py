@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ottla.client.admin_security_results import ScramCredentialUpsertion, UserOutcome
+from ottla.client.admin.security_results import ScramCredentialUpsertion, UserOutcome
 from ottla.client.cli.errors import CommandError
 from ottla.protocol.entity_names import sanitized
 from ottla.protocol.scram import ScramCredential, salted_password

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.client.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
     from ottla.protocol.identifiers import TopicPartition
 
 OFFSET_HELP: Final = "Where to begin: start, end, N, -N (that many before the end), or @TIME."
@@ -55,7 +55,7 @@ async def partitions_of(admin: Admin, topic: str, numbers: Sequence[int] | None)
 
 async def resolve(admin: Admin, partitions: Sequence[TopicPartition], text: str) -> dict[TopicPartition, int]:
     """Return the offset of each partition that the text means; one that is out of range is brought inside."""
-    from ottla.client.admin_results import OffsetSpec
+    from ottla.client.admin.results import OffsetSpec
 
     async def look_up(spec: int) -> dict[TopicPartition, int]:
         found = await admin.list_offsets(dict.fromkeys(partitions, spec))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ottla.client.settings import ClientSettings
-from ottla.client.transport import BrokerConnection
+from ottla.client.net.asyncio_connection import BrokerConnection
+from ottla.client.net.settings import ClientSettings
 from ottla.protocol.api import Api
 from ottla.protocol.messages.metadata import MetadataRequest
 

@@ -12,7 +12,7 @@ from ottla.client.cli.output import error
 from ottla.client.cli.target import Target
 
 if TYPE_CHECKING:
-    from ottla.client.kafka_error import KafkaError
+    from ottla.client.errors.kafka_error import KafkaError
 
 
 class Outcome(Protocol):

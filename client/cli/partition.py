@@ -15,7 +15,7 @@ from ottla.client.cli.output import confirm, say
 from ottla.client.cli.target import Target, command
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
     from ottla.protocol.identifiers import TopicPartition
 
 app = noun_app("partition")

@@ -15,9 +15,9 @@ from ottla.client.cli.errors import CommandError
 from ottla.client.cli.output import say
 from ottla.client.cli.progress import Tell
 from ottla.client.cli.target import Target
-from ottla.client.producer import Producer
-from ottla.client.producer_batch import Delivery
-from ottla.client.producer_settings import ProducerSettings
+from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import Delivery
+from ottla.client.producer.settings import ProducerSettings
 
 _CHUNK_BYTES: Final = 1 << 16
 _LINE_BYTES_MAX: Final = 100 * 1024 * 1024

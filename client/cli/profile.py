@@ -42,7 +42,7 @@ def add(
       ottla profile add prod -b broker1:9092,broker2:9092 -X security.protocol=SSL -X ssl.cafile=/etc/ca.pem
     """
     from ottla.client.errors import KafkaConfigurationError
-    from ottla.client.settings import ClientSettings
+    from ottla.client.net.settings import ClientSettings
 
     check_name(name)
     options = {_BOOTSTRAP: bootstrap_server, **key_values(overrides or (), "-X")}

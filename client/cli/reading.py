@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from ottla.client.admin import Admin
+from ottla.client.admin.admin import Admin
 from ottla.client.errors import KafkaError, LeaderNotAvailableError, error_for
 from ottla.protocol.api import Api
 from ottla.protocol.errors import CorruptBatchError, ErrorCode

@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ottla.client.admin import Admin
-from ottla.client.admin_results import TopicDescription
+from ottla.client.admin.admin import Admin
+from ottla.client.admin.results import TopicDescription
 from ottla.client.cli.errors import CommandError
 from ottla.protocol.identifiers import TopicPartition
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ottla.client.admin import Admin
-from ottla.client.admin_results import Result
+from ottla.client.admin.admin import Admin
+from ottla.client.admin.results import Result
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.offsets import partitions_of, resolve
-from ottla.client.kafka_error import KafkaError
+from ottla.client.errors.kafka_error import KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from ottla.client.admin_results import Result
+from ottla.client.admin.results import Result
 from ottla.client.cli.segment_files import (
     INDEX,
     OFFSET_ENTRY_BYTES,

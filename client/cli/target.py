@@ -16,8 +16,8 @@ from ottla.client.cli.options import default_directory
 from ottla.client.cli.output import Format, print_items, print_table
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
-    from ottla.client.settings import ClientSettings
+    from ottla.client.admin.admin import Admin
+    from ottla.client.net.settings import ClientSettings
 
 T = TypeVar("T")
 CommandT = TypeVar("CommandT", bound=Callable[..., None])
@@ -75,7 +75,7 @@ class Target:
         """Return the keyword arguments of a client; CommandError where an option does not make sense."""
         from ottla.client.cli.profiles import options_in_use
         from ottla.client.errors import KafkaConfigurationError
-        from ottla.client.settings import read_properties
+        from ottla.client.net.settings import read_properties
 
         request_ms = int(min(self.timeout_s, _REQUEST_TIMEOUT_S_MAX) * 1000)
         settings: dict[str, Any] = {}
@@ -100,8 +100,8 @@ class Target:
 
     def run(self, work: Callable[[Admin], Awaitable[T]]) -> T:
         """Run a coroutine with an admin client of the cluster; CommandError if the cluster says no."""
-        from ottla.client.admin import Admin
-        from ottla.client.settings import ClientSettings
+        from ottla.client.admin.admin import Admin
+        from ottla.client.net.settings import ClientSettings
 
         settings = self.settings(ClientSettings)
 

@@ -8,8 +8,8 @@ import urllib.parse
 import urllib.request
 from typing import Any, Final
 
-from ottla.client.admin import Admin
-from ottla.client.admin_results import ConfigResource, ConfigResourceType
+from ottla.client.admin.admin import Admin
+from ottla.client.admin.results import ConfigResource, ConfigResourceType
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.http_pages import LISTENER, TOKEN_VARIABLE, authorization, page_url
 

@@ -16,8 +16,8 @@ from ottla.client.cli.target import Target, command, key_values
 from ottla.client.cli.topic_records import consume, produce, tail
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
-    from ottla.client.admin_results import ConfigEntry, ListedOffset, PartitionDescription, TopicDescription
+    from ottla.client.admin.admin import Admin
+    from ottla.client.admin.results import ConfigEntry, ListedOffset, PartitionDescription, TopicDescription
 
 app = noun_app("topic")
 
@@ -87,7 +87,7 @@ def create(
       ottla topic create orders payments -p 12 -r 3 -c retention.ms=86400000
       ottla topic create orders --if-not-exists --dry-run
     """
-    from ottla.client.admin_results import NewTopic
+    from ottla.client.admin.results import NewTopic
     from ottla.client.errors import TopicAlreadyExistsError
 
     options = key_values(configs or (), "--config")
@@ -116,7 +116,7 @@ def describe(
     """
 
     async def work(admin: Admin) -> list[tuple[TopicDescription, list[ConfigEntry]]]:
-        from ottla.client.admin_results import ConfigResource, ConfigResourceType
+        from ottla.client.admin.results import ConfigResource, ConfigResourceType
 
         described = await admin.describe_topics(topics)
         configs = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in topics])
@@ -280,7 +280,7 @@ def offsets(
     from ottla.client.cli.offsets import partitions_of, time_ms
 
     async def work(admin: Admin) -> list[tuple[ListedOffset, ...]]:
-        from ottla.client.admin_results import OffsetSpec
+        from ottla.client.admin.results import OffsetSpec
 
         wanted = [each for topic in topics for each in await partitions_of(admin, topic, None)]
         specs: list[int] = [OffsetSpec.EARLIEST, OffsetSpec.LATEST, *([] if time is None else [time_ms(time)])]

@@ -17,7 +17,7 @@ from ottla.client.cli.progress import progress, untold
 from ottla.client.cli.target import Target, run
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
+    from ottla.client.admin.admin import Admin
     from ottla.client.cli.reading import Read
 
 _LINE: Final = "%s\\n"

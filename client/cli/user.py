@@ -17,8 +17,8 @@ from ottla.client.cli.target import Target, command
 from ottla.protocol.scram import ITERATIONS_DEFAULT, ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
-    from ottla.client.admin_security_results import UserOutcome, UserScramCredentials
+    from ottla.client.admin.admin import Admin
+    from ottla.client.admin.security_results import UserOutcome, UserScramCredentials
 
 app = noun_app("user")
 
@@ -121,7 +121,7 @@ def delete(target: Target, users: _Users, mechanisms: _Mechanisms = None, yes: Y
       ottla user delete alice bob --yes
       ottla user delete alice --mechanism SCRAM-SHA-256 --yes
     """
-    from ottla.client.admin_security_results import ScramCredentialDeletion
+    from ottla.client.admin.security_results import ScramCredentialDeletion
 
     only = None if mechanisms is None else {each.label for each in _mechanisms(mechanisms)}
     found = target.run(lambda admin: admin.describe_user_scram_credentials(users))
@@ -161,7 +161,7 @@ def _set(
     zookeeper: str | None,
     done: str,
 ) -> None:
-    from ottla.client.admin_security_results import ScramCredentialUpsertion
+    from ottla.client.admin.security_results import ScramCredentialUpsertion
 
     password = new_password(user, password_file)
     wanted = [ScramCredentialUpsertion(user, password, mechanism, iterations) for mechanism in mechanisms]

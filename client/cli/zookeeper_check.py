@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from ottla.client.cli.findings import Finding, Status
 from ottla.client.errors import KafkaConfigurationError
-from ottla.client.settings import Address, parse_address
+from ottla.client.net.settings import Address, parse_address
 
 CONNECT: Final = "zookeeper.connect"
 _PORT: Final = 2181

@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-from ottla.client.consumer_settings import ConsumerSettings
+from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.errors import KafkaConfigurationError
-from ottla.client.producer_settings import ProducerSettings
-from ottla.client.settings import ClientSettings
+from ottla.client.net.settings import ClientSettings
+from ottla.client.producer.settings import ProducerSettings
 from ottla.pipeline.sources.errors import OptionError
 from ottla.pipeline.sources.options import KAFKA_PREFIX
 

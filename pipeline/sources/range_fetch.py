@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.client.backoff import Backoff
+from ottla.client.consumer.offset_lookup import EARLIEST, LATEST
 from ottla.client.errors import (
     BrokerNotAvailableError,
     CorruptRecordError,
@@ -23,7 +23,7 @@ from ottla.client.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
-from ottla.client.offset_lookup import EARLIEST, LATEST
+from ottla.client.net.backoff import Backoff
 from ottla.pipeline.sources.errors import DataLossError
 from ottla.protocol.api import Api
 from ottla.protocol.errors import CorruptBatchError, ErrorCode
@@ -33,7 +33,7 @@ from ottla.protocol.primitives import UUID_ZERO
 from ottla.protocol.records import RecordBatch, batches
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
+    from ottla.client.net.cluster_client import Cluster
     from ottla.pipeline.sources.offset_ranges import OffsetRange
     from ottla.pipeline.sources.topic_client import TopicClient
 

@@ -20,8 +20,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ottla.client.arrow_columns import ArrowColumns, read_arrow
-from ottla.client.record_fields import Integers
+from ottla.client.records.arrow_columns import ArrowColumns, read_arrow
+from ottla.client.records.record_fields import Integers
 from ottla.pipeline.sources.errors import OptionError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.records import RecordBatch

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from typing import TypeAlias, TypeVar
 
-from ottla.client.cluster import Cluster
-from ottla.client.consumer_settings import ConsumerSettings
+from ottla.client.consumer.offset_lookup import look_up
+from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.errors import UnknownTopicOrPartitionError, error_for
-from ottla.client.loop_thread import LoopThread
-from ottla.client.metadata import Metadata
-from ottla.client.offset_lookup import look_up
+from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.metadata import Metadata
+from ottla.client.sync.loop_thread import LoopThread
 from ottla.pipeline.sources.kafka_options import reader_settings
 from ottla.pipeline.sources.options import Subscription
 from ottla.protocol.errors import ErrorCode

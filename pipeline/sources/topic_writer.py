@@ -21,9 +21,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from ottla.client.loop_thread import LoopThread
-from ottla.client.producer import Producer
-from ottla.client.producer_batch import Delivery
+from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import Delivery
+from ottla.client.sync.loop_thread import LoopThread
 from ottla.pipeline.sources.errors import OptionError
 from ottla.pipeline.sources.kafka_options import writer_settings
 from ottla.pipeline.sources.rows import Array, Rows

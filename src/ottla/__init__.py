@@ -11,11 +11,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
-    from ottla.client.consumer import Consumer
+    from ottla.client.admin.admin import Admin
+    from ottla.client.consumer.consumer import Consumer
+    from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
     from ottla.client.errors import KafkaError
-    from ottla.client.producer import Producer
-    from ottla.client.rebalance_listener import ConsumerRebalanceListener
+    from ottla.client.producer.producer import Producer
     from ottla.client.types import (
         ConsumerRecord,
         OffsetAndMetadata,
@@ -41,14 +41,14 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Admin": "ottla.client.admin",
-    "Consumer": "ottla.client.consumer",
-    "ConsumerRebalanceListener": "ottla.client.rebalance_listener",
+    "Admin": "ottla.client.admin.admin",
+    "Consumer": "ottla.client.consumer.consumer",
+    "ConsumerRebalanceListener": "ottla.client.consumer.rebalance_listener",
     "ConsumerRecord": "ottla.client.types",
     "KafkaError": "ottla.client.errors",
     "OffsetAndMetadata": "ottla.client.types",
     "OffsetAndTimestamp": "ottla.client.types",
-    "Producer": "ottla.client.producer",
+    "Producer": "ottla.client.producer.producer",
     "RecordMetadata": "ottla.client.types",
     "TopicPartition": "ottla.client.types",
 }

@@ -86,7 +86,7 @@ def ottla_cluster(request: pytest.FixtureRequest, _ottla_clusters: Callable[[int
 @pytest.fixture
 def ottla_topic(request: pytest.FixtureRequest, ottla_cluster: FaultCluster) -> Iterator[str]:
     """The name of a topic that was made for this test, and is deleted after it."""
-    from ottla.client.admin_results import NewTopic
+    from ottla.client.admin.results import NewTopic
     from ottla.sync import Admin
 
     mark = request.node.get_closest_marker("ottla")

@@ -15,7 +15,7 @@ from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster.configs import ConfigOperation
 from ottla.broker.handlers.config_resources import ResourceType
-from ottla.client.connection import Connection
+from ottla.client.net.blocking_connection import Connection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message

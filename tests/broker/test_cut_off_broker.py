@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.kit.waiting import until
 
-from ottla.client.admin_results import NewTopic
-from ottla.client.connection import Connection
+from ottla.client.admin.results import NewTopic
+from ottla.client.net.blocking_connection import Connection
 from ottla.protocol.api import Api
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.sync import Admin

@@ -18,7 +18,7 @@ from tests.kit.broker_process import BrokerProcess, BrokerStartError, topic_name
 from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
-from ottla.client.admin_security_results import ScramCredentialUpsertion
+from ottla.client.admin.security_results import ScramCredentialUpsertion
 from ottla.client.cli.offline_users import store
 from ottla.protocol.scram import ScramMechanism
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ottla.client.settings import Address
+from ottla.client.net.settings import Address
 from ottla.protocol.api import Api
 from ottla.protocol.frame import FrameSplitter, frame
 from ottla.protocol.message import Message, Versions

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.client import errors
 from ottla.client.errors import KafkaError, NoBrokersAvailable, error_for, raise_for
-from ottla.client.kafka_error import CLASS_BY_CODE
+from ottla.client.errors.kafka_error import CLASS_BY_CODE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.errors import KafkaError as ProtocolKafkaError
 

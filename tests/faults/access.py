@@ -7,8 +7,8 @@ import ssl
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from ottla.client import sasl
-from ottla.client.login import Login
+from ottla.client.net import sasl
+from ottla.client.net.login import Login
 
 MECHANISM = "SCRAM-SHA-512"
 

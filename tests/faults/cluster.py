@@ -24,8 +24,8 @@ from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
-from ottla.client.connection import Connection
 from ottla.client.local_cluster.errors import JavaNotFoundError
+from ottla.client.net.blocking_connection import Connection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.message import Message

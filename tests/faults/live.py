@@ -13,7 +13,7 @@ import pytest
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.waiting import until
 
-from ottla.client.connection import Connection
+from ottla.client.net.blocking_connection import Connection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

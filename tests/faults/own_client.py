@@ -12,9 +12,9 @@ from tests.faults.cluster import Cluster
 from tests.faults.steps import replicas_led_by
 from tests.kit.waiting import until_async
 
-from ottla.client.consumer import Consumer
-from ottla.client.producer import Producer
-from ottla.client.producer_batch import Delivery
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import Delivery
 from ottla.client.types import TopicPartition
 
 MEMBERS = 2

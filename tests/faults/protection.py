@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.broker.security.certificates import Certificates
 from tests.faults.access import MECHANISM, Access
 
-from ottla.client.admin_security_results import ScramCredentialUpsertion
+from ottla.client.admin.security_results import ScramCredentialUpsertion
 from ottla.client.cli.offline_users import store
 from ottla.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests.client.consuming import create_topic
+from tests.client.consumer.consuming import create_topic
 from tests.interop.clients.all import LIBRARIES, client_name
 from tests.interop.clients.own import Own
 from tests.interop.clients.record import CODECS, Client, Producing, Sent, plain

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.settings import ClientSettings
+from ottla.client.net.settings import ClientSettings
 
 DEADLINE_S = 120
 OTTLA = (sys.executable, "-P", "-m", "ottla.client.cli")

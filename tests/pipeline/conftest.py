@@ -21,7 +21,7 @@ import pytest
 from tests.kit.apache_kafka import JAVA_VERSION_MIN, UnavailableError, java, skip_or_fail
 from tests.kit.spark_kafka import spark_kafka_jars
 
-from ottla.client.admin_results import NewTopic
+from ottla.client.admin.results import NewTopic
 from ottla.client.testing.fault_cluster import FaultCluster
 from ottla.sync import Admin
 

@@ -11,15 +11,15 @@ from typing import Any, TypeVar, cast
 import pytest
 from tests.pipeline.log_samples import TIME_MS, made_batch
 
-from ottla.client.consumer_settings import ConsumerSettings
+from ottla.client.consumer.offset_lookup import EARLIEST
+from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.errors import (
     KafkaConnectionError,
     KafkaTimeoutError,
     NotLeaderForPartitionError,
     TopicAuthorizationFailedError,
 )
-from ottla.client.metadata import BrokerAddress, Metadata, PartitionMetadata, TopicMetadata
-from ottla.client.offset_lookup import EARLIEST
+from ottla.client.net.metadata import BrokerAddress, Metadata, PartitionMetadata, TopicMetadata
 from ottla.pipeline.sources.errors import DataLossError
 from ottla.pipeline.sources.offset_ranges import OffsetRange
 from ottla.pipeline.sources.range_fetch import RangeFetch, without_aborted

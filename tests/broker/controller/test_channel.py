@@ -15,8 +15,8 @@ from tests.broker.sessions import TIMEOUT_S
 from ottla.broker.controller import channel as channel_module
 from ottla.broker.controller.batch import BrokerBatch, ControllerRequest
 from ottla.broker.controller.channel import BrokerChannel, Channels
-from ottla.client.backoff import Backoff
-from ottla.client.connection import Connection
+from ottla.client.net.backoff import Backoff
+from ottla.client.net.blocking_connection import Connection
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionState

@@ -25,10 +25,10 @@ from ottla.broker.network import limits
 from ottla.broker.observability import RequestMetrics
 from ottla.broker.security.listener_security import ListenerSecurity
 from ottla.broker.security.sasl_listener import SaslListener
-from ottla.client import connection as client_connection
-from ottla.client import sasl
-from ottla.client.connection import Connection
-from ottla.client.login import Login
+from ottla.client.net import blocking_connection as client_connection
+from ottla.client.net import sasl
+from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.login import Login
 from ottla.protocol.api import Api
 from ottla.protocol.codec import encode
 from ottla.protocol.errors import ErrorCode, KafkaError

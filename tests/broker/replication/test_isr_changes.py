@@ -11,7 +11,7 @@ import pytest
 
 from ottla.broker.replication.isr_changes import IsrChanges
 from ottla.broker.replication.leadership import IsrAnswer, IsrProposal
-from ottla.client.connection import ConnectionFailedError
+from ottla.client.net.blocking_connection import ConnectionFailedError
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode, KafkaError

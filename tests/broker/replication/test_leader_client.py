@@ -10,7 +10,7 @@ from tests.broker.replication.peer import peer
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.replication.leader_client import LeaderClient
-from ottla.client.connector import IN_THE_CLEAR
+from ottla.client.net.connector import IN_THE_CLEAR
 
 LEADER, FOLLOWER = 1, 2
 

@@ -7,8 +7,8 @@ from scramp import ScramClient, ScramException, ScramMechanism
 
 from ottla.broker.security.sasl_exchange import AuthenticationFailedError, Proof
 from ottla.broker.security.scram import scram as broker_side
-from ottla.client import sasl
 from ottla.client.errors import SaslAuthenticationFailedError
+from ottla.client.net import sasl
 from ottla.protocol.scram import ScramCredential
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")

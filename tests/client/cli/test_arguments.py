@@ -21,7 +21,7 @@ from ottla.client.cli.record_format import as_json, compiled
 from ottla.client.cli.target import Target, default_bootstrap, key_values
 from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Role
-from ottla.client.settings import ClientSettings
+from ottla.client.net.settings import ClientSettings
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.record import Record
 
@@ -160,7 +160,7 @@ def test_help_imports_nothing_that_is_slow() -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
 
     loaded = set(ran.stderr.split())
-    ours = {"ottla.client.admin", "ottla.client.cli.topic"}
+    ours = {"ottla.client.admin.admin", "ottla.client.cli.topic"}
     slow = {"asyncio", "kazoo", "msgspec", "numpy", "pyarrow", "rich", "ssl", "structlog", "uvloop", "yaml"}
     assert (ours | slow).isdisjoint(loaded)
     assert "Consumer groups" in ran.stdout

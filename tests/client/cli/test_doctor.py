@@ -17,12 +17,12 @@ from tests.kit.coroutines import BOTH_LOOPS
 from tests.kit.hosts import LOOPBACK
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
-from ottla.client.admin_results import LogDir
+from ottla.client.admin.results import LogDir
 from ottla.client.cli.diagnosis import disk_finding
 from ottla.client.cli.dialing import Verdict, dial
 from ottla.client.cli.findings import Status
 from ottla.client.errors import KafkaStorageError
-from ottla.client.settings import ClientSettings
+from ottla.client.net.settings import ClientSettings
 from ottla.protocol.api import Api
 
 

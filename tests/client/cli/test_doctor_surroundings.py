@@ -20,7 +20,7 @@ from ottla.client.cli.surroundings import local_zookeeper
 from ottla.client.cli.zookeeper_check import Answer, Asked, ask, servers, zookeeper_finding
 from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Role
-from ottla.client.settings import Address
+from ottla.client.net.settings import Address
 
 HOSTS = [Address(f"zookeeper{number}", 2181) for number in (1, 2, 3)]
 

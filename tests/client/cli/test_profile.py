@@ -11,7 +11,7 @@ from tests.kit.broker_process import BrokerProcess
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.profiles import Profiles, read_profiles, write_profiles
 from ottla.client.cli.target import Target
-from ottla.client.settings import ClientSettings
+from ottla.client.net.settings import ClientSettings
 
 
 def test_profiles_are_added_used_shown_and_removed(ottla: Ottla, config_home: Path) -> None:

@@ -10,7 +10,7 @@ from cryptography import x509
 
 from ottla.broker.config import load_broker_config
 from ottla.client.local_cluster.prepare_security import main
-from ottla.client.settings import ClientSettings
+from ottla.client.net.settings import ClientSettings
 
 ARGUMENTS = ["--listener=INTERNAL", "--listener=EXTERNAL", "--inside=one:19092,two:19092", "--outside=localhost:9192"]
 

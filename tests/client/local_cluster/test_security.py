@@ -10,7 +10,7 @@ import pytest
 
 from ottla.client.local_cluster.errors import ClusterError
 from ottla.client.local_cluster.security import ClusterSecurity
-from ottla.client.settings import ClientSettings
+from ottla.client.net.settings import ClientSettings
 
 
 @pytest.fixture

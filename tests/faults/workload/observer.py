@@ -13,7 +13,7 @@ from itertools import cycle
 from tests.faults.checker.history import Assign, Poll, PolledRecord, Watermark
 from tests.faults.workload.settings import CONNECT_TIMEOUT_MS, REQUEST_TIMEOUT_MS, Settings
 
-from ottla.client.connection import Connection
+from ottla.client.net.blocking_connection import Connection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from tests.interop.clients.record import CODECS, DEADLINE_S, SAFELY, ClientError, Producing, Received, Sent
 
-from ottla.client.consumer import Consumer
+from ottla.client.consumer.consumer import Consumer
 from ottla.client.errors import KafkaError
-from ottla.client.producer import Producer
+from ottla.client.producer.producer import Producer
 from ottla.client.types import TopicPartition
 
 

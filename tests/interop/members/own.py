@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from tests.interop.members.member import HEARTBEAT_INTERVAL_MS, METADATA_MAX_AGE_MS, POLL_MS, Commit, Got, Member
 
-from ottla.client.consumer import Consumer
-from ottla.client.rebalance_listener import ConsumerRebalanceListener
+from ottla.client.consumer.consumer import Consumer
+from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
 from ottla.client.types import OffsetAndMetadata, TopicPartition
 
 

@@ -30,9 +30,9 @@ from tests.interop.clients.python import TopicPartition as PythonTopicPartition
 from tests.interop.security.secure_broker import MECHANISMS, TOKEN_SECONDS, Access
 from tests.kit.waiting import until
 
-from ottla.client.consumer import Consumer as OwnConsumer
+from ottla.client.consumer.consumer import Consumer as OwnConsumer
 from ottla.client.errors import KafkaError as OwnError
-from ottla.client.producer import Producer as OwnProducer
+from ottla.client.producer.producer import Producer as OwnProducer
 from ottla.client.types import TopicPartition as OwnTopicPartition
 
 # Bounds a hang.

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.broker.security.certificates import Certificates
 from tests.kit.broker_process import BrokerProcess
 
-from ottla.client.admin_security_results import ScramCredentialUpsertion
+from ottla.client.admin.security_results import ScramCredentialUpsertion
 from ottla.client.cli.offline_users import store
 from ottla.protocol.scram import ScramMechanism
 

@@ -15,8 +15,8 @@ from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from tests.interop.security.clients import OwnClient, librdkafka_options
 from tests.interop.security.secure_broker import KEYSTORE_PASSWORD, PASSWORD, SecureBroker
 
-from ottla.client.admin import Admin
-from ottla.client.admin_results import ConfigResource, ConfigResourceType
+from ottla.client.admin.admin import Admin
+from ottla.client.admin.results import ConfigResource, ConfigResourceType
 
 # The stubs know less than the module.
 api: Any = confluent_kafka.admin

@@ -1,0 +1,240 @@
+"""Admin's calls about partitions: their records, offsets, leaders and replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
+
+from ottla.client.admin.results import (
+    DeletedRecords,
+    ListedOffset,
+    LogDir,
+    LogDirReplica,
+    PartitionOutcome,
+    Reassignment,
+)
+from ottla.client.admin.routing import AdminRequests, by_topic, error_of, raised
+from ottla.client.errors import KafkaError, raise_for
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResult,
+)
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+ElectionType = Literal["preferred", "unclean"]
+
+_CLIENT = -1
+# The first version that answers one offset.
+_LIST_OFFSETS_VERSION_MIN = 1
+_ELECTION_TYPES: dict[ElectionType, int] = {"preferred": 0, "unclean": 1}
+
+
+class PartitionCalls(AdminRequests):
+    """Trim partitions, look up offsets, elect leaders, move replicas, and see what they take on disk."""
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, raise_errors: bool = True
+    ) -> tuple[DeletedRecords, ...]:
+        """Delete the records before an offset; -1 stands for all that there are."""
+
+        async def ask(node_id: int, partitions: list[TopicPartition]) -> dict[TopicPartition, DeletedRecords]:
+            topics = [
+                DeleteRecordsTopic(
+                    name=topic,
+                    partitions=[
+                        DeleteRecordsPartition(partition_index=each, offset=offsets[TopicPartition(topic, each)])
+                        for each in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(partitions).items()
+            ]
+            request = DeleteRecordsRequest(topics=topics, timeout_ms=self._settings.request_timeout_ms)
+            response = await self._cluster.send(node_id, Api.DELETE_RECORDS, request)
+            return {
+                (partition := TopicPartition(topic.name, row.partition_index)): DeletedRecords(
+                    *partition, row.low_watermark, error_of(row.error_code, None, str(partition))
+                )
+                for topic in response.topics
+                for row in topic.partitions
+            }
+
+        def failed(partition: TopicPartition, error: KafkaError) -> DeletedRecords:
+            return DeletedRecords(*partition, -1, error)
+
+        return raised(await self.by_leader(offsets, ask, failed), raise_errors)
+
+    async def list_offsets(
+        self,
+        times: Mapping[TopicPartition, int],
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        raise_errors: bool = True,
+    ) -> tuple[ListedOffset, ...]:
+        """Look up the first offset at or after a time in milliseconds, or an OffsetSpec."""
+
+        async def ask(node_id: int, partitions: list[TopicPartition]) -> dict[TopicPartition, ListedOffset]:
+            topics = [
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=each, timestamp=int(times[TopicPartition(topic, each)]))
+                        for each in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(partitions).items()
+            ]
+            level = int(isolation_level == "read_committed")
+            request = ListOffsetsRequest(replica_id=_CLIENT, isolation_level=level, topics=topics)
+            response = await self._cluster.send(
+                node_id, Api.LIST_OFFSETS, request, version_min=_LIST_OFFSETS_VERSION_MIN
+            )
+            return {
+                (partition := TopicPartition(topic.name, row.partition_index)): ListedOffset(
+                    *partition,
+                    row.offset,
+                    row.timestamp,
+                    row.leader_epoch,
+                    error_of(row.error_code, None, str(partition)),
+                )
+                for topic in response.topics
+                for row in topic.partitions
+            }
+
+        def failed(partition: TopicPartition, error: KafkaError) -> ListedOffset:
+            return ListedOffset(*partition, -1, -1, -1, error)
+
+        return raised(await self.by_leader(times, ask, failed), raise_errors)
+
+    async def elect_leaders(
+        self,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        election_type: ElectionType = "preferred",
+        raise_errors: bool = True,
+    ) -> tuple[PartitionOutcome, ...]:
+        """Make the preferred replicas leaders, of all partitions where none are given.
+
+        An unclean election takes any live replica where there is no leader; records may be lost. Partitions whose
+        leader is right already are not in the result, or without an error.
+        """
+        topics = None
+        if partitions is not None:
+            topics = [TopicPartitions(topic=name, partitions=each) for name, each in by_topic(partitions).items()]
+        request = ElectLeadersRequest(
+            election_type=_ELECTION_TYPES[election_type],
+            topic_partitions=topics,
+            timeout_ms=self._settings.request_timeout_ms,
+        )
+        response = await self._cluster.send_controller(
+            Api.ELECT_LEADERS, request, version_min=_ELECTION_TYPES[election_type]
+        )
+        raise_for(response.error_code, "leaders cannot be elected")
+        outcomes = []
+        for topic in response.replica_election_results:
+            for row in topic.partition_result:
+                is_needed = row.error_code != ErrorCode.ELECTION_NOT_NEEDED
+                detail = f"{topic.topic}-{row.partition_id}"
+                error = error_of(row.error_code, row.error_message, detail) if is_needed else None
+                outcomes.append(PartitionOutcome(topic.topic, row.partition_id, error))
+        return raised(outcomes, raise_errors)
+
+    async def alter_partition_reassignments(
+        self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, raise_errors: bool = True
+    ) -> tuple[PartitionOutcome, ...]:
+        """Begin to move partitions to these brokers, the preferred leader first; None ends a move that is under way."""
+        topics = [
+            ReassignableTopic(
+                name=topic,
+                partitions=[
+                    ReassignablePartition(
+                        partition_index=each,
+                        replicas=None if (brokers := replicas[TopicPartition(topic, each)]) is None else list(brokers),
+                    )
+                    for each in numbers
+                ],
+            )
+            for topic, numbers in by_topic(replicas).items()
+        ]
+        request = AlterPartitionReassignmentsRequest(timeout_ms=self._settings.request_timeout_ms, topics=topics)
+        response = await self._cluster.send_controller(Api.ALTER_PARTITION_REASSIGNMENTS, request)
+        raise_for(response.error_code, response.error_message or "")
+        outcomes = [
+            PartitionOutcome(
+                topic.name,
+                row.partition_index,
+                error_of(row.error_code, row.error_message, f"{topic.name}-{row.partition_index}"),
+            )
+            for topic in response.responses
+            for row in topic.partitions
+        ]
+        return raised(outcomes, raise_errors)
+
+    async def list_partition_reassignments(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> tuple[Reassignment, ...]:
+        """List the moves that are under way, of these partitions or of all."""
+        topics = None
+        if partitions is not None:
+            topics = [
+                ListPartitionReassignmentsTopics(name=name, partition_indexes=each)
+                for name, each in by_topic(partitions).items()
+            ]
+        request = ListPartitionReassignmentsRequest(timeout_ms=self._settings.request_timeout_ms, topics=topics)
+        response = await self._cluster.send_controller(Api.LIST_PARTITION_REASSIGNMENTS, request)
+        raise_for(response.error_code, response.error_message or "")
+        return tuple(
+            Reassignment(
+                topic.name,
+                row.partition_index,
+                tuple(row.replicas),
+                tuple(row.adding_replicas),
+                tuple(row.removing_replicas),
+            )
+            for topic in response.topics
+            for row in topic.partitions
+        )
+
+    async def describe_log_dirs(
+        self, partitions: Collection[TopicPartition] | None = None, *, raise_errors: bool = True
+    ) -> tuple[LogDir, ...]:
+        """Describe the log directories of all brokers, with these partitions or all."""
+        topics = None
+        if partitions is not None:
+            topics = [
+                DescribableLogDirTopic(topic=name, partitions=each) for name, each in by_topic(partitions).items()
+            ]
+        responses = await self.on_all_brokers(Api.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=topics))
+        dirs = [_log_dir(broker_id, row) for broker_id, response in responses.items() for row in response.results]
+        return raised(dirs, raise_errors)
+
+
+def _log_dir(broker_id: int, row: DescribeLogDirsResult) -> LogDir:
+    replicas = tuple(
+        LogDirReplica(topic.name, each.partition_index, each.partition_size, each.offset_lag, each.is_future_key)
+        for topic in row.topics
+        for each in topic.partitions
+    )
+    return LogDir(
+        broker_id,
+        row.log_dir,
+        None if row.total_bytes < 0 else row.total_bytes,
+        None if row.usable_bytes < 0 else row.usable_bytes,
+        replicas,
+        error_of(row.error_code, None, f"broker {broker_id}: {row.log_dir}"),
+    )

@@ -1,0 +1,198 @@
+"""Which broker an admin request goes to, and when it is sent again.
+
+A retriable error of one partition or group does not fail the call: that part alone is asked for again, after the
+metadata or the coordinator was looked up anew, until `default_api_timeout_ms` is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from ottla.client.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    UnknownTopicOrPartitionError,
+    error_for,
+)
+from ottla.client.net.asyncio_connection import Request
+from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.settings import ClientSettings
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.identifiers import TopicPartition
+
+_LOOK_UP_COORDINATOR = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
+
+
+class HasError(Protocol):
+    """A result about one of many things."""
+
+    @property
+    def error(self) -> KafkaError | None: ...
+
+
+ResultT = TypeVar("ResultT", bound=HasError)
+T = TypeVar("T")
+
+
+class AdminRequests:
+    """The cluster, and ways to ask it."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._cluster = Cluster(settings)
+
+    async def by_leader(
+        self,
+        partitions: Collection[TopicPartition],
+        ask: Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, ResultT]]],
+        failed: Callable[[TopicPartition, KafkaError], ResultT],
+    ) -> tuple[ResultT, ...]:
+        """Ask the leaders of partitions, each for those it leads; return the results in the order of the partitions."""
+        results: dict[TopicPartition, ResultT] = {}
+        remaining = set(partitions)
+
+        async def attempt() -> None:
+            groups = await self._led(remaining)
+            for partition, error in groups.pop(None, {}).items():
+                results[partition] = failed(partition, error)
+            answers = await asyncio.gather(*(self._asked(ask, failed, node, list(groups[node])) for node in groups))
+            for answer in answers:
+                results.update(answer)
+            # A topic that does not exist is not waited for, though its code is one that may be retried.
+            failures = {each: found for each in remaining if (found := results[each].error) is not None}
+            again = {each: found for each, found in failures.items() if found.retriable and self._exists(each)}
+            remaining.intersection_update(again)
+            if again:
+                await self._cluster.metadata({each.topic for each in again}, force=True)
+                raise next(iter(again.values()))
+
+        try:
+            await self._cluster.retrying(attempt)
+        except KafkaError as error:
+            for partition in remaining:
+                results.setdefault(partition, failed(partition, error))
+        return tuple(results[partition] for partition in partitions)
+
+    async def on_coordinator(
+        self,
+        group_id: str,
+        api: Api,
+        message: Request,
+        codes: Callable[[Any], Iterable[int]],
+        *,
+        version_min: int = 0,
+    ) -> tuple[int, Any]:
+        """Ask the coordinator of a group; return its node id and its response.
+
+        `codes` gives the error codes of a response that may say that this is not the coordinator.
+        """
+
+        async def attempt() -> tuple[int, Any]:
+            node_id = await self._cluster.coordinator(group_id)
+            try:
+                response = await self._cluster.send(node_id, api, message, version_min=version_min)
+            except (KafkaConnectionError, KafkaTimeoutError):
+                self._cluster.forget_coordinator(group_id)
+                raise
+            for code in codes(response):
+                if code in _LOOK_UP_COORDINATOR:
+                    self._cluster.forget_coordinator(group_id)
+                    raise error_for(code, f"group {group_id!r}")
+            return node_id, response
+
+        answer: tuple[int, Any] = await self._cluster.retrying(attempt)
+        return answer
+
+    async def on_all_brokers(self, api: Api, message: Request, *, version_min: int = 0) -> dict[int, Any]:
+        """Ask every live broker; return their responses by node id."""
+
+        async def attempt() -> dict[int, Any]:
+            await self._cluster.metadata((), force=True)
+            node_ids = sorted(self._cluster.brokers)
+            answers = await asyncio.gather(
+                *(self._cluster.send(node_id, api, message, version_min=version_min) for node_id in node_ids)
+            )
+            responses = dict(zip(node_ids, answers, strict=True))
+            for node_id, response in responses.items():
+                code = getattr(response, "error_code", 0)
+                if code:
+                    raise error_for(code, f"broker {node_id}")
+            return responses
+
+        answer: dict[int, Any] = await self._cluster.retrying(attempt)
+        return answer
+
+    async def _led(self, partitions: set[TopicPartition]) -> dict[int | None, dict[TopicPartition, KafkaError]]:
+        """Sort partitions by leader; those under None cannot be asked for, for the reason that stands with them."""
+        metadata = await self._cluster.metadata({each.topic for each in partitions})
+        groups: dict[int | None, dict[TopicPartition, KafkaError]] = defaultdict(dict)
+        for each in sorted(partitions):
+            topic = metadata.topics.get(each.topic)
+            if topic is None or each.partition not in topic.partitions:
+                code = ErrorCode.NONE if topic is None else topic.error
+                error = error_for(code, str(each)) if code else UnknownTopicOrPartitionError(f"there is no {each}")
+                groups[None][each] = error
+            else:
+                leader = topic.partitions[each.partition].leader
+                groups[leader][each] = LeaderNotAvailableError(f"{each} has no leader")
+        return groups
+
+    def _exists(self, partition: TopicPartition) -> bool:
+        topic = self._cluster.snapshot.topics.get(partition.topic)
+        return (
+            topic is not None
+            and (partition.partition in topic.partitions or topic.error.refresh_metadata)
+            and (topic.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        )
+
+    @staticmethod
+    async def _asked(
+        ask: Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, ResultT]]],
+        failed: Callable[[TopicPartition, KafkaError], ResultT],
+        node_id: int | None,
+        partitions: list[TopicPartition],
+    ) -> Mapping[TopicPartition, ResultT]:
+        assert node_id is not None
+        try:
+            answer = await ask(node_id, partitions)
+        except KafkaError as error:
+            answer = {each: failed(each, error) for each in partitions}
+        forgotten = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {node_id} did not answer for it")
+        return {each: answer[each] if each in answer else failed(each, forgotten) for each in partitions}
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return partition numbers by topic."""
+    topics: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in partitions:
+        topics[topic].append(partition)
+    return dict(topics)
+
+
+def only_row(rows: Sequence[T], what: str) -> T:
+    """Return the row about the one thing that was asked for; an error where the broker forgot it."""
+    if not rows:
+        raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker did not answer for {what}")
+    return rows[0]
+
+
+def error_of(code: int, message: str | None, detail: str) -> KafkaError | None:
+    """Return the error of a row, None where there is none; what the broker says of it goes before our own words."""
+    return error_for(code, (message or detail).rstrip(".")) if code else None
+
+
+def raised(results: Sequence[ResultT], raise_errors: bool) -> tuple[ResultT, ...]:
+    """Return the results; raise the first error among them if that is wanted."""
+    if raise_errors:
+        for result in results:
+            if result.error is not None:
+                raise result.error
+    return tuple(results)

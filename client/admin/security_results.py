@@ -1,0 +1,149 @@
+"""What Admin takes and returns about users, rights and quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ottla.client.admin.results import Result
+from ottla.client.errors.kafka_error import KafkaError
+from ottla.protocol.acls import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
+from ottla.protocol.scram import ITERATIONS_DEFAULT, ScramMechanism
+
+__all__ = [
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclOutcome",
+    "AclPermissionType",
+    "ClientQuota",
+    "ClientQuotaOutcome",
+    "DeletedAcls",
+    "PatternType",
+    "ResourceType",
+    "ScramCredentialDeletion",
+    "ScramCredentialInfo",
+    "ScramCredentialUpsertion",
+    "ScramMechanism",
+    "UserOutcome",
+    "UserScramCredentials",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AclBinding(Result):
+    """A right: who, from where, may or may not do what, with which resources."""
+
+    principal: str
+    operation: AclOperation
+    resource_type: ResourceType
+    resource_name: str = CLUSTER_NAME
+    pattern_type: PatternType = PatternType.LITERAL
+    permission_type: AclPermissionType = AclPermissionType.ALLOW
+    host: str = "*"
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields, numbers of the protocol by their names."""
+        return {
+            "principal": self.principal,
+            "host": self.host,
+            "operation": self.operation.label,
+            "permission_type": self.permission_type.label,
+            "resource_type": self.resource_type.label,
+            "resource_name": self.resource_name,
+            "pattern_type": self.pattern_type.label,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AclFilter:
+    """Which ACLs are meant; None and ANY are all."""
+
+    resource_type: ResourceType = ResourceType.ANY
+    resource_name: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission_type: AclPermissionType = AclPermissionType.ANY
+
+
+@dataclass(frozen=True, slots=True)
+class AclOutcome(Result):
+    """Whether something was done about an ACL."""
+
+    acl: AclBinding
+    error: KafkaError | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields of the ACL and the error beside each other."""
+        return {**self.acl.to_dict(), "error": Result.to_dict(self)["error"]}
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedAcls(Result):
+    """The ACLs that one filter matched."""
+
+    acls: tuple[AclOutcome, ...]
+    error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuota(Result):
+    """The quotas of an entity: names by type (`user`, `client-id`, `ip`), None for the default of the type."""
+
+    entity: Mapping[str, str | None]
+    quotas: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuotaOutcome(Result):
+    """Whether the quotas of an entity were changed."""
+
+    entity: Mapping[str, str | None]
+    error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialUpsertion:
+    """A password to set; it is salted here, and never sent."""
+
+    user: str
+    password: str = field(repr=False)
+    mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512
+    iterations: int = ITERATIONS_DEFAULT
+    salt: bytes | None = field(default=None, repr=False)
+    """Made at random where none is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialDeletion:
+    """A credential to delete."""
+
+    user: str
+    mechanism: ScramMechanism
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialInfo(Result):
+    """What is known of a credential: its mechanism and how slow it is to try passwords."""
+
+    mechanism: str
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserScramCredentials(Result):
+    """The credentials of a user."""
+
+    user: str
+    credentials: tuple[ScramCredentialInfo, ...]
+    error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserOutcome(Result):
+    """Whether the credentials of a user were changed."""
+
+    user: str
+    error: KafkaError | None = None

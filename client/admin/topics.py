@@ -1,0 +1,152 @@
+"""Admin's calls about topics."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ottla.client.admin.results import (
+    CreatedTopic,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+    TopicListing,
+    TopicOutcome,
+)
+from ottla.client.admin.routing import AdminRequests, error_of, raised
+from ottla.client.errors import UnknownTopicOrPartitionError, error_for
+from ottla.client.net.metadata import TopicMetadata
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from ottla.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.primitives import UUID_ZERO, uuid_to_text
+
+# From this version on topics are rows, which may name an id instead.
+_DELETE_ROWS_VERSION = 6
+
+
+class TopicCalls(AdminRequests):
+    """Create, change, delete, list and describe topics."""
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, raise_errors: bool = True
+    ) -> tuple[CreatedTopic, ...]:
+        """Create topics; with `validate_only` say whether it would work."""
+        rows = [_creatable(topic) for topic in topics]
+        request = CreateTopicsRequest(
+            topics=rows, timeout_ms=self._settings.request_timeout_ms, validate_only=validate_only
+        )
+        response = await self._cluster.send_controller(Api.CREATE_TOPICS, request)
+        created = [
+            CreatedTopic(
+                row.name,
+                _topic_id(row.topic_id),
+                None if row.num_partitions < 0 else row.num_partitions,
+                None if row.replication_factor < 0 else row.replication_factor,
+                error_of(row.error_code, row.error_message, f"topic {row.name!r}"),
+            )
+            for row in response.topics
+        ]
+        return raised(created, raise_errors)
+
+    async def delete_topics(self, names: Sequence[str], *, raise_errors: bool = True) -> tuple[TopicOutcome, ...]:
+        """Delete topics and all their records."""
+        timeout_ms = self._settings.request_timeout_ms
+
+        def build(version: int) -> DeleteTopicsRequest:
+            if version < _DELETE_ROWS_VERSION:
+                return DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms)
+            rows = [DeleteTopicState(name=name, topic_id=UUID_ZERO) for name in names]
+            return DeleteTopicsRequest(topics=rows, timeout_ms=timeout_ms)
+
+        response = await self._cluster.send_controller(Api.DELETE_TOPICS, build)
+        outcomes = [
+            TopicOutcome(row.name or "", error_of(row.error_code, row.error_message, f"topic {row.name!r}"))
+            for row in response.responses
+        ]
+        return raised(outcomes, raise_errors)
+
+    async def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+    ) -> tuple[TopicOutcome, ...]:
+        """Raise the number of partitions of topics to these; `assignments` has the brokers of the new ones."""
+        rows = []
+        for name, count in counts.items():
+            given = (assignments or {}).get(name)
+            brokers = None if given is None else [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in given]
+            rows.append(CreatePartitionsTopic(name=name, count=count, assignments=brokers))
+        request = CreatePartitionsRequest(
+            topics=rows, timeout_ms=self._settings.request_timeout_ms, validate_only=validate_only
+        )
+        response = await self._cluster.send_controller(Api.CREATE_PARTITIONS, request)
+        outcomes = [
+            TopicOutcome(row.name, error_of(row.error_code, row.error_message, f"topic {row.name!r}"))
+            for row in response.results
+        ]
+        return raised(outcomes, raise_errors)
+
+    async def list_topics(self, *, include_internal: bool = False) -> tuple[TopicListing, ...]:
+        """List all topics, by name; those that Kafka keeps for itself only if they are wanted."""
+        described = await self.describe_topics(raise_errors=False)
+        return tuple(
+            TopicListing(each.name, each.topic_id, each.is_internal, len(each.partitions), each.replication_factor)
+            for each in described
+            if each.error is None and (include_internal or not each.is_internal)
+        )
+
+    async def describe_topics(
+        self, names: Collection[str] | None = None, *, raise_errors: bool = True
+    ) -> tuple[TopicDescription, ...]:
+        """Describe topics with their partitions, by name; all of them where no names are given."""
+        metadata = await self._cluster.metadata(None if names is None else set(names), force=True)
+        wanted = sorted(metadata.topics) if names is None else list(dict.fromkeys(names))
+        return raised([_described(name, metadata.topics.get(name)) for name in wanted], raise_errors)
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    # The broker takes either numbers or assignments.
+    is_assigned = bool(topic.replica_assignments)
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if is_assigned else topic.num_partitions,
+        replication_factor=-1 if is_assigned else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=partition, broker_ids=list(brokers))
+            for partition, brokers in topic.replica_assignments.items()
+        ],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )
+
+
+def _topic_id(topic_id: bytes) -> str | None:
+    return None if topic_id == UUID_ZERO else uuid_to_text(topic_id)
+
+
+def _described(name: str, topic: TopicMetadata | None) -> TopicDescription:
+    if topic is None or topic.error:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+        is_missing = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        missing = UnknownTopicOrPartitionError(f"there is no topic {name!r}")
+        return TopicDescription(name, None, False, (), missing if is_missing else error_for(code, f"topic {name!r}"))
+    partitions = tuple(
+        PartitionDescription(
+            each.partition, each.leader, each.leader_epoch, each.replicas, each.isr, each.offline_replicas
+        )
+        for each in topic.partitions.values()
+    )
+    return TopicDescription(name, _topic_id(topic.topic_id), topic.is_internal, partitions)

@@ -1,0 +1,400 @@
+"""The consumer: reads the partitions that it is given, or that its group gives it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ottla.client.consumer.fetcher import Fetcher
+from ottla.client.consumer.group.assignors import assignors_by_name
+from ottla.client.consumer.group.classic_member import GroupMember
+from ottla.client.consumer.group.commits import Commits
+from ottla.client.consumer.group.consumer_member import ConsumerGroupMember
+from ottla.client.consumer.group.group_host import GroupHost
+from ottla.client.consumer.group.group_offsets import Membership
+from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, look_up
+from ottla.client.consumer.partition_state import Partitions, PartitionState, joined_columns
+from ottla.client.consumer.reader import Reader
+from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
+from ottla.client.consumer.settings import ConsumerSettings
+from ottla.client.consumer.topic_pattern import TopicPattern
+from ottla.client.errors import ConsumerStoppedError, IllegalStateError, KafkaTimeoutError
+from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.metadata import Metadata
+from ottla.client.records.columns import Columns
+from ottla.client.records.fetched_batches import FetchedBatch
+from ottla.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+_UNLIMITED: Final = 1 << 62
+# How often to see whether a position is known by now.
+_POSITION_WAIT_S: Final = 0.005
+
+Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
+
+
+class Consumer:
+    """Reads records; use it on one event loop, between `start` and `stop`, or as `async with`.
+
+    Topics given here are subscribed to, which needs a group_id; without one, or with `assign`, the caller chooses the
+    partitions. Auto-commit commits what the caller is done with: all that it got before it last asked for more.
+    """
+
+    def __init__(self, *topics: str, **settings: Any) -> None:
+        self.settings = ConsumerSettings.from_kwargs(settings)
+        self._assignors = assignors_by_name(self.settings.partition_assignment_strategy)
+        self._first_topics = topics
+        self._started = False
+        # Set when `stop` begins and when all is closed: in between, a rebalance listener can still commit.
+        self._stopping = False
+        self._stopped = False
+        self._member: GroupMember | ConsumerGroupMember | None = None
+        self._commits: Commits | None = None
+        self._pattern: TopicPattern | None = None
+        # What is read without a group.
+        self._own_topics: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any] | Path | str, *topics: str, **overrides: Any) -> Self:
+        """Take dotted names, from a mapping or a .properties file."""
+        return cls(*topics, **(ConsumerSettings.kwargs_from_config(config) | overrides))
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._stopping else "started" if self._started else "new"
+        return f"<Consumer {self.settings.bootstrap_servers} group={self.settings.group_id} {state}>"
+
+    # Life.
+
+    async def start(self) -> None:
+        """Reach the cluster, and begin to join and to fetch; NoBrokersAvailable if nobody answers."""
+        if self._started:
+            raise IllegalStateError("the consumer was started before")
+        settings = self.settings
+        self._cluster = Cluster(settings)
+        await self._cluster.start()
+        self._started = True
+        self._partitions = Partitions()
+        self._host = GroupHost(self._partitions, self._commit_processed)
+        self._reader = Reader(settings, self._partitions, self._host)
+        if settings.group_id:
+            self._commits = Commits(self._cluster, settings, settings.group_id, self._partitions, self._membership)
+            self._commits.start()
+        self._fetcher = Fetcher(
+            self._cluster, settings, self._partitions, self._commits.committed if self._commits else None
+        )
+        self._fetcher.start()
+        if self._first_topics:
+            self.subscribe(self._first_topics)
+
+    async def stop(self) -> None:
+        """Commit what the caller has, with auto-commit; leave the group and close."""
+        if self._started and not self._stopping:
+            self._partitions.mark_processed()
+        await self._close()
+
+    async def _close(self) -> None:
+        if not self._started or self._stopping:
+            return
+        self._stopping = True
+        # Whoever waits for records learns of it.
+        self._host.failed(ConsumerStoppedError())
+        if self._pattern is not None:
+            await self._pattern.close()
+        if self._commits is not None:
+            await self._commits.close()
+        try:
+            if self._member is not None:
+                await self._member.close()
+            else:
+                await self._commit_processed(self._partitions.names())
+        finally:
+            self._stopped = True
+            await self._fetcher.close()
+            await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close; after an error, what the caller got last counts as not done with."""
+        await (self.stop() if error is None else self._close())
+
+    # What to read.
+
+    def subscribe(
+        self,
+        topics: Collection[str] = (),
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Share topics with the group: those named, or all whose names match the pattern."""
+        self._check_running()
+        topics = [topics] if isinstance(topics, str) else topics
+        if bool(topics) == bool(pattern):
+            raise IllegalStateError("subscribe to topics or to a pattern")
+        if self._partitions and self._member is None:
+            raise IllegalStateError("partitions were assigned by hand; call unsubscribe() first")
+        if not self.settings.group_id:
+            if pattern or listener:
+                raise IllegalStateError("without group_id there is no group to share with")
+            self._own_topics = frozenset(topics)
+            self._cluster.add_topics(topics, allow_auto_create=self.settings.allow_auto_create_topics)
+            self._cluster.add_listener(self._follow_topics)
+            self._cluster.request_refresh()
+            return
+        if self._pattern is not None:
+            raise IllegalStateError("a pattern is subscribed to; call unsubscribe() first")
+        self._host.listener = listener or self._host.listener
+        if pattern:
+            self._pattern = TopicPattern(self._cluster, self.settings, pattern, self._topics_changed)
+            self._pattern.start()
+        if self._member is None:
+            self._member = self._new_member()
+            self._member.start()
+        self._topics_changed(frozenset(topics))
+
+    def _new_member(self) -> GroupMember | ConsumerGroupMember:
+        if self.settings.group_protocol == "consumer":
+            return ConsumerGroupMember(self._cluster, self.settings, self._host)
+        return GroupMember(self._cluster, self.settings, self._host, self._assignors)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, and have no partitions."""
+        self._check_running()
+        if self._pattern is not None:
+            await self._pattern.close()
+            self._pattern = None
+        self._own_topics = frozenset()
+        try:
+            # A member until the listener has been told: what it commits, it commits as that member.
+            if self._member is not None:
+                await self._member.close()
+        finally:
+            self._member = None
+            self._host.topics = frozenset()
+            self._partitions.remove(self._partitions.names())
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions and no others, whoever else reads them."""
+        self._check_running()
+        if self._member is not None:
+            raise IllegalStateError("the group assigns the partitions; call unsubscribe() first")
+        wanted = {TopicPartition(*partition) for partition in partitions}
+        self._cluster.add_topics({partition.topic for partition in wanted})
+        self._cluster.request_refresh()
+        self._partitions.remove(self._partitions.names() - wanted)
+        self._partitions.add(wanted, "committed")
+
+    def subscription(self) -> frozenset[str]:
+        """Return the topics that are subscribed to."""
+        self._check_running()
+        return self._host.topics
+
+    def assignment(self) -> set[TopicPartition]:
+        """Return the partitions that are ours at the moment."""
+        self._check_open()
+        return self._partitions.names()
+
+    async def topics(self) -> set[str]:
+        """Return the names of all topics that there are."""
+        return set((await self._running().metadata(None)).topics)
+
+    async def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the partitions of a topic; None if there is no such topic."""
+        return (await self._running().metadata([topic])).partitions_for(topic)
+
+    # Records.
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[Any, Any]:
+        """Return the next record; the iteration ends when the consumer is stopped."""
+        try:
+            return await self.getone()
+        except ConsumerStoppedError:
+            if self._stopping:
+                raise StopAsyncIteration from None
+            raise
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
+        """Wait for the next record, of these partitions if any are given."""
+        self._check_running()
+        record = await self._reader.one(partitions, None)
+        assert record is not None
+        return record
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """Return the records that are there, by partition; wait up to `timeout_ms` if there are none."""
+        self._check_running()
+        limit = max_records or self.settings.max_poll_records or _UNLIMITED
+        return await self._reader.many(partitions, timeout_ms, limit)
+
+    poll = getmany
+
+    async def getbatches(
+        self, *partitions: TopicPartition, timeout_ms: int = 0
+    ) -> dict[TopicPartition, list[FetchedBatch]]:
+        """Return what is there as whole batches, which are opened when they are read; deserializers are not used."""
+        self._check_running()
+        return await self._reader.batches(partitions, timeout_ms)
+
+    async def getcolumns(self, *partitions: TopicPartition, timeout_ms: int = 0) -> dict[TopicPartition, Columns]:
+        """Return what is there as columns, without an object for each record; deserializers are not used."""
+        batches = await self.getbatches(*partitions, timeout_ms=timeout_ms)
+        return {partition: joined_columns(some) for partition, some in batches.items()}
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these partitions, until they are resumed."""
+        for state in self._states(partitions):
+            state.paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with paused partitions."""
+        for state in self._states(partitions):
+            state.paused = False
+        self._partitions.wanted.set()
+        self._partitions.arrived.set()
+
+    def paused(self) -> set[TopicPartition]:
+        """Return the paused partitions."""
+        self._check_running()
+        return {state.partition for state in self._partitions if state.paused}
+
+    # Positions.
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on with this offset; what was fetched before is dropped."""
+        given = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        if given.offset < 0:
+            raise IllegalStateError(f"there is no offset {given.offset}")
+        self._state(partition).seek(given.offset, given.leader_epoch)
+        self._partitions.wanted.set()
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on with the first record of these partitions, or of all."""
+        await self._seek_to_end("earliest", partitions)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on behind the last record of these partitions, or of all."""
+        await self._seek_to_end("latest", partitions)
+
+    async def _seek_to_end(self, end: Any, partitions: Collection[TopicPartition]) -> None:
+        states = self._states(partitions)
+        for state in states:
+            state.seek_by(end)
+        self._partitions.wanted.set()
+        for state in states:
+            await self.position(state.partition)
+
+    async def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the record that comes next, waiting until that is known."""
+        deadline = asyncio.get_running_loop().time() + self.settings.default_api_timeout_ms / 1000
+        while (position := self._state(partition).position) is None:
+            self._partitions.raise_failure([partition])
+            if asyncio.get_running_loop().time() > deadline:
+                raise KafkaTimeoutError(f"no position of {partition} within {self.settings.default_api_timeout_ms} ms")
+            await asyncio.sleep(_POSITION_WAIT_S)
+        return position
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Return the offset behind the last record that may be read; None before the first fetch."""
+        return self._state(partition).high_watermark
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Return the offset below which all transactions are decided; None before the first fetch."""
+        return self._state(partition).last_stable_offset
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset of the first record of each partition."""
+        return await self._ends(partitions, EARLIEST)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset that comes behind the last record of each partition."""
+        return await self._ends(partitions, LATEST)
+
+    async def _ends(self, partitions: Iterable[TopicPartition], end: int) -> dict[TopicPartition, int]:
+        found = await look_up(self._running(), dict.fromkeys(partitions, end), self.settings.isolation)
+        return {partition: one.offset for partition, one in found.items()}
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record at or after each time, in milliseconds since 1970; None where there is none."""
+        found = await look_up(self._running(), timestamps, self.settings.isolation)
+        return {partition: one if one.offset >= 0 else None for partition, one in found.items()}
+
+    # Commits.
+
+    async def commit(self, offsets: Offsets | None = None) -> None:
+        """Commit offsets to the group, and return when they are: these, or those behind all that was handed out."""
+        await self._group().commit(offsets)
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        """Return the offset that the group committed for a partition; None where it did not."""
+        known = (await self.committed_offsets([partition]))[partition]
+        return None if known is None else known.offset
+
+    async def committed_offsets(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return what the group committed for partitions, with its metadata."""
+        return await self._group().committed(partitions)
+
+    # What follows is ours.
+
+    def _membership(self) -> Membership:
+        return Membership() if self._member is None else self._member.membership()
+
+    async def _commit_processed(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._commits is not None:
+            await self._commits.commit_processed(partitions)
+
+    def _follow_topics(self, metadata: Metadata) -> None:
+        """Without a group, have all partitions of the topics, also those to come."""
+        numbers = {topic: metadata.partitions_for(topic) or () for topic in self._own_topics}
+        self._partitions.add(
+            (TopicPartition(topic, number) for topic, some in numbers.items() for number in some), "committed"
+        )
+
+    def _topics_changed(self, topics: frozenset[str]) -> None:
+        self._host.topics = topics
+        self._cluster.add_topics(topics, allow_auto_create=self.settings.allow_auto_create_topics)
+        if self._member is not None:
+            self._member.subscription_changed()
+
+    def _running(self) -> Cluster:
+        self._check_open()
+        return self._cluster
+
+    def _check_running(self) -> None:
+        if not self._started or self._stopping:
+            raise ConsumerStoppedError
+
+    def _check_open(self) -> None:
+        if not self._started or self._stopped:
+            raise ConsumerStoppedError
+
+    def _group(self) -> Commits:
+        self._check_open()
+        if self._commits is None:
+            raise IllegalStateError("offsets are committed to a group, and there is no group_id")
+        return self._commits
+
+    def _state(self, partition: TopicPartition) -> PartitionState:
+        self._check_open()
+        state = self._partitions.get(partition)
+        if state is None:
+            raise IllegalStateError(f"{TopicPartition(*partition)} is not assigned to this consumer")
+        return state
+
+    def _states(self, partitions: Collection[TopicPartition]) -> list[PartitionState]:
+        self._check_open()
+        return [self._state(partition) for partition in partitions or self._partitions.names()]

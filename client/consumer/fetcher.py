@@ -1,0 +1,351 @@
+"""Fetches ahead of the caller: at most one request under way to each broker, and a bounded number of bytes in store.
+
+A partition is asked for until it has more than one full answer in store, so that the caller always has one to go on
+with while the next is under way; all together until they have fetch_max_bytes.
+
+One task looks after all: whenever something may have changed it sees which partitions have room, and starts a request
+to each broker that has none under way; partitions that do not know where to begin are asked about beside that. What
+goes wrong with one partition is noted in its state and leaves the others alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, NamedTuple
+
+from ottla.client.consumer.epoch_lookup import EpochEnd
+from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, look_up_once
+from ottla.client.consumer.partition_state import Partitions, PartitionState
+from ottla.client.consumer.settings import ConsumerSettings
+from ottla.client.consumer.tasks import cancelled
+from ottla.client.consumer.truncation import Truncation
+from ottla.client.errors import CorruptRecordError, KafkaError, OffsetOutOfRangeError, error_for
+from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.fetch_session import FetchSession
+from ottla.client.records.fetched_batches import fetched_batches
+from ottla.client.types import OffsetAndMetadata
+from ottla.protocol.api import Api
+from ottla.protocol.errors import CorruptBatchError, ErrorCode
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.message import LAST_VERSION
+from ottla.protocol.messages.fetch import FetchPartition
+from ottla.protocol.primitives import UUID_ZERO
+
+# A Fetch that waits for records must not hold up what else goes to the broker.
+LANE: Final = "fetch"
+
+# The first version in which only batches of today's format come, and the last that names topics by name.
+_VERSION_MIN: Final = 4
+_NAMED_VERSION_MAX: Final = 12
+# How long a broker may wait for records while a partition of it is left out because its store is full: once that has
+# room again, it should not have to wait long for the others.
+_IMPATIENT_WAIT_MS: Final = 20
+_PAUSE_MAX: Final = 60.0
+
+Committed = Callable[[list[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata | None]]]
+
+
+class _Asked(NamedTuple):
+    """What was asked for of a partition, and in which session of its state."""
+
+    state: PartitionState
+    session: int
+    offset: int
+
+
+class Fetcher:
+    """Keeps the partitions supplied between `start` and `close`."""
+
+    def __init__(
+        self, cluster: Cluster, settings: ConsumerSettings, partitions: Partitions, committed: Committed | None
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._partitions = partitions
+        self._committed = committed
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._requests: set[asyncio.Task[None]] = set()
+        self._busy_nodes: set[int] = set()
+        self._sessions: dict[int, FetchSession] = {}
+        # Partitions whose position is being asked for.
+        self._resolving: set[PartitionState] = set()
+        self._truncation = Truncation(cluster, settings, partitions, self._refused)
+        self._fetches = 0
+
+    def start(self) -> None:
+        """Begin to fetch."""
+        self._cluster.add_listener(lambda _: self._partitions.wanted.set())
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop; answers that are under way are dropped."""
+        await cancelled([*self._requests, *([self._task] if self._task else [])])
+
+    async def _run(self) -> None:
+        while True:
+            self._partitions.wanted.clear()
+            # One moment for all of it: what is too early now must not be due when the pause is worked out.
+            now = self._loop.time()
+            self._resolve_positions(now)
+            if suspected := self._truncation.due(now):
+                self._start(self._truncation.ask(suspected))
+            self._start_fetches(now)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._pause(now)):
+                    await self._partitions.wanted.wait()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._requests.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._requests.discard(task)
+        self._partitions.wanted.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+    def _pause(self, now: float) -> float:
+        """Return for how long nothing needs to be done, unless somebody says so."""
+        waiting = [state.not_before - now for state in self._partitions if state.not_before > now]
+        return min([*waiting, _PAUSE_MAX])
+
+    # Which to fetch from where.
+
+    def _start_fetches(self, now: float) -> None:
+        for node_id, states, full in self._plan(now):
+            self._busy_nodes.add(node_id)
+            self._start(self._fetch(node_id, states, full))
+
+    def _plan(self, now: float) -> list[tuple[int, list[PartitionState], bool]]:
+        """Return, for each broker without a request, what to fetch; and whether a partition of it is full."""
+        if sum(state.buffered_bytes for state in self._partitions) >= self._settings.fetch_max_bytes:
+            return []
+        by_node: dict[int, list[PartitionState]] = defaultdict(list)
+        full_nodes = set()
+        for state in self._partitions:
+            if state.paused or state.held or state.position is None:
+                continue
+            if state.failure is not None or state.not_before > now or self._truncation.is_suspected(state):
+                continue
+            node_id = self._node_for(state, now)
+            if node_id is None:
+                self._cluster.request_refresh()
+                self._hold_off(state)
+            elif state.buffered_bytes > self._settings.max_partition_fetch_bytes:
+                full_nodes.add(node_id)
+            elif node_id not in self._busy_nodes:
+                by_node[node_id].append(state)
+        return [
+            (node_id, sorted(states, key=lambda state: state.served), node_id in full_nodes)
+            for node_id, states in by_node.items()
+        ]
+
+    def _node_for(self, state: PartitionState, now: float) -> int | None:
+        if state.read_replica is not None:
+            if state.read_replica in self._cluster.brokers and now < state.read_replica_until:
+                return state.read_replica
+            state.read_replica = None
+        return self._cluster.leader(state.partition)
+
+    async def _fetch(self, node_id: int, states: list[PartitionState], some_full: bool) -> None:
+        settings = self._settings
+        asked = {state.partition: _Asked(state, state.session, state.fetch_offset) for state in states}
+        wait_ms = min(settings.fetch_max_wait_ms, _IMPATIENT_WAIT_MS) if some_full else settings.fetch_max_wait_ms
+        topics = self._cluster.snapshot.topics
+        ids = {name: topics[name].topic_id for name, _ in asked if name in topics}
+        has_ids = UUID_ZERO not in ids.values() and all(name in ids for name, _ in asked)
+        rows = self._rows(asked)
+        session = self._sessions.setdefault(node_id, FetchSession())
+        request = session.request(
+            rows,
+            ids,
+            max_wait_ms=wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            isolation_level=settings.isolation,
+            rack_id=settings.client_rack,
+        )
+        try:
+            response = await self._cluster.send(
+                node_id,
+                Api.FETCH,
+                request,
+                settings.request_timeout_ms + wait_ms,
+                lane=LANE,
+                version_min=_VERSION_MIN,
+                version_max=LAST_VERSION if has_ids else _NAMED_VERSION_MAX,
+            )
+            if response.error_code:
+                raise error_for(response.error_code)
+            session.answered(response.session_id, rows, ids)
+        except KafkaError as error:
+            session.reset()
+            for one in asked.values():
+                if one.state.session == one.session:
+                    self._refused(one.state, error)
+        else:
+            self._take_in(node_id, asked, {topic_id: name for name, topic_id in ids.items()}, response)
+        finally:
+            self._busy_nodes.discard(node_id)
+        # In this order, so that the broker is at work again while the reader opens what came.
+        self._start_fetches(self._loop.time())
+        self._partitions.arrived.set()
+
+    def _rows(self, asked: Mapping[TopicPartition, _Asked]) -> dict[TopicPartition, FetchPartition]:
+        rows = {}
+        for partition, one in asked.items():
+            known = self._cluster.snapshot.partition(partition)
+            rows[partition] = FetchPartition(
+                partition=partition.partition,
+                current_leader_epoch=-1 if known is None else known.leader_epoch,
+                fetch_offset=one.offset,
+                partition_max_bytes=self._settings.max_partition_fetch_bytes,
+            )
+        return rows
+
+    # What came back.
+
+    def _take_in(
+        self, node_id: int, asked: Mapping[TopicPartition, _Asked], names: Mapping[bytes, str], response: Any
+    ) -> None:
+        self._fetches += 1
+        for topic in response.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for row in topic.partitions:
+                one = asked.get(TopicPartition(name, row.partition_index))
+                if one is None or one.state.session != one.session:
+                    continue
+                if row.error_code:
+                    self._take_error(node_id, one, row, response.node_endpoints)
+                elif row.diverging_epoch.end_offset >= 0:
+                    self._truncation.found(
+                        one.state, EpochEnd(row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+                    )
+                else:
+                    self._take_records(one, row)
+
+    def _take_records(self, one: _Asked, row: Any) -> None:
+        state = one.state
+        if row.preferred_read_replica >= 0:
+            state.read_replica = row.preferred_read_replica
+            state.read_replica_until = self._loop.time() + self._settings.metadata_max_age_ms / 1000
+            return
+        state.high_watermark = row.high_watermark
+        state.last_stable_offset = row.last_stable_offset
+        state.log_start_offset = row.log_start_offset
+        if not row.records:
+            return
+        state.served = self._fetches
+        aborted = row.aborted_transactions if self._settings.reads_committed else None
+        try:
+            for batch, next_offset, leader_epoch in fetched_batches(
+                state.partition, row.records, one.offset, aborted, check_crcs=self._settings.check_crcs
+            ):
+                state.add(batch, next_offset, leader_epoch)
+        except CorruptBatchError as error:
+            # A broker that is asked again may send it whole; the reader learns of it in any case.
+            state.failure = CorruptRecordError(f"{state.partition} at offset {state.fetch_offset}: {error}")
+            self._hold_off(state)
+
+    def _take_error(self, node_id: int, one: _Asked, row: Any, endpoints: Any) -> None:
+        state = one.state
+        if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if state.read_replica is not None and state.read_replica == node_id:
+                # A follower may not have it yet, or no longer; the leader knows.
+                state.read_replica = None
+            else:
+                self._reset_by_policy(state, f"{state.partition} has no offset {one.offset}")
+            return
+        error = error_for(row.error_code, str(state.partition))
+        if error.invalid_metadata and row.current_leader.leader_id >= 0:
+            leader = row.current_leader
+            self._cluster.learn_leader(state.partition, leader.leader_id, leader.leader_epoch, endpoints)
+        self._refused(state, error)
+
+    def _refused(self, state: PartitionState, error: KafkaError) -> None:
+        """Try again later, and tell the reader where that may not help."""
+        state.read_replica = None
+        self._hold_off(state)
+        if error.invalid_metadata or error.retriable:
+            self._cluster.request_refresh()
+        else:
+            state.failure = error
+            self._partitions.arrived.set()
+
+    def _hold_off(self, state: PartitionState) -> None:
+        state.not_before = self._loop.time() + self._settings.retry_backoff_ms / 1000
+
+    # Where to begin.
+
+    def _reset_by_policy(self, state: PartitionState, reason: str) -> None:
+        policy = self._settings.auto_offset_reset
+        if policy == "none":
+            state.failure = OffsetOutOfRangeError(f"{reason}, and auto_offset_reset is none")
+            self._hold_off(state)
+            self._partitions.arrived.set()
+        else:
+            state.seek_by(policy)
+            self._partitions.wanted.set()
+
+    def _resolve_positions(self, now: float) -> None:
+        lost = [
+            state
+            for state in self._partitions
+            if state.position is None
+            and state.failure is None
+            and state.not_before <= now
+            and state not in self._resolving
+        ]
+        if lost:
+            self._resolving.update(lost)
+            self._start(self._resolve(lost))
+
+    async def _resolve(self, states: list[PartitionState]) -> None:
+        sessions = {state: state.session for state in states}
+        try:
+            await self._resolve_committed([state for state in states if state.reset == "committed"])
+            ends = {
+                state.partition: EARLIEST if state.reset == "earliest" else LATEST
+                for state in states
+                if state.reset in ("earliest", "latest") and state.failure is None
+            }
+            if ends:
+                await self._cluster.metadata({partition.topic for partition in ends})
+                found = await look_up_once(self._cluster, ends, self._settings.isolation)
+                for state in states:
+                    one = found.get(state.partition)
+                    if state.position is not None or state.reset == "committed" or one is None:
+                        continue
+                    if isinstance(one, KafkaError):
+                        self._refused(state, one)
+                    elif ends[state.partition] == (EARLIEST if state.reset == "earliest" else LATEST):
+                        state.seek(max(one.offset, 0), one.leader_epoch)
+        except KafkaError as error:
+            for state in states:
+                if state.session == sessions[state]:
+                    self._refused(state, error)
+        finally:
+            self._resolving.difference_update(states)
+            # Whoever waits for a position looks again.
+            self._partitions.arrived.set()
+
+    async def _resolve_committed(self, states: list[PartitionState]) -> None:
+        if not states:
+            return
+        sessions = {state: state.session for state in states}
+        committed: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
+        if self._committed is not None:
+            committed = await self._committed([state.partition for state in states])
+        for state in states:
+            if state.session != sessions[state]:
+                continue
+            known = committed.get(state.partition)
+            if known is not None:
+                state.seek(known.offset, known.leader_epoch)
+            else:
+                self._reset_by_policy(state, f"nothing is committed for {state.partition}")

@@ -1,0 +1,101 @@
+"""Commits of a consumer: by hand, now and then, and before partitions go to somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from ottla.client.consumer.group.group_offsets import GroupOffsets, Membership
+from ottla.client.consumer.partition_state import Partitions
+from ottla.client.consumer.settings import ConsumerSettings
+from ottla.client.errors import KafkaError
+from ottla.client.net.cluster_client import Cluster
+from ottla.client.types import OffsetAndMetadata
+from ottla.protocol.identifiers import TopicPartition
+
+# A rebalance, or the end of the consumer, does not wait longer for an automatic commit.
+_HURRIED_TIMEOUT_MS = 5_000
+
+
+class Commits:
+    """The committed offsets of the consumer's group."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: ConsumerSettings,
+        group_id: str,
+        partitions: Partitions,
+        membership: Callable[[], Membership],
+    ) -> None:
+        self._settings = settings
+        self._partitions = partitions
+        self._group = GroupOffsets(cluster, group_id, membership)
+        # What was committed last by itself, so that a quiet partition is not committed over and over.
+        self._last: dict[TopicPartition, int] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to commit now and then, if that is wanted."""
+        if self._settings.enable_auto_commit:
+            self._task = asyncio.create_task(self._auto_commit())
+
+    async def close(self) -> None:
+        """Stop to commit now and then."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None) -> None:
+        """Commit these offsets, or those behind all that was handed out."""
+        if offsets is None:
+            offsets = {
+                state.partition: OffsetAndMetadata(state.position, "", state.leader_epoch)
+                for state in self._partitions
+                if state.position is not None
+            }
+        rows = {
+            TopicPartition(*partition): given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+            for partition, given in offsets.items()
+        }
+        await self._group.commit(rows)
+        for partition, row in rows.items():
+            # An automatic commit must not take it back.
+            state = self._partitions.get(partition)
+            if state is not None and (state.processed is None or state.processed < row.offset):
+                state.processed = row.offset
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return what is committed; with read_committed, when no transaction is about to change it."""
+        return await self._group.committed(partitions, stable=self._settings.reads_committed)
+
+    async def commit_processed(self, partitions: Iterable[TopicPartition]) -> None:
+        """With auto-commit, commit what the caller is done with; if that does not work, it is read again."""
+        if not self._settings.enable_auto_commit:
+            return
+        with contextlib.suppress(KafkaError):
+            await self._commit_changed(set(partitions), _HURRIED_TIMEOUT_MS)
+
+    async def _commit_changed(self, partitions: set[TopicPartition], timeout_ms: int) -> None:
+        rows = {
+            state.partition: OffsetAndMetadata(state.processed, "", state.leader_epoch)
+            for state in self._partitions
+            if state.partition in partitions
+            and state.processed is not None
+            and self._last.get(state.partition) != state.processed
+        }
+        await self._group.commit(rows, timeout_ms)
+        self._last |= {partition: row.offset for partition, row in rows.items()}
+
+    async def _auto_commit(self) -> None:
+        interval_ms = self._settings.auto_commit_interval_ms
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            # The next attempt comes with the next interval; a rebalance that got in between commits by itself.
+            with contextlib.suppress(KafkaError):
+                await self._commit_changed(self._partitions.names(), max(interval_ms, _HURRIED_TIMEOUT_MS))
+            self._last = {
+                partition: offset for partition, offset in self._last.items() if partition in self._partitions
+            }

@@ -1,0 +1,96 @@
+"""What a member of a group changes about its consumer: partitions that come and go, and who is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+
+from ottla.client.consumer.partition_state import Partitions
+from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
+from ottla.protocol.identifiers import TopicPartition
+
+
+class GroupHost:
+    """The side of the consumer that a member of a group sees; the consumer's own subscription is here too."""
+
+    def __init__(
+        self, partitions: Partitions, before_revoke: Callable[[Iterable[TopicPartition]], Awaitable[None]]
+    ) -> None:
+        self.partitions = partitions
+        self.topics: frozenset[str] = frozenset()
+        self.listener: ConsumerRebalanceListener | None = None
+        # What ended the membership; every call for records raises it.
+        self.failure: Exception | None = None
+        # Set when the caller asks for records, which is how one that was too slow comes back.
+        self.polled = asyncio.Event()
+        self._before_revoke = before_revoke
+        self._loop = asyncio.get_running_loop()
+        self._waiting = 0
+        self._polled_at = self._loop.time()
+
+    # Whether the caller is alive.
+
+    def poll_began(self) -> None:
+        """The caller asks for records."""
+        self._waiting += 1
+        self.polled.set()
+
+    def poll_ended(self) -> None:
+        """The caller has got records, or nothing in time."""
+        self._waiting -= 1
+        self.poll_passed()
+
+    def poll_passed(self) -> None:
+        """The caller has asked for records and got them without waiting."""
+        self._polled_at = self._loop.time()
+
+    def idle_s(self) -> float:
+        """Since when the caller has not asked for records."""
+        return 0.0 if self._waiting else self._loop.time() - self._polled_at
+
+    # What the member reports.
+
+    @property
+    def owned(self) -> set[TopicPartition]:
+        """The partitions that are ours now."""
+        return self.partitions.names()
+
+    async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give partitions up, while they are still ours."""
+        gone = {partition for partition in partitions if partition in self.partitions}
+        if not gone:
+            return
+        self.partitions.hold(gone)
+        await self._before_revoke(gone)
+        if self.listener is not None:
+            await _told(self.listener.on_partitions_revoked(gone))
+        self.partitions.remove(gone)
+
+    async def lost(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop partitions that may be somebody else's already."""
+        gone = {partition for partition in partitions if partition in self.partitions}
+        if not gone:
+            return
+        self.partitions.remove(gone)
+        if self.listener is not None:
+            await _told(self.listener.on_partitions_lost(gone))
+
+    async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take partitions on; the listener hears of every rebalance, also where nothing is new."""
+        new = {partition for partition in partitions if partition not in self.partitions}
+        self.partitions.add(new, "committed")
+        self.partitions.hold(new)
+        if self.listener is not None:
+            await _told(self.listener.on_partitions_assigned(new))
+        self.partitions.release(new)
+
+    def failed(self, error: Exception) -> None:
+        """The membership ended with an error."""
+        self.failure = error
+        self.partitions.arrived.set()
+
+
+async def _told(result: Awaitable[None] | None) -> None:
+    if inspect.isawaitable(result):
+        await result

@@ -1,0 +1,99 @@
+"""Offsets by time, and the ends of partitions: ListOffsets, sent to the leader of each partition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ottla.client.errors import KafkaError, LeaderNotAvailableError, error_for
+from ottla.client.net.cluster_client import Cluster
+from ottla.client.types import OffsetAndTimestamp
+from ottla.protocol.api import Api
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+# What stands for the two ends in place of a timestamp.
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+_CONSUMER_REPLICA_ID: Final = -1
+# Version 0 answers in another way, and no broker needs it any more.
+_VERSION_MIN: Final = 1
+
+Found = dict[TopicPartition, "OffsetAndTimestamp | KafkaError"]
+
+
+async def look_up_once(cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: int) -> Found:
+    """Ask for the offset at each timestamp; what did not work is an error, and the offset -1 where there is none."""
+    by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+    found: Found = {}
+    for partition, timestamp in wanted.items():
+        leader = cluster.leader(partition)
+        if leader is None:
+            found[partition] = LeaderNotAvailableError(f"{partition} has no leader that we know of")
+        else:
+            by_leader[leader][partition] = timestamp
+    answers = await asyncio.gather(*(_ask(cluster, leader, rows, isolation) for leader, rows in by_leader.items()))
+    for answer in answers:
+        found |= answer
+    if any(isinstance(one, KafkaError) and (one.invalid_metadata or one.retriable) for one in found.values()):
+        cluster.request_refresh()
+    return found
+
+
+async def look_up(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: int, timeout_ms: int | None = None
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """Ask until all is known or the time is up; a KafkaError then, or when asking again would not help."""
+    found: dict[TopicPartition, OffsetAndTimestamp] = {}
+
+    async def attempt() -> None:
+        await cluster.metadata({partition.topic for partition in wanted})
+        missing = {partition: timestamp for partition, timestamp in wanted.items() if partition not in found}
+        failure: KafkaError | None = None
+        for partition, one in (await look_up_once(cluster, missing, isolation)).items():
+            if isinstance(one, KafkaError):
+                failure = one
+            else:
+                found[partition] = one
+        if failure is not None:
+            raise failure
+
+    await cluster.retrying(attempt, timeout_ms)
+    return found
+
+
+async def _ask(cluster: Cluster, leader: int, wanted: Mapping[TopicPartition, int], isolation: int) -> Found:
+    topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
+    for partition, timestamp in wanted.items():
+        known = cluster.snapshot.partition(partition)
+        row = ListOffsetsPartition(
+            partition_index=partition.partition,
+            current_leader_epoch=-1 if known is None else known.leader_epoch,
+            timestamp=timestamp,
+        )
+        topics[partition.topic].append(row)
+
+    def build(version: int) -> ListOffsetsRequest:
+        rows = [ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
+        return ListOffsetsRequest(
+            replica_id=_CONSUMER_REPLICA_ID, isolation_level=isolation if version > _VERSION_MIN else 0, topics=rows
+        )
+
+    try:
+        response = await cluster.send(leader, Api.LIST_OFFSETS, build, version_min=_VERSION_MIN)
+    except KafkaError as error:
+        return dict.fromkeys(wanted, error)
+    return {TopicPartition(topic.name, row.partition_index): _read(topic.name, row) for topic, row in _rows(response)}
+
+
+def _read(topic: str, row: Any) -> OffsetAndTimestamp | KafkaError:
+    if row.error_code:
+        return error_for(row.error_code, f"{topic}-{row.partition_index}")
+    return OffsetAndTimestamp(row.offset, row.timestamp, None if row.leader_epoch < 0 else row.leader_epoch)
+
+
+def _rows(response: Any) -> Iterable[tuple[Any, Any]]:
+    return ((topic, row) for topic in response.topics for row in topic.partitions)

@@ -1,0 +1,112 @@
+"""Hands out what was fetched: waits for it, takes it from the partitions in turn, and raises what is wrong there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ottla.client.consumer.group.group_host import GroupHost
+from ottla.client.consumer.partition_state import LentRecords, Partitions, PartitionState
+from ottla.client.consumer.settings import ConsumerSettings
+from ottla.client.records.fetched_batches import FetchedBatch
+from ottla.client.types import ConsumerRecord
+from ottla.protocol.identifiers import TopicPartition
+
+T = TypeVar("T")
+
+
+class Reader:
+    """The calls for records. What a caller has is done with when it asks for more."""
+
+    def __init__(self, settings: ConsumerSettings, partitions: Partitions, host: GroupHost) -> None:
+        self._settings = settings
+        self._partitions = partitions
+        self._host = host
+        # The partition that the last records came from.
+        self._last: PartitionState | None = None
+
+    async def one(self, wanted: Sequence[TopicPartition], timeout_ms: int | None) -> ConsumerRecord[Any, Any] | None:
+        """Wait for a record; None when the time is up."""
+        if not wanted and (record := self._next_of_same()) is not None:
+            return record
+        found = await self._wait(lambda: self._records(wanted, 1), wanted, timeout_ms)
+        return next((records[0] for records in found.values()), None) if found else None
+
+    def _next_of_same(self) -> ConsumerRecord[Any, Any] | None:
+        """Return the record behind the last one without looking at all partitions, if it is in store and opened."""
+        state = self._last
+        if state is None or self._partitions.get(state.partition) is not state:
+            return None
+        before = state.position
+        record = state.take_opened()
+        if record is not None:
+            state.processed = before
+            self._host.poll_passed()
+        return record
+
+    async def lent(self, timeout_ms: int | None) -> tuple[ConsumerRecord[Any, Any] | None, LentRecords | None]:
+        """Wait for a record, and lend those behind it to the thread that asks; None when the time is up."""
+        record = await self.one((), timeout_ms)
+        if record is None or self._last is None:
+            return record, None
+        return record, self._partitions.lend(self._last, self._host.poll_passed)
+
+    async def many(
+        self, wanted: Sequence[TopicPartition], timeout_ms: int, limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """Wait until there are records, or the time is up."""
+        return await self._wait(lambda: self._records(wanted, limit), wanted, timeout_ms) or {}
+
+    async def batches(
+        self, wanted: Sequence[TopicPartition], timeout_ms: int
+    ) -> dict[TopicPartition, list[FetchedBatch]]:
+        """Wait until there are batches, or the time is up."""
+        return await self._wait(lambda: self._batches(wanted), wanted, timeout_ms) or {}
+
+    async def _wait(self, take: Callable[[], T], wanted: Sequence[TopicPartition], timeout_ms: int | None) -> T | None:
+        """Call `take` until it gives something."""
+        self._host.poll_began()
+        try:
+            self._partitions.mark_processed()
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                while True:
+                    self._partitions.arrived.clear()
+                    if taken := take():
+                        self._partitions.wanted.set()
+                        return taken
+                    if self._host.failure is not None:
+                        raise self._host.failure
+                    self._partitions.raise_failure(wanted)
+                    await self._partitions.arrived.wait()
+        except TimeoutError:
+            return None
+        finally:
+            self._host.poll_ended()
+
+    def _records(
+        self, wanted: Sequence[TopicPartition], limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        keys, values = self._settings.key_deserializer, self._settings.value_deserializer
+        taken: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
+        for state in self._ready(wanted):
+            try:
+                records = state.take_records(limit, keys, values)
+            except Exception:
+                # Others must not lose what was taken already; this one fails again in the next call.
+                if taken:
+                    continue
+                raise
+            if records:
+                self._last = state
+                taken[state.partition] = records
+                limit -= len(records)
+                if limit <= 0:
+                    break
+        return taken
+
+    def _batches(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, list[FetchedBatch]]:
+        return {state.partition: state.take_batches() for state in self._ready(wanted)}
+
+    def _ready(self, wanted: Sequence[TopicPartition]) -> list[PartitionState]:
+        return [state for state in self._partitions.in_turn(wanted) if state.has_records]

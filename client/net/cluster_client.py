@@ -1,0 +1,385 @@
+"""The cluster as a client sees it: its brokers, who leads what, and a way to send requests to them.
+
+`Cluster` alone changes the snapshot of the metadata, and only on its event loop. One task keeps it fresh: it asks when
+somebody says that it is out of date, once for all who said so meanwhile, and when it has grown old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from ottla.client.errors import (
+    BrokerNotAvailableError,
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    NotControllerError,
+)
+from ottla.client.net.asyncio_connection import BrokerConnection, Request
+from ottla.client.net.backoff import Backoff
+from ottla.client.net.connections import Connections
+from ottla.client.net.coordinators import Coordinators
+from ottla.client.net.metadata import BrokerAddress, Metadata
+from ottla.client.net.settings import Address, ClientSettings
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.message import LAST_VERSION
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+# The first version of Metadata in which an empty list means no topic, and null all of them.
+_METADATA_VERSION_MIN: Final = 1
+# The first version that can leave a missing topic missing.
+_NO_AUTO_CREATE_VERSION: Final = 4
+
+Listener = Callable[[Metadata], None]
+
+
+class Cluster:
+    """Connections and metadata of one client; use it on one event loop, between `start` and `close`."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        # The last metadata that came in; replaced whole.
+        self.snapshot = Metadata()
+        self._connections = Connections(settings)
+        self._coordinators = Coordinators(self)
+        self._listeners: list[Listener] = []
+        # Topics to keep fresh.
+        self._topics: set[str] = set()
+        self._auto_create = False
+        self._refreshing: asyncio.Task[None] | None = None
+        self._refresh_asked = asyncio.Event()
+        self._refreshed: asyncio.Future[None] | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self.settings.bootstrap_servers} brokers={sorted(self.brokers)}>"
+
+    async def __aenter__(self) -> Cluster:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Reach one of the bootstrap servers; NoBrokersAvailable if none answers."""
+        try:
+            await self._update((), allow_auto_create=False)
+        except BaseException:
+            await self.close()
+            raise
+        self._refreshing = asyncio.create_task(self._keep_fresh())
+
+    async def close(self) -> None:
+        """Close all connections; requests under way fail."""
+        self._closed = True
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._refreshing
+        self._tell_refreshed()
+        await self._connections.close()
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerAddress]:
+        """The live brokers by node id."""
+        return self.snapshot.brokers
+
+    @property
+    def controller_id(self) -> int | None:
+        """The broker that takes requests for the controller."""
+        return self.snapshot.controller_id
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The name that the cluster gave itself."""
+        return self.snapshot.cluster_id
+
+    # Metadata.
+
+    async def metadata(
+        self, topics: Collection[str] | None = (), *, allow_auto_create: bool = False, force: bool = False
+    ) -> Metadata:
+        """Return a snapshot that tells of these topics, of all with None; from memory where that is known and fresh.
+
+        A topic that does not exist is in it too, with its error.
+        """
+        if topics is None or force or not self._knows(topics):
+            await self._update(topics, allow_auto_create)
+        return self.snapshot
+
+    def add_topics(self, topics: Iterable[str], *, allow_auto_create: bool = False) -> None:
+        """Keep these topics in the snapshot, and fresh."""
+        self._topics.update(topics)
+        self._auto_create |= allow_auto_create
+
+    def set_topics(self, topics: Iterable[str]) -> None:
+        """Keep these topics fresh and forget all others."""
+        self._topics = set(topics)
+        self.snapshot = self.snapshot.without(set(self.snapshot.topics) - self._topics)
+
+    def add_listener(self, listener: Listener) -> None:
+        """Have a function called with each new snapshot."""
+        self._listeners.append(listener)
+
+    def request_refresh(self) -> asyncio.Future[None]:
+        """Have the metadata of the kept topics asked for soon; return when that is done, well or not."""
+        if self._refreshed is None:
+            self._refreshed = asyncio.get_running_loop().create_future()
+        self._refresh_asked.set()
+        return self._refreshed
+
+    def leader(self, partition: TopicPartition) -> int | None:
+        """Return the node id of a partition's leader, as far as we know."""
+        return self.snapshot.leader(partition)
+
+    def learn_leader(
+        self, partition: TopicPartition, leader_id: int, leader_epoch: int, endpoints: Iterable[Any] = ()
+    ) -> bool:
+        """Take a hint from the answer to a Produce or Fetch request; return whether it was news."""
+        if leader_id < 0 or leader_epoch < 0:
+            return False
+        brokers = {row.node_id: BrokerAddress(row.node_id, row.host, row.port, row.rack) for row in endpoints}
+        if leader_id not in brokers and leader_id not in self.brokers:
+            return False
+        changed = self.snapshot.with_leader(partition, leader_id, leader_epoch)
+        if changed is self.snapshot:
+            return False
+        self._replace(changed.with_brokers(brokers))
+        return True
+
+    def learn_brokers(self, brokers: Mapping[int, BrokerAddress]) -> None:
+        """Take in where brokers are, from an answer that says so."""
+        self.snapshot = self.snapshot.with_brokers(brokers)
+
+    # Requests.
+
+    def ready(self, node_id: int, lane: str = "") -> BrokerConnection | None:
+        """Return the connection to a broker if it is there."""
+        broker = self.brokers.get(node_id)
+        return None if broker is None else self._connections.ready(Address(broker.host, broker.port), lane)
+
+    async def connection(self, node_id: int, lane: str = "") -> BrokerConnection:
+        """Return the connection to a broker, made if need be; each lane is a connection of its own."""
+        broker = self.brokers.get(node_id)
+        if broker is None:
+            self.request_refresh()
+            raise BrokerNotAvailableError(f"broker {node_id} is not in the metadata")
+        try:
+            return await self._connections.get(Address(broker.host, broker.port), lane)
+        except KafkaConnectionError:
+            self.request_refresh()
+            raise
+
+    async def send(
+        self,
+        node_id: int,
+        api: Api,
+        message: Request,
+        timeout_ms: int | None = None,
+        *,
+        lane: str = "",
+        version_min: int = 0,
+        version_max: int = LAST_VERSION,
+    ) -> Any:
+        """Send a request to one broker, once, and return its response; a KafkaError if that does not work."""
+        limit_ms = self.settings.request_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                connection = await self.connection(node_id, lane)
+        except TimeoutError as error:
+            raise KafkaTimeoutError(f"no connection to broker {node_id} within {limit_ms} ms") from error
+        try:
+            return await connection.request(
+                api, message, version_min=version_min, version_max=version_max, timeout_ms=timeout_ms
+            )
+        except (KafkaConnectionError, KafkaTimeoutError):
+            self.request_refresh()
+            raise
+
+    async def send_any(
+        self,
+        api: Api,
+        message: Request,
+        timeout_ms: int | None = None,
+        *,
+        version_min: int = 0,
+        version_max: int = LAST_VERSION,
+    ) -> Any:
+        """Send a request to whichever broker answers, and keep trying until the time is up."""
+
+        async def attempt() -> Any:
+            return await self._ask_around(api, message, version_min, version_max)
+
+        return await self.retrying(attempt, timeout_ms)
+
+    async def send_controller(
+        self,
+        api: Api,
+        message: Request,
+        timeout_ms: int | None = None,
+        *,
+        version_min: int = 0,
+        version_max: int = LAST_VERSION,
+    ) -> Any:
+        """Send a request to the controller, and to the next one if it is no longer that.
+
+        As in Java's client, a request whose answer was lost is sent again.
+        """
+
+        async def attempt() -> Any:
+            controller = self.controller_id
+            if controller is None or controller not in self.brokers:
+                await self._update((), allow_auto_create=False)
+                controller = self.controller_id
+            if controller is None:
+                raise NotControllerError("the cluster has no controller at the moment")
+            try:
+                response = await self.send(
+                    controller, api, message, timeout_ms, version_min=version_min, version_max=version_max
+                )
+            except KafkaError:
+                self._forget_controller(controller)
+                raise
+            if has_error(response, ErrorCode.NOT_CONTROLLER):
+                self._forget_controller(controller)
+                raise NotControllerError(f"broker {controller} is not the controller")
+            return response
+
+        return await self.retrying(attempt, timeout_ms)
+
+    async def coordinator(self, key: str, key_type: int = 0, timeout_ms: int | None = None) -> int:
+        """Return the broker that looks after a group (key type 0) or a transactional id (1)."""
+        return await self._coordinators.find(key, key_type, timeout_ms)
+
+    def forget_coordinator(self, key: str, key_type: int = 0) -> None:
+        """Look the coordinator up anew next time."""
+        self._coordinators.forget(key, key_type)
+
+    async def retrying(self, attempt: Callable[[], Any], timeout_ms: int | None = None) -> Any:
+        """Await `attempt()` until it works, fails for good, or the time is up; then its last error counts."""
+        limit_ms = self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        backoff = Backoff(self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
+        last: KafkaError | None = None
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                while True:
+                    try:
+                        return await attempt()
+                    except KafkaError as error:
+                        if not (error.retriable or isinstance(error, BrokerNotAvailableError)) or self._closed:
+                            raise
+                        last = error
+                    await asyncio.sleep(backoff.next())
+        except TimeoutError as error:
+            raise last or KafkaTimeoutError(f"no answer within {limit_ms} ms") from error
+
+    # What follows is ours.
+
+    def _knows(self, topics: Collection[str]) -> bool:
+        known = self.snapshot.topics
+        return all(
+            topic in known and known[topic].partitions and known[topic].error is ErrorCode.NONE for topic in topics
+        )
+
+    async def _update(
+        self, topics: Collection[str] | None, allow_auto_create: bool, *, is_doubted: bool = False
+    ) -> None:
+        """Ask for metadata and take it in.
+
+        Where what we know is doubted, any broker is asked: the one that we are connected to may be cut off from the
+        others, and would tell the same for ever.
+        """
+        wanted = None if topics is None else sorted({*topics, *self._topics})
+
+        def build(version: int) -> MetadataRequest:
+            # Older brokers create what is asked for, if they are set to.
+            creates = allow_auto_create or version < _NO_AUTO_CREATE_VERSION
+            rows = None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted]
+            return MetadataRequest(topics=rows, allow_auto_topic_creation=creates)
+
+        response = await self._ask_around(
+            Api.METADATA, build, _METADATA_VERSION_MIN, LAST_VERSION, by_chance=is_doubted
+        )
+        merged = self.snapshot.merged(response)
+        gone = set(merged.topics) - {row.name for row in response.topics}
+        self._replace(merged.without(gone) if topics is None else merged)
+
+    def _replace(self, snapshot: Metadata) -> None:
+        self.snapshot = snapshot
+        for listener in self._listeners:
+            listener(snapshot)
+
+    async def _ask_around(
+        self, api: Api, message: Request, version_min: int, version_max: int, *, by_chance: bool = False
+    ) -> Any:
+        """Send a request to one address after the other until one answers; NoBrokersAvailable if none does."""
+        if self._closed:
+            raise IllegalStateError("the client is closed")
+        failures = []
+        for address in self._addresses(by_chance=by_chance):
+            try:
+                connection = await self._connections.get(address)
+                return await connection.request(api, message, version_min=version_min, version_max=version_max)
+            except (KafkaConnectionError, KafkaTimeoutError) as error:
+                failures.append(error.detail)
+        raise NoBrokersAvailable("; ".join(dict.fromkeys(failures)))
+
+    def _addresses(self, *, by_chance: bool) -> list[Address]:
+        """All addresses: brokers, those that failed lately after the others, then bootstrap servers.
+
+        Connections that are there and least busy come first, unless it is left to chance.
+        """
+        connections = self._connections
+        known = [Address(broker.host, broker.port) for broker in self.brokers.values()]
+        random.shuffle(known)
+        if not by_chance:
+            known.sort(key=connections.in_flight)
+            known.sort(key=lambda address: connections.ready(address) is None)
+        known.sort(key=connections.is_failing)
+        return list(dict.fromkeys((*known, *self.settings.addresses)))
+
+    def _forget_controller(self, controller: int) -> None:
+        if self.controller_id == controller:
+            self.snapshot = replace(self.snapshot, controller_id=None)
+
+    async def _keep_fresh(self) -> None:
+        """Ask for metadata when it is wanted, and now and then; never more often than the backoff allows."""
+        backoff = Backoff(self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.metadata_max_age_ms / 1000):
+                    await self._refresh_asked.wait()
+            is_doubted = self._refresh_asked.is_set()
+            self._refresh_asked.clear()
+            waiting, self._refreshed = self._refreshed, None
+            try:
+                await self._update((), self._auto_create, is_doubted=is_doubted)
+                backoff.reset()
+            except KafkaError:
+                self._refresh_asked.set()
+            finally:
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(None)
+            await asyncio.sleep(backoff.next())
+
+    def _tell_refreshed(self) -> None:
+        if self._refreshed is not None and not self._refreshed.done():
+            self._refreshed.set_result(None)
+
+
+def has_error(response: Any, code: ErrorCode) -> bool:
+    """Whether a response carries an error code, at its top or in one of its lists."""
+    if getattr(response, "error_code", 0) == code:
+        return True
+    lists = (getattr(response, field.name) for field in response.wire_fields)
+    return any(getattr(row, "error_code", 0) == code for rows in lists if isinstance(rows, list) for row in rows)

@@ -1,0 +1,120 @@
+"""The connections of a client: at most one to each broker and lane, made when it is needed.
+
+A broker answers the requests of a connection in order, so what it holds back for long, such as a JoinGroup or a Fetch
+that waits for records, holds up all behind it. Requests that must not wait for those of another kind go by a lane of
+their own, which is a second connection to the same broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from ottla.client.errors import IllegalStateError, KafkaError
+from ottla.client.net.asyncio_connection import BrokerConnection
+from ottla.client.net.backoff import Backoff
+from ottla.client.net.settings import Address, ClientSettings
+
+# A lane's name, "" for the common one; and where it leads to.
+_Key = tuple[str, Address]
+
+
+class _Slot:
+    """What is known of the connection to one address: whether it is there, under way, or failed lately."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.connection: BrokerConnection | None = None
+        self.opening: asyncio.Task[BrokerConnection] | None = None
+        self.backoff = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
+        # The last time that it was tried.
+        self.has_failed = False
+        # No attempt before this time of the loop.
+        self.not_before = 0.0
+
+
+class Connections:
+    """Connections by address and lane."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._slots: dict[_Key, _Slot] = {}
+        # Past their SASL session, but with answers still to come.
+        self._expiring: set[BrokerConnection] = set()
+        self._closed = False
+
+    def ready(self, address: Address, lane: str = "") -> BrokerConnection | None:
+        """Return the connection to an address if it is there."""
+        slot = self._slots.get((lane, address))
+        if slot is None or slot.connection is None or slot.connection.is_closed:
+            return None
+        if slot.connection.is_expiring:
+            self._expiring = {kept for kept in self._expiring if not kept.is_closed} | {slot.connection}
+            slot.connection = None
+            return None
+        return slot.connection
+
+    async def get(self, address: Address, lane: str = "") -> BrokerConnection:
+        """Return the connection to an address, made if need be; KafkaError if that does not work.
+
+        After a failure the next attempt waits, longer each time.
+        """
+        connection = self.ready(address, lane)
+        if connection is not None:
+            return connection
+        if self._closed:
+            raise IllegalStateError("the client is closed")
+        slot = self._slots.get((lane, address))
+        if slot is None:
+            slot = self._slots[lane, address] = _Slot(self._settings)
+        if slot.opening is None:
+            slot.opening = asyncio.create_task(self._open(address, slot))
+            slot.opening.add_done_callback(_take_exception)
+        # Several may wait for the same attempt, and one of them giving up must not end it.
+        return await asyncio.shield(slot.opening)
+
+    async def _open(self, address: Address, slot: _Slot) -> BrokerConnection:
+        loop = asyncio.get_running_loop()
+        try:
+            await asyncio.sleep(max(0.0, slot.not_before - loop.time()))
+            slot.connection = await BrokerConnection.open(address.host, address.port, self._settings)
+            slot.has_failed = False
+            slot.backoff.reset()
+            # For a broker that lets us in and then breaks the connection, over and over.
+            slot.not_before = loop.time() + self._settings.reconnect_backoff_ms / 1000
+            return slot.connection
+        except KafkaError:
+            slot.has_failed = True
+            slot.not_before = loop.time() + slot.backoff.next()
+            raise
+        finally:
+            slot.opening = None
+
+    def in_flight(self, address: Address) -> int:
+        """Return how many requests wait on the common lane to an address."""
+        connection = self.ready(address)
+        return 0 if connection is None else connection.in_flight
+
+    def is_failing(self, address: Address) -> bool:
+        """Whether the last attempt to connect to an address failed, or is under way."""
+        slot = self._slots.get(("", address))
+        return slot is not None and (slot.has_failed or slot.opening is not None)
+
+    async def close(self) -> None:
+        """Close all, and make no more."""
+        self._closed = True
+        slots, self._slots = self._slots, {}
+        for slot in slots.values():
+            if slot.opening is not None:
+                opening = slot.opening
+                opening.cancel()
+                with contextlib.suppress(asyncio.CancelledError, KafkaError):
+                    await opening
+        open_now = {slot.connection for slot in slots.values() if slot.connection is not None}
+        for connection in open_now | self._expiring:
+            await connection.close()
+
+
+def _take_exception(opening: asyncio.Task[BrokerConnection]) -> None:
+    """Mark an error as seen: all who waited for this attempt may have given up."""
+    if not opening.cancelled():
+        opening.exception()

@@ -1,0 +1,48 @@
+"""Makes the blocking connections of one owner, all of them secured in the same way."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from ottla.client.net.blocking_connection import RESPONSE_BYTES_MAX, SYSTEM_BUFFER, Connection
+from ottla.client.net.login import Login
+
+
+class Connector:
+    """How a broker reaches others on one of their listeners. Thread-safe."""
+
+    def __init__(self, tls: Callable[[], ssl.SSLContext] | None = None, login: Login | None = None) -> None:
+        """`tls` gives the present context, None is in the clear; `login` says who we are, None is nobody."""
+        self.tls = tls
+        self.login = login
+
+    def connection(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str | None,
+        connect_timeout_ms: int,
+        request_timeout_ms: int,
+        response_bytes_max: int = RESPONSE_BYTES_MAX,
+        connect_timeout_max_ms: int = 0,
+        receive_buffer_bytes: int = SYSTEM_BUFFER,
+    ) -> Connection:
+        """Return a connection, which connects when it is first used."""
+        return Connection(
+            host,
+            port,
+            client_id=client_id,
+            connect_timeout_ms=connect_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+            response_bytes_max=response_bytes_max,
+            connect_timeout_max_ms=connect_timeout_max_ms,
+            receive_buffer_bytes=receive_buffer_bytes,
+            tls=self.tls,
+            login=self.login,
+        )
+
+
+IN_THE_CLEAR: Final = Connector()

@@ -1,0 +1,50 @@
+"""Options that Java's clients have and ours do not, in terms of ours: a file that works for them works here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ottla.client.errors import KafkaConfigurationError
+from ottla.client.net.jaas import JaasError, parse_login
+
+_PEM: Final = "PEM"
+
+
+def without_java_options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the config with what stands for them; KafkaConfigurationError where there is no such thing."""
+    translated: dict[str, Any] = {}
+    for key, value in config.items():
+        translate = _TRANSLATIONS.get(key)
+        translated |= {key: value} if translate is None else translate(key, str(value).strip())
+    return translated
+
+
+def _login(key: str, text: str) -> dict[str, Any]:
+    try:
+        login = parse_login(text)
+        return {"sasl.username": login.option("username"), "sasl.password": login.option("password")}
+    except JaasError as error:
+        raise KafkaConfigurationError(f"{key}: {error}") from None
+
+
+def _store_type(key: str, text: str) -> dict[str, Any]:
+    if text.upper() != _PEM:
+        raise KafkaConfigurationError(
+            f"{key} is {_PEM} here, not {text!r}. To make PEM of a PKCS12 file: openssl pkcs12 -in FILE -out FILE.pem"
+        )
+    return {}
+
+
+def _host_name_check(key: str, text: str) -> dict[str, Any]:
+    if text.lower() not in ("", "https"):
+        raise KafkaConfigurationError(f"{key} is https, or empty for no check, not {text!r}")
+    return {"ssl.check.hostname": text.lower() == "https"}
+
+
+_TRANSLATIONS: Final[Mapping[str, Callable[[str, str], dict[str, Any]]]] = {
+    "sasl.jaas.config": _login,
+    "ssl.truststore.type": _store_type,
+    "ssl.keystore.type": _store_type,
+    "ssl.endpoint.identification.algorithm": _host_name_check,
+}

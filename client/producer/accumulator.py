@@ -1,0 +1,263 @@
+"""Where records wait to be sent: gathered into batches by partition, in bounded memory.
+
+Memory is counted by batch, not by record: a new batch takes the size that it may grow to, gives back what it did not
+need when it is closed, and the rest when it is done. So a record that fits in an open batch costs no accounting at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ottla.client.errors import KafkaTimeoutError, MessageSizeTooLargeError
+from ottla.client.net.metadata import TopicMetadata
+from ottla.client.producer.partition_queue import PartitionQueue
+from ottla.client.producer.partitioner import partition_of_key
+from ottla.client.producer.producer_batch import NO_OFFSET, ProducerBatch
+from ottla.client.producer.settings import ProducerSettings
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.record_batch_builder import RecordBatchBuilder
+from ottla.protocol.records import BATCH_HEADER_BYTES
+
+# One batch in flight keeps the order where the broker does not check sequences.
+_IN_FLIGHT_MAX_UNNUMBERED: Final = 1
+
+
+class Memory:
+    """Bytes to lend; who comes first is served first."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.free = total
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether somebody waits for bytes."""
+        return bool(self._waiters)
+
+    def take_now(self, size: int) -> bool:
+        """Take bytes if they are free and nobody waits."""
+        if self._waiters or self.free < size:
+            return False
+        self.free -= size
+        return True
+
+    async def take(self, size: int, timeout_ms: int) -> None:
+        """Wait until the bytes are free, and take them; KafkaTimeoutError if that takes too long."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = size, waiter
+        self._waiters.append(entry)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await waiter
+        except BaseException as error:
+            if waiter.done() and not waiter.cancelled():
+                self.give_back(size)
+            else:
+                self._waiters.remove(entry)
+                self._serve()
+            if isinstance(error, TimeoutError):
+                raise KafkaTimeoutError(
+                    f"buffer_memory of {self.total} bytes was full for {timeout_ms} ms: "
+                    "the brokers do not take records as fast as they are sent"
+                ) from error
+            raise
+
+    def give_back(self, size: int) -> None:
+        """Return bytes."""
+        self.free += size
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._waiters and (self._waiters[0][0] <= self.free or self._waiters[0][1].cancelled()):
+            size, waiter = self._waiters.popleft()
+            if not waiter.done():
+                self.free -= size
+                waiter.set_result(None)
+
+
+class TopicQueues:
+    """The partitions of a topic as a producer sees them."""
+
+    def __init__(self, metadata: TopicMetadata, in_flight_max: int, sticky_bytes: int) -> None:
+        self.name = metadata.name
+        self._in_flight_max = in_flight_max
+        self._sticky_bytes = sticky_bytes
+        self._sticky_left = 0
+        self._sticky: PartitionQueue | None = None
+        # More than there are partitions if the topic was made anew with fewer: what waits there runs into its timeout.
+        self.queues: list[PartitionQueue] = []
+        self.count = 0
+        self.available: list[int] = []
+        self.update(metadata)
+
+    def update(self, metadata: TopicMetadata) -> None:
+        """Take in how many partitions there are, and which have a leader."""
+        self.count = len(metadata.partitions)
+        for index in range(len(self.queues), self.count):
+            self.queues.append(PartitionQueue(TopicPartition(self.name, index), self._in_flight_max))
+        self.available = [index for index, known in metadata.partitions.items() if known.leader is not None]
+        if self._sticky is not None and self._sticky.partition.partition not in self.available:
+            self._sticky = None
+
+    def of_key(self, key: bytes) -> PartitionQueue:
+        """Return the queue for a record with a key."""
+        return self.queues[partition_of_key(key, self.count)]
+
+    @property
+    def sticky(self) -> PartitionQueue:
+        """The queue for records without a key: the same until it had a batch full of them."""
+        if self._sticky is None:
+            choice = random.choice(self.available) if self.available else random.randrange(self.count)
+            self._sticky = self.queues[choice]
+            self._sticky_left = self._sticky_bytes
+        return self._sticky
+
+    def sent(self, queue: PartitionQueue, size: int) -> None:
+        """Take note that a batch of a queue is closed."""
+        if queue is self._sticky:
+            self._sticky_left -= size
+            if self._sticky_left <= 0:
+                self._sticky = None
+
+    def unstick(self, queue: PartitionQueue) -> None:
+        """Choose another queue for records without a key, if it was this one."""
+        if queue is self._sticky:
+            self._sticky = None
+
+
+class Accumulator:
+    """All batches that are not done; the producer fills them, the sender takes them."""
+
+    def __init__(self, settings: ProducerSettings, ready: Callable[[PartitionQueue], None]) -> None:
+        self._settings = settings
+        # Called when a queue has a batch to send.
+        self._ready = ready
+        self._loop = asyncio.get_running_loop()
+        self._linger = settings.linger_ms / 1000
+        self._delivery_timeout = settings.delivery_timeout_ms / 1000
+        self._in_flight_max = (
+            settings.max_in_flight_requests_per_connection if settings.is_idempotent else _IN_FLIGHT_MAX_UNNUMBERED
+        )
+        self.memory = Memory(settings.buffer_memory)
+        self.topics: dict[str, TopicQueues] = {}
+        # Whose futures are not done.
+        self.unfinished: set[ProducerBatch] = set()
+        # While somebody flushes, nothing lingers.
+        self.flushing = 0
+
+    def update(self, metadata: TopicMetadata) -> TopicQueues:
+        """Take in what is known of a topic."""
+        known = self.topics.get(metadata.name)
+        if known is None:
+            known = TopicQueues(metadata, self._in_flight_max, self._settings.max_batch_size)
+            self.topics[metadata.name] = known
+        else:
+            known.update(metadata)
+        return known
+
+    async def room(self, queue: PartitionQueue, record_bytes: int, sticky: bool) -> ProducerBatch:
+        """Return a batch with room for a record, waiting for memory if need be.
+
+        With `sticky` the record may go to another partition, where the batch of this one is full.
+        """
+        topic = self.topics[queue.partition.topic]
+        if queue.open is not None:
+            self.close_batch(queue)
+            # A caller that sends and sends would otherwise keep the loop from sending anything.
+            await asyncio.sleep(0)
+            if sticky:
+                topic.unstick(queue)
+                queue = topic.sticky
+            if queue.open is not None and self._has_room(queue, record_bytes):
+                return queue.open
+        return await self._open(queue, record_bytes)
+
+    async def _open(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch:
+        size = BATCH_HEADER_BYTES + record_bytes
+        if size > self._settings.max_request_size:
+            raise MessageSizeTooLargeError(
+                f"a record of {record_bytes} bytes is larger than max_request_size={self._settings.max_request_size}"
+            )
+        size = max(size, self._settings.max_batch_size)
+        if not self.memory.take_now(size):
+            for waiting in self.queues():
+                self.close_batch(waiting)
+            await self.memory.take(size, self._settings.max_block_ms)
+            if queue.open is not None and self._has_room(queue, record_bytes):
+                # Another task was served first.
+                self.memory.give_back(size)
+                return queue.open
+        self.close_batch(queue)
+        batch = queue.open = self.add(queue, RecordBatchBuilder(), size)
+        if self._linger and not self.flushing:
+            self._loop.call_later(self._linger, self._lingered, queue, batch)
+        else:
+            self._ready(queue)
+        return batch
+
+    def _has_room(self, queue: PartitionQueue, record_bytes: int) -> bool:
+        batch = queue.open
+        return batch is not None and batch.builder.size + record_bytes <= self._settings.max_batch_size
+
+    def add(self, queue: PartitionQueue, builder: RecordBatchBuilder, reserved_bytes: int) -> ProducerBatch:
+        """Put a batch at the end of a queue; the caller says when it is ready."""
+        batch = ProducerBatch(
+            queue.partition,
+            builder,
+            future=self._loop.create_future(),
+            order=queue.next_order(),
+            deadline=self._loop.time() + self._delivery_timeout,
+            reserved_bytes=reserved_bytes,
+        )
+        queue.waiting.append(batch)
+        self.unfinished.add(batch)
+        return batch
+
+    def close_batch(self, queue: PartitionQueue) -> None:
+        """Let nothing more into the open batch of a queue, if it has one: it is ready to be sent."""
+        if queue.open is not None:
+            self.seal(queue)
+            self._ready(queue)
+
+    def seal(self, queue: PartitionQueue) -> None:
+        """Let nothing more into the open batch of a queue."""
+        batch, queue.open = queue.open, None
+        if batch is not None:
+            size = batch.builder.size
+            self.topics[queue.partition.topic].sent(queue, size)
+            self.memory.give_back(batch.reserved_bytes - size)
+            batch.reserved_bytes = size
+
+    def withdraw(self, batch: ProducerBatch) -> None:
+        """Take back a batch that no record got into."""
+        queue = self.topics[batch.partition.topic].queues[batch.partition.partition]
+        if not batch.record_count and batch is queue.open:
+            queue.open = None
+            queue.waiting.remove(batch)
+            batch.succeed(NO_OFFSET)
+            self.release(batch)
+
+    def is_ready(self, queue: PartitionQueue) -> bool:
+        """Whether the first batch of a queue should be sent, rather than wait for more records."""
+        if not queue.waiting:
+            return False
+        return queue.waiting[0] is not queue.open or not self._linger or self.flushing > 0
+
+    def release(self, batch: ProducerBatch) -> None:
+        """Forget a batch that is done."""
+        if batch in self.unfinished:
+            self.unfinished.discard(batch)
+            self.memory.give_back(batch.reserved_bytes)
+
+    def queues(self) -> Iterator[PartitionQueue]:
+        """Return all queues."""
+        return (queue for topic in self.topics.values() for queue in topic.queues)
+
+    def _lingered(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        if queue.open is batch:
+            self.close_batch(queue)

@@ -1,0 +1,166 @@
+"""The batches of one partition on their way to its leader: in which order, how many at once, and under which numbers.
+
+No I/O and no clock: the sender asks and reports. What must hold:
+
+  - Batches are sent in the order in which they were made, whatever is retried.
+  - While batches are in flight and one has failed, nothing is sent until all of them are back. Then the log of the
+    broker holds a prefix of them, and they go out again in order.
+  - With idempotence, sequences follow each other without a gap as long as every batch is written. A batch that is
+    given up may leave a gap. The broker refuses the first batch behind a gap, and with it all that follow: none of
+    them is in the log, so they can go under new numbers without being written twice. That is a new epoch, in which
+    sequences begin at 0 again.
+  - A batch whose fate is unknown keeps its numbers: the broker knows it by them if it comes again.
+  - A broker that knows nothing of a producer takes any sequence. So until it has acknowledged a batch, only one is in
+    flight: the second might be taken where the first was not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from ottla.client.producer.producer_batch import ProducerBatch
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+
+EPOCH_MAX: Final = (1 << 15) - 1
+_SEQUENCES: Final = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    """What the broker gave to tell this producer from others."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Verdict(Enum):
+    """What an answer means for a batch."""
+
+    RETRY = auto()  # not written, or nobody knows: send it again under the same numbers
+    GAP = auto()  # refused because of its numbers
+    REFUSED = auto()  # not written, and never will be
+
+
+class PartitionQueue:
+    """One partition's batches that are not done yet; `waiting[-1]` may still take records."""
+
+    def __init__(self, partition: TopicPartition, in_flight_max: int) -> None:
+        self.partition = partition
+        self.waiting: deque[ProducerBatch] = deque()
+        # In the order in which they were sent, all by the same connection.
+        self.in_flight: list[ProducerBatch] = []
+        self.connection: object | None = None
+        # The last of `waiting`, while it may take more records.
+        self.open: ProducerBatch | None = None
+        # No batch is sent before this time, after a failure.
+        self.retry_at = 0.0
+        self._in_flight_max = in_flight_max
+        self._recovering = False
+        self._gap = False
+        self._orders = 0
+        # None until it is first needed, and when its epochs are used up; `spent_id` is then out of use.
+        self.identity: ProducerIdentity | None = None
+        self.spent_id = NO_PRODUCER_ID
+        self._next_sequence = 0
+        # Whether the broker has acknowledged a batch of this producer id.
+        self._is_known = False
+
+    def __repr__(self) -> str:
+        return f"<PartitionQueue {self.partition} waiting={len(self.waiting)} in_flight={len(self.in_flight)}>"
+
+    def next_order(self) -> int:
+        """Return the place of a new batch."""
+        self._orders += 1
+        return self._orders
+
+    def can_send(self, connection: object, now: float) -> bool:
+        """Whether the first batch may go out by this connection."""
+        if not self.waiting or now < self.retry_at:
+            return False
+        if not self.in_flight:
+            return True
+        in_flight_max = self._in_flight_max if self._is_known else 1
+        return not self._recovering and len(self.in_flight) < in_flight_max and self.connection is connection
+
+    def take(self, connection: object, idempotent: bool) -> ProducerBatch:
+        """Move the first batch to those in flight, numbered if need be; only when `can_send`."""
+        batch = self.waiting.popleft()
+        if batch is self.open:
+            self.open = None
+        if idempotent and not batch.has_sequence:
+            assert self.identity is not None
+            batch.number(self.identity.producer_id, self.identity.producer_epoch, self._next_sequence)
+            self._next_sequence = (self._next_sequence + batch.record_count) % _SEQUENCES
+        self.in_flight.append(batch)
+        self.connection = connection
+        batch.attempts += 1
+        return batch
+
+    def written(self, batch: ProducerBatch) -> None:
+        """Take note that a batch is in the log."""
+        self.in_flight.remove(batch)
+        self._is_known = True
+        self._settle()
+
+    def failed(self, batch: ProducerBatch, verdict: Verdict) -> None:
+        """Take note that a batch is not known to be in the log; one that is retried waits again, in its place."""
+        self.in_flight.remove(batch)
+        if verdict is Verdict.GAP and not self._has_earlier(batch):
+            self._gap = True
+        if verdict is Verdict.REFUSED or batch.future.done():
+            # Sent once and refused, it left no trace: if nobody used the numbers behind it, there is no gap. One that
+            # was sent before may be in the log, and what took its numbers would pass for it.
+            if verdict is Verdict.REFUSED and batch.attempts == 1 and batch.has_sequence and not self._has_numbered():
+                self._next_sequence = batch.base_sequence
+        else:
+            place = sum(1 for other in self.waiting if other.order < batch.order)
+            self.waiting.insert(place, batch)
+            self._recovering = True
+        self._settle()
+
+    def expired(self, now: float) -> Iterator[ProducerBatch]:
+        """Give up batches whose time is over; those in flight stay there until they are back."""
+        while self.waiting and self.waiting[0].deadline <= now:
+            batch = self.waiting.popleft()
+            if batch is self.open:
+                self.open = None
+            yield batch
+        for batch in self.in_flight:
+            if batch.deadline <= now and not batch.future.done():
+                yield batch
+
+    def _settle(self) -> None:
+        if self.in_flight:
+            return
+        self.connection = None
+        self._recovering = False
+        if self._gap:
+            self._gap = False
+            self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        """Number all that waits anew."""
+        identity = self.identity
+        if identity is not None:
+            epoch = identity.producer_epoch + 1
+            self.identity = ProducerIdentity(identity.producer_id, epoch) if epoch <= EPOCH_MAX else None
+            self.spent_id = identity.producer_id
+            self._is_known = self.identity is not None
+        self._next_sequence = 0
+        for batch in self.waiting:
+            if not batch.has_sequence:
+                break
+            batch.number(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+
+    def _has_earlier(self, batch: ProducerBatch) -> bool:
+        """Whether an earlier batch is not done, which would explain a gap before this one."""
+        others = (*self.in_flight, *self.waiting)
+        return any(other.order < batch.order for other in others)
+
+    def _has_numbered(self) -> bool:
+        return bool(self.in_flight) or any(batch.has_sequence for batch in self.waiting)

@@ -1,0 +1,265 @@
+"""The producer: `send` puts records into batches, the sender takes those to the brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ottla.client.errors import (
+    IllegalStateError,
+    InvalidRecordError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosed,
+    UnknownTopicOrPartitionError,
+    error_for,
+)
+from ottla.client.net.backoff import Backoff
+from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.metadata import Metadata
+from ottla.client.producer.accumulator import TopicQueues
+from ottla.client.producer.partition_queue import PartitionQueue
+from ottla.client.producer.producer_batch import BatchBuilder, Delivery, ProducerBatch
+from ottla.client.producer.sender import Sender
+from ottla.client.producer.settings import ProducerSettings
+from ottla.client.types import RecordMetadata
+from ottla.protocol.errors import EncodeError, ErrorCode
+from ottla.protocol.record_batch_builder import RECORD_OVERHEAD_MAX, HeadersToWrite, record_size_max
+
+# A topic that was just created may not have reached every broker; one that is missing for longer does not exist.
+_MISSING_TOPIC_WAIT_S: Final = 5.0
+
+
+class Producer:
+    """Writes records to topics.
+
+        async with Producer(bootstrap_servers="localhost:9092") as producer:
+            metadata = await producer.send_and_wait("topic", b"value", key=b"key")
+
+    Options are those of `ProducerSettings`. All methods belong to the event loop that `start` ran on.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        """Take options; KafkaConfigurationError for what is unknown or cannot work. Nothing is connected yet."""
+        self.settings = ProducerSettings.from_kwargs(options)
+        self._cluster: Cluster | None = None
+        # There between start and stop.
+        self._sender: Sender | None = None
+        self._topics: dict[str, TopicQueues] = {}
+        self._key_serializer = self.settings.key_serializer
+        self._value_serializer = self.settings.value_serializer
+        self._partitioner = self.settings.partitioner
+        self._max_batch_size = self.settings.max_batch_size
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any] | Path | str, **overrides: Any) -> Self:
+        """Take options with dotted names, from a mapping or a .properties file."""
+        return cls(**(ProducerSettings.kwargs_from_config(config) | overrides))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Connect to the cluster; NoBrokersAvailable if none of its brokers answers."""
+        if self._cluster is not None:
+            raise IllegalStateError("the producer was started before; make another")
+        self._cluster = Cluster(self.settings)
+        await self._cluster.start()
+        self._sender = Sender(self._cluster, self.settings)
+        self._topics = self._sender.accumulator.topics
+        self._cluster.add_listener(self._metadata_changed)
+
+    async def stop(self) -> None:
+        """Send what waits, for up to delivery_timeout_ms, and close."""
+        sender, self._sender = self._sender, None
+        # What was put in is sent, but nothing more is.
+        self._topics = {}
+        if sender is not None:
+            try:
+                await self._flush(sender)
+            finally:
+                await sender.close()
+        if self._cluster is not None:
+            await self._cluster.close()
+
+    close = stop
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersToWrite | None = None,
+    ) -> Delivery:
+        """Put a record into a batch; await what is returned for its metadata, or for why it was not written.
+
+        Waits only for metadata of a topic that is new, and while buffer_memory is full. Without `partition` the key
+        decides; records without either go to one partition after the other, a batch each.
+        """
+        if self._key_serializer is not None:
+            key = self._key_serializer(key)
+        if self._value_serializer is not None:
+            value = self._value_serializer(value)
+        if type(key) is not bytes and key is not None:
+            key = _as_bytes(key, "key")
+        if type(value) is not bytes and value is not None:
+            value = _as_bytes(value, "value")
+        queues = self._topics.get(topic) or await self._topic(topic)
+        if partition is None and self._partitioner is None:
+            queue = queues.sticky if key is None else queues.of_key(key)
+        elif partition is not None and 0 <= partition < queues.count:
+            queue = queues.queues[partition]
+        else:
+            queue = await self._chosen(queues, partition, key)
+
+        if headers:
+            size = record_size_max(key, value, headers)
+        else:
+            size = RECORD_OVERHEAD_MAX + (0 if value is None else len(value)) + (0 if key is None else len(key))
+        batch = queue.open
+        if batch is None or batch.builder.size + size > self._max_batch_size:
+            batch = await self._room(queue, size, sticky=key is None and partition is None and not self._partitioner)
+        if timestamp_ms is None:
+            timestamp_ms = int(time.time() * 1000)
+        try:
+            index = batch.builder.append(timestamp_ms, key, value, headers or ())
+        except BaseException as error:
+            self._running().accumulator.withdraw(batch)
+            raise (InvalidRecordError(str(error)) if isinstance(error, EncodeError) else error) from None
+        return Delivery(batch, index, timestamp_ms)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersToWrite | None = None,
+    ) -> RecordMetadata:
+        """Send a record and wait until it is written."""
+        return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
+
+    async def flush(self) -> None:
+        """Send all that waits now, and wait until it is written or given up."""
+        await self._flush(self._running())
+
+    def create_batch(self) -> BatchBuilder:
+        """Return an empty batch to fill by hand, for `send_batch`."""
+        return BatchBuilder(self._max_batch_size)
+
+    async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> Delivery:
+        """Send a batch; what is returned gives the metadata of its first record."""
+        accumulator = self._running().accumulator
+        batch.close()
+        if not batch.record_count():
+            raise IllegalStateError("the batch has no records")
+        queue = await self._chosen(await self._topic(topic), partition, None)
+        size = batch.size()
+        if not accumulator.memory.take_now(size):
+            await accumulator.memory.take(size, self.settings.max_block_ms)
+        accumulator.close_batch(queue)
+        added = accumulator.add(queue, batch.builder, size)
+        self._running().ready(queue)
+        return Delivery(added, 0, batch.builder.max_timestamp)
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """Return the partitions of a topic."""
+        return set(range((await self._topic(topic)).count))
+
+    # What follows is ours.
+
+    def _running(self) -> Sender:
+        if self._sender is None:
+            raise ProducerClosed("the producer does not run")
+        return self._sender
+
+    async def _room(self, queue: PartitionQueue, size: int, *, sticky: bool) -> ProducerBatch:
+        sender = self._running()
+        batch = await sender.accumulator.room(queue, size, sticky)
+        if self._sender is None:
+            sender.accumulator.withdraw(batch)
+            self._running()
+        return batch
+
+    async def _chosen(self, queues: TopicQueues, partition: int | None, key: bytes | None) -> PartitionQueue:
+        """Return the queue of a partition that the caller, or the caller's partitioner, names."""
+        if partition is None:
+            assert self._partitioner is not None
+            partition = self._partitioner(key, range(queues.count), queues.available)
+        if not 0 <= partition < queues.count:
+            # It may have been added since.
+            assert self._cluster is not None
+            self._metadata_changed(await self._cluster.metadata([queues.name], force=True))
+            if not 0 <= partition < queues.count:
+                raise UnknownTopicOrPartitionError(
+                    f"topic {queues.name} has partitions 0 to {queues.count - 1}, not {partition}"
+                )
+        return queues.queues[partition]
+
+    async def _topic(self, topic: str) -> TopicQueues:
+        """Return the queues of a topic, waiting until its partitions are known."""
+        sender = self._running()
+        known = self._topics.get(topic)
+        if known is not None:
+            return known
+        assert self._cluster is not None
+        backoff = Backoff(self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
+        begun = asyncio.get_running_loop().time()
+        error: KafkaError = KafkaTimeoutError(f"nothing is known of topic {topic}")
+        while (waited := asyncio.get_running_loop().time() - begun) * 1000 < self.settings.max_block_ms:
+            try:
+                snapshot = await self._cluster.metadata([topic], allow_auto_create=True)
+            except KafkaError as failure:
+                if not failure.retriable:
+                    raise
+                error = failure
+            else:
+                found = snapshot.topics[topic]
+                if found.partitions and found.error is ErrorCode.NONE:
+                    self._running()
+                    self._cluster.add_topics([topic], allow_auto_create=False)
+                    return sender.accumulator.update(found)
+                error = error_for(found.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic}")
+                is_missing = found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if not error.retriable or (is_missing and waited > _MISSING_TOPIC_WAIT_S):
+                    raise error
+            await asyncio.sleep(backoff.next())
+        raise error
+
+    def _metadata_changed(self, snapshot: Metadata) -> None:
+        for name in self._topics:
+            found = snapshot.topics.get(name)
+            if found is not None and found.partitions and self._sender is not None:
+                self._sender.accumulator.update(found)
+
+    @staticmethod
+    async def _flush(sender: Sender) -> None:
+        accumulator = sender.accumulator
+        accumulator.flushing += 1
+        try:
+            for queue in accumulator.queues():
+                accumulator.close_batch(queue)
+            futures = [batch.future for batch in accumulator.unfinished]
+            if futures:
+                await asyncio.wait(futures)
+        finally:
+            accumulator.flushing -= 1
+
+
+def _as_bytes(data: object, what: str) -> bytes:
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"the {what} of a record is bytes, not {type(data).__name__}: encode it, or set {what}_serializer")

@@ -1,0 +1,327 @@
+"""Sends batches to the leaders of their partitions, and acts on the answers.
+
+There is no task per broker. `_drain` runs when something may have become possible: a batch is ready, an answer came, a
+connection is there, metadata changed, a backoff is over. It sends what can be sent, without waiting, and notes what is
+missing for the rest. What fails for one partition is put back into its queue alone: the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from ottla.client.errors import InvalidRecordError, KafkaConnectionError, KafkaError, KafkaTimeoutError, error_for
+from ottla.client.net.asyncio_connection import BrokerConnection
+from ottla.client.net.backoff import Backoff
+from ottla.client.net.cluster_client import Cluster
+from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.partition_queue import PartitionQueue, ProducerIdentity, Verdict
+from ottla.client.producer.producer_batch import ProducerBatch
+from ottla.client.producer.settings import ProducerSettings
+from ottla.protocol.api import Api
+from ottla.protocol.codec import encode_parts
+from ottla.protocol.compression import Codec
+from ottla.protocol.errors import ErrorCode, ProtocolError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+# The first version whose batches are of magic 2, and the first that takes zstd.
+_VERSION_MIN: Final = 3
+_VERSION_MIN_ZSTD: Final = 7
+# The newest in which topics go by name.
+_VERSION_MAX: Final = 12
+_EXPIRY_CHECK_S: Final = 0.1
+_GAPS: Final = frozenset(
+    (
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    )
+)
+
+_Sent = list[tuple[PartitionQueue, ProducerBatch]]
+
+
+class Sender:
+    """The sending half of a producer; everything runs on the loop, and nothing in here is called by two at once."""
+
+    def __init__(self, cluster: Cluster, settings: ProducerSettings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._codec = Codec.from_config_name(settings.compression_type or "none")
+        self._version_min = _VERSION_MIN_ZSTD if self._codec is Codec.ZSTD else _VERSION_MIN
+        self.accumulator = Accumulator(settings, self.ready)
+        # Queues with a batch to send, in the order in which they became so.
+        self._pending: dict[PartitionQueue, None] = {}
+        self._scheduled = False
+        # Produce requests under way by connection.
+        self._in_flight: dict[BrokerConnection, int] = {}
+        self._tasks: dict[object, asyncio.Task[None]] = {}
+        self._identity: ProducerIdentity | None = None
+        self._backoffs: dict[PartitionQueue, Backoff] = {}
+        # Why there is no connection, by leader.
+        self._unreachable: dict[int, KafkaError] = {}
+        self._wake: asyncio.TimerHandle | None = None
+        self._expiring = self._loop.call_later(_EXPIRY_CHECK_S, self._expire)
+        cluster.add_listener(lambda _: self._schedule())
+
+    def ready(self, queue: PartitionQueue) -> None:
+        """Take note that a queue has a batch to send."""
+        self._pending[queue] = None
+        self._schedule()
+
+    async def close(self) -> None:
+        """Stop; whatever is not acknowledged fails."""
+        self._expiring.cancel()
+        if self._wake is not None:
+            self._wake.cancel()
+        self._scheduled = True
+        for task in list(self._tasks.values()):
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        for batch in list(self.accumulator.unfinished):
+            self._give_up(batch, KafkaTimeoutError(f"the producer was closed before {batch.partition} took the batch"))
+
+    def _schedule(self) -> None:
+        if not self._scheduled and self._pending:
+            self._scheduled = True
+            self._loop.call_soon(self._drain)
+
+    def _schedule_at(self, when: float) -> None:
+        if self._wake is None or self._wake.when() > when:
+            if self._wake is not None:
+                self._wake.cancel()
+            self._wake = self._loop.call_at(when, self._wake_up)
+
+    def _wake_up(self) -> None:
+        self._wake = None
+        self._schedule()
+
+    def _drain(self) -> None:
+        """Send all that can be sent now."""
+        self._scheduled = False
+        now = self._loop.time()
+        by_connection: dict[BrokerConnection, list[PartitionQueue]] = {}
+        for queue in list(self._pending):
+            if not self.accumulator.is_ready(queue):
+                del self._pending[queue]
+                continue
+            if now < queue.retry_at:
+                self._schedule_at(queue.retry_at)
+                continue
+            connection = self._connection(queue)
+            if connection is not None and queue.can_send(connection, now):
+                by_connection.setdefault(connection, []).append(queue)
+        for connection, queues in by_connection.items():
+            while queues and self._in_flight.get(connection, 0) < self._settings.max_in_flight_requests_per_connection:
+                self._send(connection, queues, now)
+                queues = [
+                    queue for queue in queues if self.accumulator.is_ready(queue) and queue.can_send(connection, now)
+                ]
+
+    def _connection(self, queue: PartitionQueue) -> BrokerConnection | None:
+        """Return the connection to send by, if all that is needed is there; have it fetched if not."""
+        if self._settings.is_idempotent and queue.identity is None:
+            if self._identity is None or self._identity.producer_id == queue.spent_id:
+                self._start("identity", self._obtain_identity)
+                return None
+            queue.identity = self._identity
+        leader = self._cluster.leader(queue.partition)
+        if leader is None:
+            self._cluster.request_refresh()
+            return None
+        connection = self._cluster.ready(leader)
+        if connection is None:
+            self._start(leader, partial(self._connect, leader))
+        return connection
+
+    def _start(self, name: object, work: Callable[[], Any]) -> None:
+        if name not in self._tasks:
+            task = self._tasks[name] = asyncio.create_task(work())
+            task.add_done_callback(partial(self._ended, name))
+
+    def _ended(self, name: object, _: asyncio.Task[None]) -> None:
+        del self._tasks[name]
+        self._schedule()
+
+    async def _connect(self, leader: int) -> None:
+        try:
+            await self._cluster.connection(leader)
+            self._unreachable.pop(leader, None)
+        except KafkaError as error:
+            self._unreachable[leader] = error
+            # The metadata may name another leader soon; until then this one is tried again, less and less often.
+            await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
+
+    async def _obtain_identity(self) -> None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+
+        async def attempt() -> Any:
+            response = await self._cluster.send_any(Api.INIT_PRODUCER_ID, request)
+            if response.error_code:
+                raise error_for(response.error_code, "the cluster gives no producer id, which idempotence needs")
+            return response
+
+        try:
+            response = await self._cluster.retrying(attempt, self._settings.delivery_timeout_ms)
+        except KafkaError as error:
+            for queue in list(self._pending):
+                self._fail_waiting(queue, error)
+            return
+        self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+
+    def _send(self, connection: BrokerConnection, queues: list[PartitionQueue], now: float) -> None:
+        """Send one request, with the first batch of as many queues as fit."""
+        sent: _Sent = []
+        topics: dict[str, list[PartitionProduceData]] = {}
+        size = 0
+        for queue in queues:
+            batch = queue.waiting[0]
+            if sent and size + batch.builder.size > self._settings.max_request_size:
+                break
+            if batch is queue.open:
+                self.accumulator.seal(queue)
+            queue.take(connection, self._settings.is_idempotent)
+            try:
+                records = batch.encode(self._codec)
+            except ProtocolError as error:
+                self._failed([(queue, batch)], InvalidRecordError(str(error)))
+                continue
+            size += len(records)
+            sent.append((queue, batch))
+            partition = PartitionProduceData(index=queue.partition.partition, records=records)
+            topics.setdefault(queue.partition.topic, []).append(partition)
+            # Others first, the next time.
+            self._pending[queue] = self._pending.pop(queue, None)
+        if not sent:
+            return
+        request = ProduceRequest(
+            acks=self._settings.acks_number,
+            timeout_ms=self._settings.request_timeout_ms,
+            topic_data=[TopicProduceData(name=name, partition_data=rows) for name, rows in topics.items()],
+        )
+        try:
+            version = connection.version(Api.PRODUCE, self._version_min, _VERSION_MAX)
+            parts = encode_parts(request, version)
+            if not self._settings.acks_number:
+                connection.post(Api.PRODUCE, version, parts)
+                for queue, batch in sent:
+                    self._written(queue, batch, -1, -1, None)
+                return
+            answer = connection.submit(Api.PRODUCE, version, parts)
+        except (KafkaError, ProtocolError) as error:
+            self._failed(sent, error if isinstance(error, KafkaError) else KafkaError(str(error)))
+            return
+        self._in_flight[connection] = self._in_flight.get(connection, 0) + 1
+        answer.add_done_callback(partial(self._answered, connection, sent))
+
+    def _answered(self, connection: BrokerConnection, sent: _Sent, answer: asyncio.Future[Any]) -> None:
+        left = self._in_flight[connection] - 1
+        if left:
+            self._in_flight[connection] = left
+        else:
+            del self._in_flight[connection]
+        error = answer.exception()
+        if isinstance(error, KafkaError):
+            self._cluster.request_refresh()
+            self._failed(sent, error)
+            return
+        response = answer.result()
+        rows = {
+            TopicPartition(topic.name, row.index): row
+            for topic in response.responses
+            for row in topic.partition_responses
+        }
+        for queue, batch in sent:
+            row = rows.get(batch.partition)
+            if row is None:
+                self._failed([(queue, batch)], KafkaConnectionError(f"the answer says nothing of {batch.partition}"))
+            elif row.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                self._written(queue, batch, row.base_offset, row.log_append_time_ms, row.log_start_offset)
+            else:
+                error = error_for(row.error_code, self._detail(batch, row))
+                if error.invalid_metadata:
+                    hint = row.current_leader
+                    if not self._cluster.learn_leader(
+                        batch.partition, hint.leader_id, hint.leader_epoch, response.node_endpoints
+                    ):
+                        self._cluster.request_refresh()
+                self._failed([(queue, batch)], error)
+        self._schedule()
+
+    @staticmethod
+    def _detail(batch: ProducerBatch, row: Any) -> str:
+        reasons = [row.error_message, *(error.batch_index_error_message for error in row.record_errors)]
+        said = "; ".join(reason for reason in reasons if reason)
+        return f"{batch.partition} does not take a batch of {batch.builder.size} bytes" + (f": {said}" if said else "")
+
+    def _written(
+        self, queue: PartitionQueue, batch: ProducerBatch, offset: int, append_time: int, log_start: int | None
+    ) -> None:
+        queue.written(batch)
+        self._backoffs.pop(queue, None)
+        batch.succeed(offset, append_time, log_start)
+        self.accumulator.release(batch)
+
+    def _failed(self, sent: _Sent, error: KafkaError) -> None:
+        for queue, batch in sent:
+            if self._settings.is_idempotent and error.code in _GAPS:
+                verdict = Verdict.GAP
+            elif error.retriable:
+                verdict = Verdict.RETRY
+            else:
+                verdict = Verdict.REFUSED
+            queue.failed(batch, verdict)
+            batch.last_error = error
+            if verdict is Verdict.REFUSED:
+                self._give_up(batch, error)
+            elif batch.future.done():
+                self.accumulator.release(batch)
+            elif verdict is Verdict.RETRY or batch.attempts > 1:
+                self._back_off(queue)
+            self.ready(queue)
+
+    def _back_off(self, queue: PartitionQueue) -> None:
+        """Have a queue wait before it sends again; batches that fail together count as one failure."""
+        now = self._loop.time()
+        if now >= queue.retry_at:
+            backoff = self._backoffs.get(queue)
+            if backoff is None:
+                backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
+                self._backoffs[queue] = backoff
+            queue.retry_at = now + backoff.next()
+
+    def _expire(self) -> None:
+        """Give up what was not delivered in time."""
+        now = self._loop.time()
+        if self.accumulator.unfinished:
+            for queue in list(self.accumulator.queues()):
+                for batch in queue.expired(now):
+                    self._give_up(batch, self._expiry(batch), keep=batch in queue.in_flight)
+        self._expiring = self._loop.call_later(_EXPIRY_CHECK_S, self._expire)
+
+    def _expiry(self, batch: ProducerBatch) -> KafkaTimeoutError:
+        leader = self._cluster.leader(batch.partition)
+        reason: object = batch.last_error or (None if leader is None else self._unreachable.get(leader))
+        if leader is None:
+            reason = "the partition has no leader"
+        return KafkaTimeoutError(
+            f"{batch.partition} did not take {batch.record_count} records within "
+            f"delivery_timeout_ms={self._settings.delivery_timeout_ms}; sent {batch.attempts} times"
+            + (f"; {reason}" if reason else "")
+        )
+
+    def _fail_waiting(self, queue: PartitionQueue, error: KafkaError) -> None:
+        queue.open = None
+        while queue.waiting:
+            self._give_up(queue.waiting.popleft(), error)
+
+    def _give_up(self, batch: ProducerBatch, error: KafkaError, *, keep: bool = False) -> None:
+        """Fail a batch; with `keep` its memory stays taken, since its bytes may still be on their way."""
+        batch.fail(error)
+        if not keep:
+            self.accumulator.release(batch)

@@ -1,0 +1,84 @@
+"""The options of a producer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal
+
+from ottla.client.errors import KafkaConfigurationError
+from ottla.client.net.settings import MINUTES, SECONDS, ClientSettings
+from ottla.client.producer.partitioner import Partitioner
+
+CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+KiB: Final = 1024
+MiB: Final = 1024 * KiB
+ACKS_ALL: Final = -1
+# The broker remembers this many batches of a producer, to know one that comes twice.
+IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerSettings(ClientSettings):
+    """Safe by default: acknowledged by all in-sync replicas, written once, and in order."""
+
+    acks: int | Literal["all"] = "all"
+    # True where acks allow it; a producer that is not idempotent may write a record twice when it retries.
+    enable_idempotence: bool | None = None
+    key_serializer: Callable[[Any], bytes | None] | None = None
+    value_serializer: Callable[[Any], bytes | None] | None = None
+    compression_type: CompressionType | None = None
+    # A batch is sent when it has this many bytes before compression, or when it has waited for linger_ms. Larger than
+    # Kafka's 16 KiB, since a batch costs as much time here as some hundred records.
+    max_batch_size: int = 64 * KiB
+    linger_ms: int = 0
+    max_request_size: int = 1 * MiB
+    # What all unsent and unacknowledged batches may take; send() waits for room for up to max_block_ms.
+    buffer_memory: int = 32 * MiB
+    max_block_ms: int = 60 * SECONDS
+    max_in_flight_requests_per_connection: int = 5
+    # From send() until a record is written or fails, retries included.
+    delivery_timeout_ms: int = 2 * MINUTES
+    partitioner: Partitioner | None = None
+
+    DOTTED_NAMES: ClassVar[Mapping[str, str]] = {
+        **ClientSettings.DOTTED_NAMES,
+        "batch.size": "max_batch_size",
+        "queue.buffering.max.ms": "linger_ms",
+        "max.in.flight": "max_in_flight_requests_per_connection",
+        "max.in.flight.requests.per.connection": "max_in_flight_requests_per_connection",
+        "compression.codec": "compression_type",
+        "message.timeout.ms": "delivery_timeout_ms",
+        "request.required.acks": "acks",
+    }
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, with KafkaConfigurationError."""
+        super().__post_init__()
+        self._check_choice("acks", (0, 1, -1, "all"))
+        self._check_choice("compression_type", (None, "none", "gzip", "snappy", "lz4", "zstd"))
+        for name in ("max_batch_size", "max_request_size", "buffer_memory", "max_in_flight_requests_per_connection"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise KafkaConfigurationError(f"{name} must be a whole number from 1, not {value!r}")
+        if self.max_request_size > self.buffer_memory:
+            raise KafkaConfigurationError("max_request_size does not fit in buffer_memory")
+        if self.enable_idempotence and self.acks_number != ACKS_ALL:
+            raise KafkaConfigurationError(f"enable_idempotence needs acks='all', not {self.acks!r}")
+        if self.is_idempotent and self.max_in_flight_requests_per_connection > IDEMPOTENT_IN_FLIGHT_MAX:
+            raise KafkaConfigurationError(
+                f"with idempotence at most {IDEMPOTENT_IN_FLIGHT_MAX} requests may be in flight on a connection"
+            )
+        if self.delivery_timeout_ms < self.linger_ms:
+            raise KafkaConfigurationError("delivery_timeout_ms is less than linger_ms")
+
+    @property
+    def acks_number(self) -> int:
+        """The acks as they go on the wire."""
+        return ACKS_ALL if self.acks == "all" else self.acks
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether batches carry sequence numbers, by which the broker knows one that comes twice."""
+        return self.acks_number == ACKS_ALL if self.enable_idempotence is None else self.enable_idempotence
