@@ -11,25 +11,62 @@ Calls that concern many things return one result for each. If one of them failed
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from ottla.client.admin.configs import ClusterCalls
-from ottla.client.admin.groups import GroupCalls
-from ottla.client.admin.partitions import PartitionCalls
-from ottla.client.admin.security import SecurityCalls
-from ottla.client.admin.topics import TopicCalls
+from ottla.client.admin import (
+    cluster_requests,
+    config_requests,
+    group_requests,
+    partition_requests,
+    security_requests,
+    topic_requests,
+)
+from ottla.client.admin.config_requests import ConfigValue
+from ottla.client.admin.group_results import GroupDescription, GroupListing, GroupOffset, GroupOutcome
+from ottla.client.admin.partition_requests import ElectionType, IsolationLevel
+from ottla.client.admin.results import (
+    ApiSupport,
+    ClusterDescription,
+    ConfigDescription,
+    ConfigOutcome,
+    ConfigResource,
+    CreatedTopic,
+    DeletedRecords,
+    ListedOffset,
+    LogDir,
+    NewTopic,
+    PartitionOutcome,
+    Reassignment,
+    TopicDescription,
+    TopicListing,
+    TopicOutcome,
+)
+from ottla.client.admin.routing import AdminRequests, raised
+from ottla.client.admin.security_results import (
+    AclBinding,
+    AclFilter,
+    AclOutcome,
+    ClientQuota,
+    ClientQuotaOutcome,
+    DeletedAcls,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+    UserOutcome,
+    UserScramCredentials,
+)
 from ottla.client.net.cluster_client import Cluster
 from ottla.client.net.settings import ClientSettings
+from ottla.client.types import OffsetAndMetadata, TopicPartition
 
 
-class Admin(TopicCalls, PartitionCalls, ClusterCalls, GroupCalls, SecurityCalls):
+class Admin:
     """All that can be asked of a cluster, and changed in it; use it on one event loop, as a context or with start."""
 
     def __init__(self, **settings: Any) -> None:
         """Take the options of ClientSettings."""
-        super().__init__(ClientSettings.from_kwargs(settings))
+        self._requests = AdminRequests(ClientSettings.from_kwargs(settings))
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any] | Path | str, **overrides: Any) -> Self:
@@ -46,12 +83,236 @@ class Admin(TopicCalls, PartitionCalls, ClusterCalls, GroupCalls, SecurityCalls)
     @property
     def cluster(self) -> Cluster:
         """Connections and metadata, for requests that have no call here."""
-        return self._cluster
+        return self._requests.cluster
 
     async def start(self) -> None:
         """Reach the cluster; NoBrokersAvailable if no bootstrap server answers."""
-        await self._cluster.start()
+        await self._requests.cluster.start()
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._cluster.close()
+        await self._requests.cluster.close()
+
+    # Topics.
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, raise_errors: bool = True
+    ) -> tuple[CreatedTopic, ...]:
+        """Create topics; with `validate_only` say whether it would work."""
+        results = await topic_requests.create_topics(self._requests, topics, validate_only=validate_only)
+        return raised(results, raise_errors)
+
+    async def delete_topics(self, names: Sequence[str], *, raise_errors: bool = True) -> tuple[TopicOutcome, ...]:
+        """Delete topics and all their records."""
+        results = await topic_requests.delete_topics(self._requests, names)
+        return raised(results, raise_errors)
+
+    async def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+    ) -> tuple[TopicOutcome, ...]:
+        """Raise the number of partitions of topics to these; `assignments` has the brokers of the new ones."""
+        results = await topic_requests.create_partitions(
+            self._requests, counts, assignments=assignments, validate_only=validate_only
+        )
+        return raised(results, raise_errors)
+
+    async def list_topics(self, *, include_internal: bool = False) -> tuple[TopicListing, ...]:
+        """List all topics, by name; those that Kafka keeps for itself only if they are wanted."""
+        return await topic_requests.list_topics(self._requests, include_internal=include_internal)
+
+    async def describe_topics(
+        self, names: Collection[str] | None = None, *, raise_errors: bool = True
+    ) -> tuple[TopicDescription, ...]:
+        """Describe topics with their partitions, by name; all of them where no names are given."""
+        results = await topic_requests.describe_topics(self._requests, names)
+        return raised(results, raise_errors)
+
+    # The cluster, and options of topics and brokers.
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """Return the id of the cluster, its controller and its live brokers."""
+        return await cluster_requests.describe_cluster(self._requests)
+
+    async def api_versions(self, broker_id: int) -> tuple[ApiSupport, ...]:
+        """Return which APIs a broker serves, in which versions."""
+        return await cluster_requests.api_versions(self._requests, broker_id)
+
+    async def describe_configs(
+        self,
+        resources: Sequence[ConfigResource],
+        *,
+        names: Collection[str] | None = None,
+        include_documentation: bool = False,
+        raise_errors: bool = True,
+    ) -> tuple[ConfigDescription, ...]:
+        """Return the options of topics and brokers, all of them or those with these names."""
+        results = await config_requests.describe_configs(
+            self._requests, resources, names=names, include_documentation=include_documentation
+        )
+        return raised(results, raise_errors)
+
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, ConfigValue]],
+        *,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+    ) -> tuple[ConfigOutcome, ...]:
+        """Change options and leave all others; None takes an option back to its default."""
+        results = await config_requests.alter_configs(self._requests, changes, validate_only=validate_only)
+        return raised(results, raise_errors)
+
+    # Partitions.
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, raise_errors: bool = True
+    ) -> tuple[DeletedRecords, ...]:
+        """Delete the records before an offset; -1 stands for all that there are."""
+        results = await partition_requests.delete_records(self._requests, offsets)
+        return raised(results, raise_errors)
+
+    async def list_offsets(
+        self,
+        times: Mapping[TopicPartition, int],
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        raise_errors: bool = True,
+    ) -> tuple[ListedOffset, ...]:
+        """Look up the first offset at or after a time in milliseconds, or an OffsetSpec."""
+        results = await partition_requests.list_offsets(self._requests, times, isolation_level=isolation_level)
+        return raised(results, raise_errors)
+
+    async def elect_leaders(
+        self,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        election_type: ElectionType = "preferred",
+        raise_errors: bool = True,
+    ) -> tuple[PartitionOutcome, ...]:
+        """Make the preferred replicas leaders, of all partitions where none are given.
+
+        An unclean election takes any live replica where there is no leader; records may be lost. Partitions whose
+        leader is right already are not in the result, or without an error.
+        """
+        results = await partition_requests.elect_leaders(self._requests, partitions, election_type=election_type)
+        return raised(results, raise_errors)
+
+    async def alter_partition_reassignments(
+        self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, raise_errors: bool = True
+    ) -> tuple[PartitionOutcome, ...]:
+        """Begin to move partitions to these brokers, the preferred leader first; None ends a move that is under way."""
+        results = await partition_requests.alter_partition_reassignments(self._requests, replicas)
+        return raised(results, raise_errors)
+
+    async def list_partition_reassignments(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> tuple[Reassignment, ...]:
+        """List the moves that are under way, of these partitions or of all."""
+        return await partition_requests.list_partition_reassignments(self._requests, partitions)
+
+    async def describe_log_dirs(
+        self, partitions: Collection[TopicPartition] | None = None, *, raise_errors: bool = True
+    ) -> tuple[LogDir, ...]:
+        """Describe the log directories of all brokers, with these partitions or all."""
+        results = await partition_requests.describe_log_dirs(self._requests, partitions)
+        return raised(results, raise_errors)
+
+    # Consumer groups.
+
+    async def list_groups(self) -> tuple[GroupListing, ...]:
+        """List the groups of all coordinators, by name."""
+        return await group_requests.list_groups(self._requests)
+
+    async def describe_groups(
+        self, group_ids: Sequence[str], *, raise_errors: bool = True
+    ) -> tuple[GroupDescription, ...]:
+        """Describe groups with their members, whichever protocol they use."""
+        results = await group_requests.describe_groups(self._requests, group_ids)
+        return raised(results, raise_errors)
+
+    async def delete_groups(self, group_ids: Sequence[str], *, raise_errors: bool = True) -> tuple[GroupOutcome, ...]:
+        """Delete groups that have no members, with all that they have committed."""
+        results = await group_requests.delete_groups(self._requests, group_ids)
+        return raised(results, raise_errors)
+
+    async def list_group_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None
+    ) -> tuple[GroupOffset, ...]:
+        """Return what a group has committed, for these partitions or for all; those without an offset are left out."""
+        return raised(await group_requests.list_group_offsets(self._requests, group_id, partitions), raise_errors=True)
+
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        raise_errors: bool = True,
+    ) -> tuple[PartitionOutcome, ...]:
+        """Set what a group without members has committed; the group is made if need be."""
+        results = await group_requests.alter_group_offsets(self._requests, group_id, offsets)
+        return raised(results, raise_errors)
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition], *, raise_errors: bool = True
+    ) -> tuple[PartitionOutcome, ...]:
+        """Delete what a group has committed for partitions that no member of it reads."""
+        results = await group_requests.delete_group_offsets(self._requests, group_id, partitions)
+        return raised(results, raise_errors)
+
+    # ACLs, quotas and users.
+
+    async def create_acls(self, acls: Sequence[AclBinding], *, raise_errors: bool = True) -> tuple[AclOutcome, ...]:
+        """Add ACLs; one that is there already is no error."""
+        results = await security_requests.create_acls(self._requests, acls)
+        return raised(results, raise_errors)
+
+    async def describe_acls(self, matching: AclFilter | None = None) -> tuple[AclBinding, ...]:
+        """Return the ACLs that a filter matches; without one, all."""
+        return await security_requests.describe_acls(self._requests, matching)
+
+    async def delete_acls(self, filters: Sequence[AclFilter], *, raise_errors: bool = True) -> tuple[DeletedAcls, ...]:
+        """Delete the ACLs that each filter matches."""
+        results = await security_requests.delete_acls(self._requests, filters)
+        return raised(results, raise_errors)
+
+    async def describe_client_quotas(
+        self, entity: Mapping[str, str | None] | None = None, *, strict: bool = False
+    ) -> tuple[ClientQuota, ...]:
+        """Return the quotas of all entities that have these names; None is the default, ANY_NAME any name.
+
+        With `strict` only of those that have no other names besides.
+        """
+        return await security_requests.describe_client_quotas(self._requests, entity, strict=strict)
+
+    async def alter_client_quotas(
+        self,
+        changes: Sequence[tuple[Mapping[str, str | None], Mapping[str, float | None]]],
+        *,
+        validate_only: bool = False,
+        raise_errors: bool = True,
+    ) -> tuple[ClientQuotaOutcome, ...]:
+        """Change quotas of entities and leave all others; None removes one."""
+        results = await security_requests.alter_client_quotas(self._requests, changes, validate_only=validate_only)
+        return raised(results, raise_errors)
+
+    async def describe_user_scram_credentials(
+        self, users: Sequence[str] | None = None, *, raise_errors: bool = True
+    ) -> tuple[UserScramCredentials, ...]:
+        """Return which SCRAM mechanisms users have; without names, of all users."""
+        results = await security_requests.describe_user_scram_credentials(self._requests, users)
+        return raised(results, raise_errors)
+
+    async def alter_user_scram_credentials(
+        self,
+        alterations: Sequence[ScramCredentialUpsertion | ScramCredentialDeletion],
+        *,
+        raise_errors: bool = True,
+    ) -> tuple[UserOutcome, ...]:
+        """Set and delete SCRAM credentials; all that concerns one user happens at once."""
+        results = await security_requests.alter_user_scram_credentials(self._requests, alterations)
+        return raised(results, raise_errors)

@@ -1,4 +1,4 @@
-"""Admin's calls about consumer groups, of the classic protocol and of KIP-848."""
+"""Requests about consumer groups, of the classic protocol and of KIP-848."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.client.admin.group_results import (
     GroupOutcome,
 )
 from ottla.client.admin.results import PartitionOutcome
-from ottla.client.admin.routing import AdminRequests, by_topic, error_of, only_row, raised
+from ottla.client.admin.routing import AdminRequests, by_topic, error_of, only_row
 from ottla.client.errors import GroupIdNotFoundError, KafkaError, UnsupportedVersionError, raise_for
 from ottla.client.types import OffsetAndMetadata
 from ottla.protocol.api import Api
@@ -57,164 +57,163 @@ _SEVERAL_GROUPS_VERSION: Final = 8
 _COMMIT_VERSION_MIN: Final = 2
 
 
-class GroupCalls(AdminRequests):
-    """List, describe and delete groups; read, set and delete what they have committed."""
+async def list_groups(requests: AdminRequests) -> tuple[GroupListing, ...]:
+    """Ask every broker for the groups that it coordinates; sorted by group id."""
+    responses = await requests.on_all_brokers(Api.LIST_GROUPS, ListGroupsRequest())
+    listings = [
+        GroupListing(row.group_id, row.protocol_type, row.group_state, row.group_type, broker_id)
+        for broker_id, response in responses.items()
+        for row in response.groups
+    ]
+    return tuple(sorted(listings, key=lambda listing: listing.group_id))
 
-    async def list_groups(self) -> tuple[GroupListing, ...]:
-        """List the groups of all coordinators, by name."""
-        responses = await self.on_all_brokers(Api.LIST_GROUPS, ListGroupsRequest())
-        listings = [
-            GroupListing(row.group_id, row.protocol_type, row.group_state, row.group_type, broker_id)
-            for broker_id, response in responses.items()
-            for row in response.groups
-        ]
-        return tuple(sorted(listings, key=lambda listing: listing.group_id))
 
-    async def describe_groups(
-        self, group_ids: Sequence[str], *, raise_errors: bool = True
-    ) -> tuple[GroupDescription, ...]:
-        """Describe groups with their members, whichever protocol they use."""
-        return raised(await asyncio.gather(*map(self._describe, group_ids)), raise_errors)
+async def describe_groups(requests: AdminRequests, group_ids: Sequence[str]) -> list[GroupDescription]:
+    """Ask the coordinator of each group to describe it."""
+    return await asyncio.gather(*(_describe(requests, group_id) for group_id in group_ids))
 
-    async def delete_groups(self, group_ids: Sequence[str], *, raise_errors: bool = True) -> tuple[GroupOutcome, ...]:
-        """Delete groups that have no members, with all that they have committed."""
 
-        async def delete(group_id: str) -> GroupOutcome:
-            request = DeleteGroupsRequest(groups_names=[group_id])
-            _, response = await self.on_coordinator(
-                group_id, Api.DELETE_GROUPS, request, lambda answer: [row.error_code for row in answer.results]
-            )
-            row = only_row(response.results, f"group {group_id!r}")
-            return GroupOutcome(group_id, error_of(row.error_code, None, f"group {group_id!r}"))
+async def delete_groups(requests: AdminRequests, group_ids: Sequence[str]) -> list[GroupOutcome]:
+    """Ask the coordinator of each group to delete it."""
 
-        return raised(await asyncio.gather(*map(delete, group_ids)), raise_errors)
-
-    async def list_group_offsets(
-        self, group_id: str, partitions: Collection[TopicPartition] | None = None
-    ) -> tuple[GroupOffset, ...]:
-        """Return what a group has committed, for these partitions or for all; those without an offset are left out."""
-        wanted = None if partitions is None else by_topic(partitions)
-
-        def build(version: int) -> OffsetFetchRequest:
-            if version < _SEVERAL_GROUPS_VERSION:
-                rows = wanted and [
-                    OffsetFetchRequestTopic(name=topic, partition_indexes=each) for topic, each in wanted.items()
-                ]
-                return OffsetFetchRequest(group_id=group_id, topics=None if wanted is None else list(rows or ()))
-            topics = None
-            if wanted is not None:
-                topics = [
-                    OffsetFetchRequestTopics(name=topic, partition_indexes=each) for topic, each in wanted.items()
-                ]
-            return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)])
-
-        def answer(response: Any) -> Any:
-            return response.groups[0] if response.groups else response
-
-        _, response = await self.on_coordinator(
-            group_id,
-            Api.OFFSET_FETCH,
-            build,
-            lambda response: [answer(response).error_code],
-            version_min=_ALL_TOPICS_VERSION,
+    async def delete(group_id: str) -> GroupOutcome:
+        request = DeleteGroupsRequest(groups_names=[group_id])
+        _, response = await requests.on_coordinator(
+            group_id, Api.DELETE_GROUPS, request, lambda answer: [row.error_code for row in answer.results]
         )
-        raise_for(answer(response).error_code, f"group {group_id!r}")
-        offsets = [
-            GroupOffset(
-                topic.name,
-                row.partition_index,
-                row.committed_offset,
-                None if row.committed_leader_epoch < 0 else row.committed_leader_epoch,
-                row.metadata or "",
-                error_of(row.error_code, None, f"{topic.name}-{row.partition_index}"),
-            )
-            for topic in answer(response).topics
-            for row in topic.partitions
-            if row.committed_offset >= 0 or row.error_code
-        ]
-        return raised(sorted(offsets, key=lambda each: (each.topic, each.partition)), True)
+        row = only_row(response.results, f"group {group_id!r}")
+        return GroupOutcome(group_id, error_of(row.error_code, None, f"group {group_id!r}"))
 
-    async def alter_group_offsets(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-        *,
-        raise_errors: bool = True,
-    ) -> tuple[PartitionOutcome, ...]:
-        """Set what a group without members has committed; the group is made if need be."""
-        topics = []
-        for topic, numbers in by_topic(offsets).items():
-            rows = []
-            for number in numbers:
-                given = offsets[TopicPartition(topic, number)]
-                position = OffsetAndMetadata(given) if isinstance(given, int) else given
-                rows.append(
-                    OffsetCommitRequestPartition(
-                        partition_index=number,
-                        committed_offset=position.offset,
-                        committed_leader_epoch=-1 if position.leader_epoch is None else position.leader_epoch,
-                        committed_metadata=position.metadata,
-                    )
+    return await asyncio.gather(*map(delete, group_ids))
+
+
+async def list_group_offsets(
+    requests: AdminRequests, group_id: str, partitions: Collection[TopicPartition] | None
+) -> list[GroupOffset]:
+    """Ask a group's coordinator for committed offsets; raise the error of the whole request. Sorted by partition."""
+    wanted = None if partitions is None else by_topic(partitions)
+
+    def build(version: int) -> OffsetFetchRequest:
+        if version < _SEVERAL_GROUPS_VERSION:
+            rows = wanted and [
+                OffsetFetchRequestTopic(name=topic, partition_indexes=each) for topic, each in wanted.items()
+            ]
+            return OffsetFetchRequest(group_id=group_id, topics=None if wanted is None else list(rows or ()))
+        topics = None
+        if wanted is not None:
+            topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=each) for topic, each in wanted.items()]
+        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)])
+
+    def answer(response: Any) -> Any:
+        return response.groups[0] if response.groups else response
+
+    _, response = await requests.on_coordinator(
+        group_id,
+        Api.OFFSET_FETCH,
+        build,
+        lambda response: [answer(response).error_code],
+        version_min=_ALL_TOPICS_VERSION,
+    )
+    raise_for(answer(response).error_code, f"group {group_id!r}")
+    offsets = [
+        GroupOffset(
+            topic.name,
+            row.partition_index,
+            row.committed_offset,
+            None if row.committed_leader_epoch < 0 else row.committed_leader_epoch,
+            row.metadata or "",
+            error_of(row.error_code, None, f"{topic.name}-{row.partition_index}"),
+        )
+        for topic in answer(response).topics
+        for row in topic.partitions
+        if row.committed_offset >= 0 or row.error_code
+    ]
+    return sorted(offsets, key=lambda each: (each.topic, each.partition))
+
+
+async def alter_group_offsets(
+    requests: AdminRequests,
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+) -> list[PartitionOutcome]:
+    """Ask a group's coordinator to store offsets."""
+    topics = []
+    for topic, numbers in by_topic(offsets).items():
+        rows = []
+        for number in numbers:
+            given = offsets[TopicPartition(topic, number)]
+            position = OffsetAndMetadata(given) if isinstance(given, int) else given
+            rows.append(
+                OffsetCommitRequestPartition(
+                    partition_index=number,
+                    committed_offset=position.offset,
+                    committed_leader_epoch=-1 if position.leader_epoch is None else position.leader_epoch,
+                    committed_metadata=position.metadata,
                 )
-            topics.append(OffsetCommitRequestTopic(name=topic, partitions=rows))
-        request = OffsetCommitRequest(group_id=group_id, topics=topics)
-        _, response = await self.on_coordinator(
-            group_id, Api.OFFSET_COMMIT, request, _partition_codes, version_min=_COMMIT_VERSION_MIN
-        )
-        return raised(_outcomes(group_id, response), raise_errors)
-
-    async def delete_group_offsets(
-        self, group_id: str, partitions: Collection[TopicPartition], *, raise_errors: bool = True
-    ) -> tuple[PartitionOutcome, ...]:
-        """Delete what a group has committed for partitions that no member of it reads."""
-        topics = [
-            OffsetDeleteRequestTopic(
-                name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=each) for each in numbers]
             )
-            for topic, numbers in by_topic(partitions).items()
-        ]
-        request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-        _, response = await self.on_coordinator(
-            group_id, Api.OFFSET_DELETE, request, lambda answer: [answer.error_code, *_partition_codes(answer)]
-        )
-        raise_for(response.error_code, f"group {group_id!r}")
-        return raised(_outcomes(group_id, response), raise_errors)
+        topics.append(OffsetCommitRequestTopic(name=topic, partitions=rows))
+    request = OffsetCommitRequest(group_id=group_id, topics=topics)
+    _, response = await requests.on_coordinator(
+        group_id, Api.OFFSET_COMMIT, request, _partition_codes, version_min=_COMMIT_VERSION_MIN
+    )
+    return _outcomes(group_id, response)
 
-    async def _describe(self, group_id: str) -> GroupDescription:
-        try:
-            return await self._describe_consumer(group_id) or await self._describe_classic(group_id)
-        except KafkaError as error:
-            return GroupDescription(group_id, "", "", "", "", -1, error=error)
 
-    async def _describe_consumer(self, group_id: str) -> GroupDescription | None:
-        """Describe a group of KIP-848; None where this is none, or the broker knows of none."""
-        request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
-        try:
-            coordinator, response = await self.on_coordinator(
-                group_id, Api.CONSUMER_GROUP_DESCRIBE, request, _group_codes
-            )
-        except UnsupportedVersionError:
-            return None
-        row = only_row(response.groups, f"group {group_id!r}")
-        if row.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-            return None
-        raise_for(row.error_code, row.error_message or f"group {group_id!r}")
-        members = tuple(map(_consumer_member, row.members))
-        return GroupDescription(
-            group_id, _CONSUMER, row.group_state, _CONSUMER, row.assignor_name, coordinator, members, row.group_epoch
+async def delete_group_offsets(
+    requests: AdminRequests, group_id: str, partitions: Collection[TopicPartition]
+) -> list[PartitionOutcome]:
+    """Ask a group's coordinator to delete offsets; raise the error of the whole request."""
+    topics = [
+        OffsetDeleteRequestTopic(
+            name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=each) for each in numbers]
         )
+        for topic, numbers in by_topic(partitions).items()
+    ]
+    request = OffsetDeleteRequest(group_id=group_id, topics=topics)
+    _, response = await requests.on_coordinator(
+        group_id, Api.OFFSET_DELETE, request, lambda answer: [answer.error_code, *_partition_codes(answer)]
+    )
+    raise_for(response.error_code, f"group {group_id!r}")
+    return _outcomes(group_id, response)
 
-    async def _describe_classic(self, group_id: str) -> GroupDescription:
-        request = DescribeGroupsRequest(groups=[group_id])
-        coordinator, response = await self.on_coordinator(group_id, Api.DESCRIBE_GROUPS, request, _group_codes)
-        row = only_row(response.groups, f"group {group_id!r}")
-        raise_for(row.error_code, f"group {group_id!r}")
-        if row.group_state == _DEAD:
-            raise GroupIdNotFoundError(f"there is no group {group_id!r}")
-        members = tuple(_classic_member(member, row.protocol_type) for member in row.members)
-        return GroupDescription(
-            group_id, _CLASSIC, row.group_state, row.protocol_type, row.protocol_data, coordinator, members
+
+async def _describe(requests: AdminRequests, group_id: str) -> GroupDescription:
+    try:
+        return await _describe_consumer(requests, group_id) or await _describe_classic(requests, group_id)
+    except KafkaError as error:
+        return GroupDescription(group_id, "", "", "", "", -1, error=error)
+
+
+async def _describe_consumer(requests: AdminRequests, group_id: str) -> GroupDescription | None:
+    """Describe a group of KIP-848; None where this is none, or the broker knows of none."""
+    request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+    try:
+        coordinator, response = await requests.on_coordinator(
+            group_id, Api.CONSUMER_GROUP_DESCRIBE, request, _group_codes
         )
+    except UnsupportedVersionError:
+        return None
+    row = only_row(response.groups, f"group {group_id!r}")
+    if row.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+        return None
+    raise_for(row.error_code, row.error_message or f"group {group_id!r}")
+    members = tuple(map(_consumer_member, row.members))
+    return GroupDescription(
+        group_id, _CONSUMER, row.group_state, _CONSUMER, row.assignor_name, coordinator, members, row.group_epoch
+    )
+
+
+async def _describe_classic(requests: AdminRequests, group_id: str) -> GroupDescription:
+    request = DescribeGroupsRequest(groups=[group_id])
+    coordinator, response = await requests.on_coordinator(group_id, Api.DESCRIBE_GROUPS, request, _group_codes)
+    row = only_row(response.groups, f"group {group_id!r}")
+    raise_for(row.error_code, f"group {group_id!r}")
+    if row.group_state == _DEAD:
+        raise GroupIdNotFoundError(f"there is no group {group_id!r}")
+    members = tuple(_classic_member(member, row.protocol_type) for member in row.members)
+    return GroupDescription(
+        group_id, _CLASSIC, row.group_state, row.protocol_type, row.protocol_data, coordinator, members
+    )
 
 
 def _group_codes(response: Any) -> list[int]:

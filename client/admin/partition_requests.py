@@ -1,4 +1,4 @@
-"""Admin's calls about partitions: their records, offsets, leaders and replicas."""
+"""Requests about partitions: their records, offsets, leaders, replicas and log directories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.client.admin.results import (
     PartitionOutcome,
     Reassignment,
 )
-from ottla.client.admin.routing import AdminRequests, by_topic, error_of, raised
+from ottla.client.admin.routing import AdminRequests, by_topic, error_of
 from ottla.client.errors import KafkaError, raise_for
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
@@ -45,183 +45,171 @@ _LIST_OFFSETS_VERSION_MIN = 1
 _ELECTION_TYPES: dict[ElectionType, int] = {"preferred": 0, "unclean": 1}
 
 
-class PartitionCalls(AdminRequests):
-    """Trim partitions, look up offsets, elect leaders, move replicas, and see what they take on disk."""
+async def delete_records(requests: AdminRequests, offsets: Mapping[TopicPartition, int]) -> list[DeletedRecords]:
+    """Ask the leaders to delete records."""
 
-    async def delete_records(
-        self, offsets: Mapping[TopicPartition, int], *, raise_errors: bool = True
-    ) -> tuple[DeletedRecords, ...]:
-        """Delete the records before an offset; -1 stands for all that there are."""
-
-        async def ask(node_id: int, partitions: list[TopicPartition]) -> dict[TopicPartition, DeletedRecords]:
-            topics = [
-                DeleteRecordsTopic(
-                    name=topic,
-                    partitions=[
-                        DeleteRecordsPartition(partition_index=each, offset=offsets[TopicPartition(topic, each)])
-                        for each in numbers
-                    ],
-                )
-                for topic, numbers in by_topic(partitions).items()
-            ]
-            request = DeleteRecordsRequest(topics=topics, timeout_ms=self._settings.request_timeout_ms)
-            response = await self._cluster.send(node_id, Api.DELETE_RECORDS, request)
-            return {
-                (partition := TopicPartition(topic.name, row.partition_index)): DeletedRecords(
-                    *partition, row.low_watermark, error_of(row.error_code, None, str(partition))
-                )
-                for topic in response.topics
-                for row in topic.partitions
-            }
-
-        def failed(partition: TopicPartition, error: KafkaError) -> DeletedRecords:
-            return DeletedRecords(*partition, -1, error)
-
-        return raised(await self.by_leader(offsets, ask, failed), raise_errors)
-
-    async def list_offsets(
-        self,
-        times: Mapping[TopicPartition, int],
-        *,
-        isolation_level: IsolationLevel = "read_uncommitted",
-        raise_errors: bool = True,
-    ) -> tuple[ListedOffset, ...]:
-        """Look up the first offset at or after a time in milliseconds, or an OffsetSpec."""
-
-        async def ask(node_id: int, partitions: list[TopicPartition]) -> dict[TopicPartition, ListedOffset]:
-            topics = [
-                ListOffsetsTopic(
-                    name=topic,
-                    partitions=[
-                        ListOffsetsPartition(partition_index=each, timestamp=int(times[TopicPartition(topic, each)]))
-                        for each in numbers
-                    ],
-                )
-                for topic, numbers in by_topic(partitions).items()
-            ]
-            level = int(isolation_level == "read_committed")
-            request = ListOffsetsRequest(replica_id=_CLIENT, isolation_level=level, topics=topics)
-            response = await self._cluster.send(
-                node_id, Api.LIST_OFFSETS, request, version_min=_LIST_OFFSETS_VERSION_MIN
-            )
-            return {
-                (partition := TopicPartition(topic.name, row.partition_index)): ListedOffset(
-                    *partition,
-                    row.offset,
-                    row.timestamp,
-                    row.leader_epoch,
-                    error_of(row.error_code, None, str(partition)),
-                )
-                for topic in response.topics
-                for row in topic.partitions
-            }
-
-        def failed(partition: TopicPartition, error: KafkaError) -> ListedOffset:
-            return ListedOffset(*partition, -1, -1, -1, error)
-
-        return raised(await self.by_leader(times, ask, failed), raise_errors)
-
-    async def elect_leaders(
-        self,
-        partitions: Collection[TopicPartition] | None = None,
-        *,
-        election_type: ElectionType = "preferred",
-        raise_errors: bool = True,
-    ) -> tuple[PartitionOutcome, ...]:
-        """Make the preferred replicas leaders, of all partitions where none are given.
-
-        An unclean election takes any live replica where there is no leader; records may be lost. Partitions whose
-        leader is right already are not in the result, or without an error.
-        """
-        topics = None
-        if partitions is not None:
-            topics = [TopicPartitions(topic=name, partitions=each) for name, each in by_topic(partitions).items()]
-        request = ElectLeadersRequest(
-            election_type=_ELECTION_TYPES[election_type],
-            topic_partitions=topics,
-            timeout_ms=self._settings.request_timeout_ms,
-        )
-        response = await self._cluster.send_controller(
-            Api.ELECT_LEADERS, request, version_min=_ELECTION_TYPES[election_type]
-        )
-        raise_for(response.error_code, "leaders cannot be elected")
-        outcomes = []
-        for topic in response.replica_election_results:
-            for row in topic.partition_result:
-                is_needed = row.error_code != ErrorCode.ELECTION_NOT_NEEDED
-                detail = f"{topic.topic}-{row.partition_id}"
-                error = error_of(row.error_code, row.error_message, detail) if is_needed else None
-                outcomes.append(PartitionOutcome(topic.topic, row.partition_id, error))
-        return raised(outcomes, raise_errors)
-
-    async def alter_partition_reassignments(
-        self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, raise_errors: bool = True
-    ) -> tuple[PartitionOutcome, ...]:
-        """Begin to move partitions to these brokers, the preferred leader first; None ends a move that is under way."""
+    async def ask(node_id: int, partitions: list[TopicPartition]) -> dict[TopicPartition, DeletedRecords]:
         topics = [
-            ReassignableTopic(
+            DeleteRecordsTopic(
                 name=topic,
                 partitions=[
-                    ReassignablePartition(
-                        partition_index=each,
-                        replicas=None if (brokers := replicas[TopicPartition(topic, each)]) is None else list(brokers),
-                    )
+                    DeleteRecordsPartition(partition_index=each, offset=offsets[TopicPartition(topic, each)])
                     for each in numbers
                 ],
             )
-            for topic, numbers in by_topic(replicas).items()
+            for topic, numbers in by_topic(partitions).items()
         ]
-        request = AlterPartitionReassignmentsRequest(timeout_ms=self._settings.request_timeout_ms, topics=topics)
-        response = await self._cluster.send_controller(Api.ALTER_PARTITION_REASSIGNMENTS, request)
-        raise_for(response.error_code, response.error_message or "")
-        outcomes = [
-            PartitionOutcome(
-                topic.name,
-                row.partition_index,
-                error_of(row.error_code, row.error_message, f"{topic.name}-{row.partition_index}"),
-            )
-            for topic in response.responses
-            for row in topic.partitions
-        ]
-        return raised(outcomes, raise_errors)
-
-    async def list_partition_reassignments(
-        self, partitions: Collection[TopicPartition] | None = None
-    ) -> tuple[Reassignment, ...]:
-        """List the moves that are under way, of these partitions or of all."""
-        topics = None
-        if partitions is not None:
-            topics = [
-                ListPartitionReassignmentsTopics(name=name, partition_indexes=each)
-                for name, each in by_topic(partitions).items()
-            ]
-        request = ListPartitionReassignmentsRequest(timeout_ms=self._settings.request_timeout_ms, topics=topics)
-        response = await self._cluster.send_controller(Api.LIST_PARTITION_REASSIGNMENTS, request)
-        raise_for(response.error_code, response.error_message or "")
-        return tuple(
-            Reassignment(
-                topic.name,
-                row.partition_index,
-                tuple(row.replicas),
-                tuple(row.adding_replicas),
-                tuple(row.removing_replicas),
+        request = DeleteRecordsRequest(topics=topics, timeout_ms=requests.settings.request_timeout_ms)
+        response = await requests.cluster.send(node_id, Api.DELETE_RECORDS, request)
+        return {
+            (partition := TopicPartition(topic.name, row.partition_index)): DeletedRecords(
+                *partition, row.low_watermark, error_of(row.error_code, None, str(partition))
             )
             for topic in response.topics
             for row in topic.partitions
-        )
+        }
 
-    async def describe_log_dirs(
-        self, partitions: Collection[TopicPartition] | None = None, *, raise_errors: bool = True
-    ) -> tuple[LogDir, ...]:
-        """Describe the log directories of all brokers, with these partitions or all."""
-        topics = None
-        if partitions is not None:
-            topics = [
-                DescribableLogDirTopic(topic=name, partitions=each) for name, each in by_topic(partitions).items()
-            ]
-        responses = await self.on_all_brokers(Api.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=topics))
-        dirs = [_log_dir(broker_id, row) for broker_id, response in responses.items() for row in response.results]
-        return raised(dirs, raise_errors)
+    def failed(partition: TopicPartition, error: KafkaError) -> DeletedRecords:
+        return DeletedRecords(*partition, -1, error)
+
+    return await requests.by_leader(offsets, ask, failed)
+
+
+async def list_offsets(
+    requests: AdminRequests,
+    times: Mapping[TopicPartition, int],
+    *,
+    isolation_level: IsolationLevel,
+) -> list[ListedOffset]:
+    """Ask the leaders for offsets."""
+
+    async def ask(node_id: int, partitions: list[TopicPartition]) -> dict[TopicPartition, ListedOffset]:
+        topics = [
+            ListOffsetsTopic(
+                name=topic,
+                partitions=[
+                    ListOffsetsPartition(partition_index=each, timestamp=int(times[TopicPartition(topic, each)]))
+                    for each in numbers
+                ],
+            )
+            for topic, numbers in by_topic(partitions).items()
+        ]
+        level = int(isolation_level == "read_committed")
+        request = ListOffsetsRequest(replica_id=_CLIENT, isolation_level=level, topics=topics)
+        response = await requests.cluster.send(
+            node_id, Api.LIST_OFFSETS, request, version_min=_LIST_OFFSETS_VERSION_MIN
+        )
+        return {
+            (partition := TopicPartition(topic.name, row.partition_index)): ListedOffset(
+                *partition,
+                row.offset,
+                row.timestamp,
+                row.leader_epoch,
+                error_of(row.error_code, None, str(partition)),
+            )
+            for topic in response.topics
+            for row in topic.partitions
+        }
+
+    def failed(partition: TopicPartition, error: KafkaError) -> ListedOffset:
+        return ListedOffset(*partition, -1, -1, -1, error)
+
+    return await requests.by_leader(times, ask, failed)
+
+
+async def elect_leaders(
+    requests: AdminRequests,
+    partitions: Collection[TopicPartition] | None,
+    *,
+    election_type: ElectionType,
+) -> list[PartitionOutcome]:
+    """Ask the controller to elect leaders; raise the error of the whole request."""
+    topics = None
+    if partitions is not None:
+        topics = [TopicPartitions(topic=name, partitions=each) for name, each in by_topic(partitions).items()]
+    request = ElectLeadersRequest(
+        election_type=_ELECTION_TYPES[election_type],
+        topic_partitions=topics,
+        timeout_ms=requests.settings.request_timeout_ms,
+    )
+    response = await requests.cluster.send_controller(
+        Api.ELECT_LEADERS, request, version_min=_ELECTION_TYPES[election_type]
+    )
+    raise_for(response.error_code, "leaders cannot be elected")
+    outcomes = []
+    for topic in response.replica_election_results:
+        for row in topic.partition_result:
+            is_needed = row.error_code != ErrorCode.ELECTION_NOT_NEEDED
+            detail = f"{topic.topic}-{row.partition_id}"
+            error = error_of(row.error_code, row.error_message, detail) if is_needed else None
+            outcomes.append(PartitionOutcome(topic.topic, row.partition_id, error))
+    return outcomes
+
+
+async def alter_partition_reassignments(
+    requests: AdminRequests, replicas: Mapping[TopicPartition, Sequence[int] | None]
+) -> list[PartitionOutcome]:
+    """Ask the controller to move replicas; raise the error of the whole request."""
+    topics = [
+        ReassignableTopic(
+            name=topic,
+            partitions=[
+                ReassignablePartition(
+                    partition_index=each,
+                    replicas=None if (brokers := replicas[TopicPartition(topic, each)]) is None else list(brokers),
+                )
+                for each in numbers
+            ],
+        )
+        for topic, numbers in by_topic(replicas).items()
+    ]
+    request = AlterPartitionReassignmentsRequest(timeout_ms=requests.settings.request_timeout_ms, topics=topics)
+    response = await requests.cluster.send_controller(Api.ALTER_PARTITION_REASSIGNMENTS, request)
+    raise_for(response.error_code, response.error_message or "")
+    return [
+        PartitionOutcome(
+            topic.name,
+            row.partition_index,
+            error_of(row.error_code, row.error_message, f"{topic.name}-{row.partition_index}"),
+        )
+        for topic in response.responses
+        for row in topic.partitions
+    ]
+
+
+async def list_partition_reassignments(
+    requests: AdminRequests, partitions: Collection[TopicPartition] | None
+) -> tuple[Reassignment, ...]:
+    """Ask the controller which replicas are moving."""
+    topics = None
+    if partitions is not None:
+        topics = [
+            ListPartitionReassignmentsTopics(name=name, partition_indexes=each)
+            for name, each in by_topic(partitions).items()
+        ]
+    request = ListPartitionReassignmentsRequest(timeout_ms=requests.settings.request_timeout_ms, topics=topics)
+    response = await requests.cluster.send_controller(Api.LIST_PARTITION_REASSIGNMENTS, request)
+    raise_for(response.error_code, response.error_message or "")
+    return tuple(
+        Reassignment(
+            topic.name,
+            row.partition_index,
+            tuple(row.replicas),
+            tuple(row.adding_replicas),
+            tuple(row.removing_replicas),
+        )
+        for topic in response.topics
+        for row in topic.partitions
+    )
+
+
+async def describe_log_dirs(requests: AdminRequests, partitions: Collection[TopicPartition] | None) -> list[LogDir]:
+    """Ask every broker about its log directories."""
+    topics = None
+    if partitions is not None:
+        topics = [DescribableLogDirTopic(topic=name, partitions=each) for name, each in by_topic(partitions).items()]
+    responses = await requests.on_all_brokers(Api.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=topics))
+    return [_log_dir(broker_id, row) for broker_id, response in responses.items() for row in response.results]
 
 
 def _log_dir(broker_id: int, row: DescribeLogDirsResult) -> LogDir:

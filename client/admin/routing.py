@@ -46,15 +46,15 @@ class AdminRequests:
     """The cluster, and ways to ask it."""
 
     def __init__(self, settings: ClientSettings) -> None:
-        self._settings = settings
-        self._cluster = Cluster(settings)
+        self.settings = settings
+        self.cluster = Cluster(settings)
 
     async def by_leader(
         self,
         partitions: Collection[TopicPartition],
         ask: Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, ResultT]]],
         failed: Callable[[TopicPartition, KafkaError], ResultT],
-    ) -> tuple[ResultT, ...]:
+    ) -> list[ResultT]:
         """Ask the leaders of partitions, each for those it leads; return the results in the order of the partitions."""
         results: dict[TopicPartition, ResultT] = {}
         remaining = set(partitions)
@@ -71,15 +71,15 @@ class AdminRequests:
             again = {each: found for each, found in failures.items() if found.retriable and self._exists(each)}
             remaining.intersection_update(again)
             if again:
-                await self._cluster.metadata({each.topic for each in again}, force=True)
+                await self.cluster.metadata({each.topic for each in again}, force=True)
                 raise next(iter(again.values()))
 
         try:
-            await self._cluster.retrying(attempt)
+            await self.cluster.retrying(attempt)
         except KafkaError as error:
             for partition in remaining:
                 results.setdefault(partition, failed(partition, error))
-        return tuple(results[partition] for partition in partitions)
+        return [results[partition] for partition in partitions]
 
     async def on_coordinator(
         self,
@@ -96,29 +96,29 @@ class AdminRequests:
         """
 
         async def attempt() -> tuple[int, Any]:
-            node_id = await self._cluster.coordinator(group_id)
+            node_id = await self.cluster.coordinator(group_id)
             try:
-                response = await self._cluster.send(node_id, api, message, version_min=version_min)
+                response = await self.cluster.send(node_id, api, message, version_min=version_min)
             except (KafkaConnectionError, KafkaTimeoutError):
-                self._cluster.forget_coordinator(group_id)
+                self.cluster.forget_coordinator(group_id)
                 raise
             for code in codes(response):
                 if code in _LOOK_UP_COORDINATOR:
-                    self._cluster.forget_coordinator(group_id)
+                    self.cluster.forget_coordinator(group_id)
                     raise error_for(code, f"group {group_id!r}")
             return node_id, response
 
-        answer: tuple[int, Any] = await self._cluster.retrying(attempt)
+        answer: tuple[int, Any] = await self.cluster.retrying(attempt)
         return answer
 
     async def on_all_brokers(self, api: Api, message: Request, *, version_min: int = 0) -> dict[int, Any]:
         """Ask every live broker; return their responses by node id."""
 
         async def attempt() -> dict[int, Any]:
-            await self._cluster.metadata((), force=True)
-            node_ids = sorted(self._cluster.brokers)
+            await self.cluster.metadata((), force=True)
+            node_ids = sorted(self.cluster.brokers)
             answers = await asyncio.gather(
-                *(self._cluster.send(node_id, api, message, version_min=version_min) for node_id in node_ids)
+                *(self.cluster.send(node_id, api, message, version_min=version_min) for node_id in node_ids)
             )
             responses = dict(zip(node_ids, answers, strict=True))
             for node_id, response in responses.items():
@@ -127,12 +127,12 @@ class AdminRequests:
                     raise error_for(code, f"broker {node_id}")
             return responses
 
-        answer: dict[int, Any] = await self._cluster.retrying(attempt)
+        answer: dict[int, Any] = await self.cluster.retrying(attempt)
         return answer
 
     async def _led(self, partitions: set[TopicPartition]) -> dict[int | None, dict[TopicPartition, KafkaError]]:
         """Sort partitions by leader; those under None cannot be asked for, for the reason that stands with them."""
-        metadata = await self._cluster.metadata({each.topic for each in partitions})
+        metadata = await self.cluster.metadata({each.topic for each in partitions})
         groups: dict[int | None, dict[TopicPartition, KafkaError]] = defaultdict(dict)
         for each in sorted(partitions):
             topic = metadata.topics.get(each.topic)
@@ -146,7 +146,7 @@ class AdminRequests:
         return groups
 
     def _exists(self, partition: TopicPartition) -> bool:
-        topic = self._cluster.snapshot.topics.get(partition.topic)
+        topic = self.cluster.snapshot.topics.get(partition.topic)
         return (
             topic is not None
             and (partition.partition in topic.partitions or topic.error.refresh_metadata)

@@ -1,4 +1,4 @@
-"""Admin's calls about topics."""
+"""Requests about topics: create, grow, delete, list and describe them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.client.admin.results import (
     TopicListing,
     TopicOutcome,
 )
-from ottla.client.admin.routing import AdminRequests, error_of, raised
+from ottla.client.admin.routing import AdminRequests, error_of
 from ottla.client.errors import UnknownTopicOrPartitionError, error_for
 from ottla.client.net.metadata import TopicMetadata
 from ottla.protocol.api import Api
@@ -35,87 +35,82 @@ from ottla.protocol.primitives import UUID_ZERO, uuid_to_text
 _DELETE_ROWS_VERSION = 6
 
 
-class TopicCalls(AdminRequests):
-    """Create, change, delete, list and describe topics."""
-
-    async def create_topics(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False, raise_errors: bool = True
-    ) -> tuple[CreatedTopic, ...]:
-        """Create topics; with `validate_only` say whether it would work."""
-        rows = [_creatable(topic) for topic in topics]
-        request = CreateTopicsRequest(
-            topics=rows, timeout_ms=self._settings.request_timeout_ms, validate_only=validate_only
+async def create_topics(
+    requests: AdminRequests, topics: Sequence[NewTopic], *, validate_only: bool
+) -> list[CreatedTopic]:
+    """Ask the controller to create topics."""
+    rows = [_creatable(topic) for topic in topics]
+    request = CreateTopicsRequest(
+        topics=rows, timeout_ms=requests.settings.request_timeout_ms, validate_only=validate_only
+    )
+    response = await requests.cluster.send_controller(Api.CREATE_TOPICS, request)
+    return [
+        CreatedTopic(
+            row.name,
+            _topic_id(row.topic_id),
+            None if row.num_partitions < 0 else row.num_partitions,
+            None if row.replication_factor < 0 else row.replication_factor,
+            error_of(row.error_code, row.error_message, f"topic {row.name!r}"),
         )
-        response = await self._cluster.send_controller(Api.CREATE_TOPICS, request)
-        created = [
-            CreatedTopic(
-                row.name,
-                _topic_id(row.topic_id),
-                None if row.num_partitions < 0 else row.num_partitions,
-                None if row.replication_factor < 0 else row.replication_factor,
-                error_of(row.error_code, row.error_message, f"topic {row.name!r}"),
-            )
-            for row in response.topics
-        ]
-        return raised(created, raise_errors)
+        for row in response.topics
+    ]
 
-    async def delete_topics(self, names: Sequence[str], *, raise_errors: bool = True) -> tuple[TopicOutcome, ...]:
-        """Delete topics and all their records."""
-        timeout_ms = self._settings.request_timeout_ms
 
-        def build(version: int) -> DeleteTopicsRequest:
-            if version < _DELETE_ROWS_VERSION:
-                return DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms)
-            rows = [DeleteTopicState(name=name, topic_id=UUID_ZERO) for name in names]
-            return DeleteTopicsRequest(topics=rows, timeout_ms=timeout_ms)
+async def delete_topics(requests: AdminRequests, names: Sequence[str]) -> list[TopicOutcome]:
+    """Ask the controller to delete topics."""
+    timeout_ms = requests.settings.request_timeout_ms
 
-        response = await self._cluster.send_controller(Api.DELETE_TOPICS, build)
-        outcomes = [
-            TopicOutcome(row.name or "", error_of(row.error_code, row.error_message, f"topic {row.name!r}"))
-            for row in response.responses
-        ]
-        return raised(outcomes, raise_errors)
+    def build(version: int) -> DeleteTopicsRequest:
+        if version < _DELETE_ROWS_VERSION:
+            return DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms)
+        rows = [DeleteTopicState(name=name, topic_id=UUID_ZERO) for name in names]
+        return DeleteTopicsRequest(topics=rows, timeout_ms=timeout_ms)
 
-    async def create_partitions(
-        self,
-        counts: Mapping[str, int],
-        *,
-        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
-        validate_only: bool = False,
-        raise_errors: bool = True,
-    ) -> tuple[TopicOutcome, ...]:
-        """Raise the number of partitions of topics to these; `assignments` has the brokers of the new ones."""
-        rows = []
-        for name, count in counts.items():
-            given = (assignments or {}).get(name)
-            brokers = None if given is None else [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in given]
-            rows.append(CreatePartitionsTopic(name=name, count=count, assignments=brokers))
-        request = CreatePartitionsRequest(
-            topics=rows, timeout_ms=self._settings.request_timeout_ms, validate_only=validate_only
-        )
-        response = await self._cluster.send_controller(Api.CREATE_PARTITIONS, request)
-        outcomes = [
-            TopicOutcome(row.name, error_of(row.error_code, row.error_message, f"topic {row.name!r}"))
-            for row in response.results
-        ]
-        return raised(outcomes, raise_errors)
+    response = await requests.cluster.send_controller(Api.DELETE_TOPICS, build)
+    return [
+        TopicOutcome(row.name or "", error_of(row.error_code, row.error_message, f"topic {row.name!r}"))
+        for row in response.responses
+    ]
 
-    async def list_topics(self, *, include_internal: bool = False) -> tuple[TopicListing, ...]:
-        """List all topics, by name; those that Kafka keeps for itself only if they are wanted."""
-        described = await self.describe_topics(raise_errors=False)
-        return tuple(
-            TopicListing(each.name, each.topic_id, each.is_internal, len(each.partitions), each.replication_factor)
-            for each in described
-            if each.error is None and (include_internal or not each.is_internal)
-        )
 
-    async def describe_topics(
-        self, names: Collection[str] | None = None, *, raise_errors: bool = True
-    ) -> tuple[TopicDescription, ...]:
-        """Describe topics with their partitions, by name; all of them where no names are given."""
-        metadata = await self._cluster.metadata(None if names is None else set(names), force=True)
-        wanted = sorted(metadata.topics) if names is None else list(dict.fromkeys(names))
-        return raised([_described(name, metadata.topics.get(name)) for name in wanted], raise_errors)
+async def create_partitions(
+    requests: AdminRequests,
+    counts: Mapping[str, int],
+    *,
+    assignments: Mapping[str, Sequence[Sequence[int]]] | None,
+    validate_only: bool,
+) -> list[TopicOutcome]:
+    """Ask the controller to add partitions."""
+    rows = []
+    for name, count in counts.items():
+        given = (assignments or {}).get(name)
+        brokers = None if given is None else [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in given]
+        rows.append(CreatePartitionsTopic(name=name, count=count, assignments=brokers))
+    request = CreatePartitionsRequest(
+        topics=rows, timeout_ms=requests.settings.request_timeout_ms, validate_only=validate_only
+    )
+    response = await requests.cluster.send_controller(Api.CREATE_PARTITIONS, request)
+    return [
+        TopicOutcome(row.name, error_of(row.error_code, row.error_message, f"topic {row.name!r}"))
+        for row in response.results
+    ]
+
+
+async def list_topics(requests: AdminRequests, *, include_internal: bool) -> tuple[TopicListing, ...]:
+    """List topics from fresh metadata, sorted by name."""
+    described = await describe_topics(requests, None)
+    return tuple(
+        TopicListing(each.name, each.topic_id, each.is_internal, len(each.partitions), each.replication_factor)
+        for each in described
+        if each.error is None and (include_internal or not each.is_internal)
+    )
+
+
+async def describe_topics(requests: AdminRequests, names: Collection[str] | None) -> list[TopicDescription]:
+    """Describe topics from fresh metadata; a topic that does not exist has an error."""
+    metadata = await requests.cluster.metadata(None if names is None else set(names), force=True)
+    wanted = sorted(metadata.topics) if names is None else list(dict.fromkeys(names))
+    return [_described(name, metadata.topics.get(name)) for name in wanted]
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:

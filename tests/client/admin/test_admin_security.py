@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.kit.broker_process import BrokerProcess
 
-from ottla.client.admin.security import ANY_NAME
+from ottla.client.admin.security_requests import ANY_NAME
 from ottla.client.admin.security_results import (
     AclBinding,
     AclFilter,

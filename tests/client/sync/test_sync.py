@@ -43,10 +43,9 @@ LOOP_THREAD = "ottla-sync"
     ],
 )
 def test_a_twin_has_all_that_its_client_has(twin: type[Any], client: type[Any]) -> None:
-    """Under the same names, with the same arguments, and without coroutines; but requests of one's own need a loop."""
-    not_ours = {"cluster", "by_leader", "on_coordinator", "on_all_brokers"}
+    """Under the same names, with the same arguments, and without coroutines."""
     for name, method in inspect.getmembers(client, inspect.isfunction):
-        if name.startswith("_") or name in not_ours:
+        if name.startswith("_"):
             continue
         ours = getattr(twin, name)
         assert not inspect.iscoroutinefunction(ours), name
