@@ -19,11 +19,11 @@ from pathlib import Path
 import structlog
 from tests.broker.handlers.data_path import Broker, batch, running_broker
 
-from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
-from ottla.broker.security.acl import AclEntry, ResourcePattern
-from ottla.broker.security.acl_snapshot import AclSnapshot
-from ottla.broker.security.authorizer import AclAuthorizer, Authorizer
+from ottla.broker.requests.request import Request
+from ottla.broker.security.acls.acl import AclEntry, ResourcePattern
+from ottla.broker.security.acls.acl_snapshot import AclSnapshot
+from ottla.broker.security.acls.authorizer import AclAuthorizer, Authorizer
 from ottla.broker.security.session import ANONYMOUS, Session
 from ottla.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.protocol.api import Api

@@ -18,7 +18,7 @@ from pathlib import Path
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.storage.directory_files import MetaProperties
 from ottla.broker.storage.logs import Logs
-from ottla.broker.storage.startup import close_logs, open_logs
+from ottla.broker.storage.recovery.startup import close_logs, open_logs
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.record_batch_builder import RecordBatchBuilder
 from ottla.protocol.records import RecordBatch

@@ -30,7 +30,7 @@ from crc32c import crc32c
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.open_files import OpenFiles
-from ottla.broker.storage.recovery import open_log
+from ottla.broker.storage.recovery.recovery import open_log
 from ottla.broker.storage.truncation import truncate_to
 from ottla.broker.storage.validation import validated
 from ottla.protocol.identifiers import TopicPartition

@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
 
-    from ottla.broker.log_output import configure_logging
+    from ottla.broker.observability.log_output import configure_logging
 
     configure_logging(options.log_level, as_json=options.log_format == "json")
     return _serve(config)
@@ -48,10 +48,10 @@ def _serve(config: object) -> int:
     import structlog
     import uvloop
 
+    from ottla.broker.app.server import Server
     from ottla.broker.cluster.membership import RegistrationError
     from ottla.broker.cluster.operations import ZooKeeperError
     from ottla.broker.config import BrokerConfig
-    from ottla.broker.server import Server
     from ottla.broker.storage.errors import StorageError
 
     assert isinstance(config, BrokerConfig)

@@ -19,7 +19,7 @@ import structlog
 from ottla.broker.controller.context import RegisteredBroker, Replica
 from ottla.broker.controller.office import Office
 from ottla.broker.controller.partition_states import NO_LEADER, PartitionState, ReplicaState
-from ottla.broker.controller.reassignment import Reassignments
+from ottla.broker.controller.reassignments.reassignment import Reassignments
 from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode

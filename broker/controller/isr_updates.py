@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from ottla.broker.controller.context import ControllerContext, Replica
-from ottla.broker.controller.outbox import Outbox
+from ottla.broker.controller.messages.outbox import Outbox
 from ottla.broker.controller.partition_states import RECOVERED, RECOVERING, LeaderAndIsr
 from ottla.broker.controller.state_store import StateStore
 from ottla.protocol.errors import ErrorCode, KafkaError

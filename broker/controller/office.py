@@ -10,12 +10,12 @@ import structlog
 
 from ottla.broker.cluster.tree import Tree
 from ottla.broker.config import BrokerConfig
-from ottla.broker.controller.batch import ControllerRequest
-from ottla.broker.controller.channel import Channels
 from ottla.broker.controller.context import ControllerContext
 from ottla.broker.controller.election import Elected, Fence
 from ottla.broker.controller.loading import ClusterReader
-from ottla.broker.controller.outbox import Outbox
+from ottla.broker.controller.messages.batch import ControllerRequest
+from ottla.broker.controller.messages.channel import Channels
+from ottla.broker.controller.messages.outbox import Outbox
 from ottla.broker.controller.schedule import Event, Schedule
 from ottla.broker.controller.state_store import StateStore
 from ottla.broker.controller.stats import ElectionCounters

@@ -26,7 +26,7 @@ from ottla.broker.controller.partition_states import (
     offline_election,
     restarted_members,
 )
-from ottla.broker.controller.reassignment import Reassignments
+from ottla.broker.controller.reassignments.reassignment import Reassignments
 from ottla.broker.controller.schedule import Event, Schedule
 from ottla.broker.controller.stats import ElectionCounters
 from ottla.broker.controller.topic_deletion import TopicDeletion

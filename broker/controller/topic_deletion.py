@@ -23,7 +23,7 @@ from ottla.broker.cluster.topics import topic_id_of
 from ottla.broker.cluster.tree import Tree
 from ottla.broker.controller.context import ControllerContext, Replica
 from ottla.broker.controller.election import Fence
-from ottla.broker.controller.outbox import Outbox
+from ottla.broker.controller.messages.outbox import Outbox
 from ottla.broker.controller.partition_states import PartitionState, ReplicaState
 from ottla.broker.controller.transitions import Transitions
 

@@ -11,7 +11,7 @@ from ottla.broker.cluster.topics import topic_id_of
 from ottla.broker.controller.context import Replica, assignments_of
 from ottla.broker.controller.office import Notice, Office
 from ottla.broker.controller.partition_states import PartitionState, ReplicaState
-from ottla.broker.controller.reassignment import Reassignments
+from ottla.broker.controller.reassignments.reassignment import Reassignments
 from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode

@@ -11,7 +11,7 @@ from dataclasses import replace
 import structlog
 
 from ottla.broker.controller.context import ControllerContext, Replica
-from ottla.broker.controller.outbox import Outbox
+from ottla.broker.controller.messages.outbox import Outbox
 from ottla.broker.controller.partition_states import (
     NO_LEADER,
     PARTITION_PREVIOUS,

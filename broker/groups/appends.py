@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from ottla.broker.common.purgatory import DelayedOperation
 from ottla.broker.groups.records import StoredRecord, batch_of
-from ottla.broker.purgatory import DelayedOperation
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
-from ottla.broker.storage.group_commit import GroupCommit
+from ottla.broker.storage.maintenance.group_commit import GroupCommit
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
 

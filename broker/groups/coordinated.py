@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ottla.broker.groups.group import Group
-from ottla.broker.groups.messages import Effects, GroupState
-from ottla.broker.groups.offsets import OffsetStore
-from ottla.broker.purgatory import DelayedOperation
+from ottla.broker.common.purgatory import DelayedOperation
+from ottla.broker.groups.classic.group import Group
+from ottla.broker.groups.classic.messages import Effects, GroupState
+from ottla.broker.groups.offsets.offsets import OffsetStore
 from ottla.protocol.errors import ErrorCode
 
 CLASSIC = "classic"

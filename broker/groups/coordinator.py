@@ -14,13 +14,11 @@ from typing import Any, Final
 
 import structlog
 
+from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.config import BrokerConfig
 from ottla.broker.groups.appends import Append, Done, group_error
-from ottla.broker.groups.coordinated import CoordinatedGroup, Timer
-from ottla.broker.groups.counts import GroupCounts
-from ottla.broker.groups.group import Group
-from ottla.broker.groups.loading import LoadedGroup
-from ottla.broker.groups.messages import (
+from ottla.broker.groups.classic.group import Group
+from ottla.broker.groups.classic.messages import (
     NO_MEMBER_ID,
     Effects,
     GroupConfig,
@@ -32,15 +30,17 @@ from ottla.broker.groups.messages import (
     SyncReply,
     SyncRequest,
 )
-from ottla.broker.groups.offsets import OffsetStore
+from ottla.broker.groups.coordinated import CoordinatedGroup, Timer
+from ottla.broker.groups.counts import GroupCounts
+from ottla.broker.groups.loading import LoadedGroup
+from ottla.broker.groups.offsets.offsets import OffsetStore
 from ottla.broker.groups.placement import CONSUMER_OFFSETS, partition_for
 from ottla.broker.groups.records import StoredRecord, group_record
 from ottla.broker.groups.shards import Shard, Shards
 from ottla.broker.groups.work import Work
-from ottla.broker.purgatory import Purgatory
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
-from ottla.broker.storage.group_commit import GroupCommit
+from ottla.broker.storage.maintenance.group_commit import GroupCommit
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
 

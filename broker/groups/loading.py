@@ -14,8 +14,8 @@ from typing import Final
 
 import structlog
 
-from ottla.broker.groups.messages import GroupSnapshot
-from ottla.broker.groups.offsets import CommittedOffset, OffsetStore
+from ottla.broker.groups.classic.messages import GroupSnapshot
+from ottla.broker.groups.offsets.offsets import CommittedOffset, OffsetStore
 from ottla.broker.groups.records import (
     GROUP_KEY_VERSION,
     OFFSET_KEY_VERSION,

@@ -14,14 +14,14 @@ from ottla.broker.network.connection import Connection, Dispatch
 from ottla.broker.network.connection_rates import AddressRate, ConnectionRates
 from ottla.broker.network.frame_buffers import FrameBuffers
 from ottla.broker.network.frame_reader import SCRATCH_BYTES, FrameReader
-from ottla.broker.network.handshakes import Handshakes
 from ottla.broker.network.limits import ConnectionCounts, NetworkLimits
 from ottla.broker.network.processor import NetworkProcessor
 from ottla.broker.network.request_queue import RequestQueue
-from ottla.broker.network.tls_connection import TlsConnection
+from ottla.broker.network.tls.handshakes import Handshakes
+from ottla.broker.network.tls.tls_connection import TlsConnection
 from ottla.broker.network.workers import Workers
 from ottla.broker.security.listener_security import ListenerSecurity
-from ottla.broker.security.sasl_listener import SaslListener
+from ottla.broker.security.sasl.sasl_listener import SaslListener
 
 _FREE_BUFFERS_BYTES_MAX = 64 * 1024 * 1024
 _DEADLINES_CHECKED_SECONDS = 1.0

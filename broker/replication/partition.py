@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ottla.broker.replication.leadership import (
+from ottla.broker.replication.leader.leadership import (
     NO_LEADER,
     FollowerFetch,
     IsrAnswer,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from ottla.broker.purgatory import Purgatory
-from ottla.broker.replication.leadership import NO_LEADER, IsrAnswer, IsrProposal, PartitionRole
+from ottla.broker.common.purgatory import Purgatory
+from ottla.broker.replication.leader.leadership import NO_LEADER, IsrAnswer, IsrProposal, PartitionRole
 from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.storage import log_changes
 from ottla.broker.storage.log import Log
@@ -21,8 +21,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.replication.fetchers import Fetchers
-    from ottla.broker.replication.isr_changes import IsrChanges
+    from ottla.broker.replication.follower.fetchers import Fetchers
+    from ottla.broker.replication.leader.isr_changes import IsrChanges
     from ottla.broker.replication.throttle import Throttles
 
 log = structlog.get_logger(__name__)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 
 from ottla.broker.config.layers import ConfigError
-from ottla.broker.security.broker_login import connector_to
-from ottla.broker.security.sasl_listener import SaslListener
-from ottla.broker.security.tls_listener import TlsListener
+from ottla.broker.security.sasl.broker_login import connector_to
+from ottla.broker.security.sasl.sasl_listener import SaslListener
+from ottla.broker.security.tls.tls_listener import TlsListener
 from ottla.client.net.connector import Connector
 
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
-    from ottla.broker.security.scram_credentials import ScramCredentials
+    from ottla.broker.security.sasl.scram_credentials import ScramCredentials
 
 log = structlog.get_logger(__name__)
 

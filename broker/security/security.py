@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.broker.security.acl_store import AclStore
-from ottla.broker.security.authorizer import AclAuthorizer, Authorizer
+from ottla.broker.security.acls.acl_store import AclStore
+from ottla.broker.security.acls.authorizer import AclAuthorizer, Authorizer
 from ottla.broker.security.listener_security import Listeners
-from ottla.broker.security.scram_credentials import ScramCredentials
+from ottla.broker.security.sasl.scram_credentials import ScramCredentials
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.zookeeper import ZooKeeper

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ottla.broker.security.authentication import Authentication
+    from ottla.broker.security.sasl.authentication import Authentication
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 _MAPPED: Final = "::ffff:"

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from ottla.broker.storage.directory_files import note_holes
 from ottla.broker.storage.log_reading import FAILURES, UNKNOWN, AppendGuard, Clock, LogParts, ReadableLog
-from ottla.broker.storage.producer_replay import replay_from_snapshot
-from ottla.broker.storage.producer_snapshot import ProducerSnapshot, write_snapshot
+from ottla.broker.storage.producers.producer_replay import replay_from_snapshot
+from ottla.broker.storage.producers.producer_snapshot import ProducerSnapshot, write_snapshot
 from ottla.broker.storage.segment import Segment
 from ottla.protocol.control_records import read_marker
 from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError

@@ -40,7 +40,7 @@ from ottla.broker.storage.directory_files import (
     write_clean_shutdown,
 )
 from ottla.broker.storage.errors import CorruptCheckpointError, StorageError
-from ottla.broker.storage.flushing import FlushError
+from ottla.broker.storage.maintenance.flushing import FlushError
 from ottla.protocol.identifiers import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ottla.broker.config import TopicConfig
-from ottla.broker.storage.aborted_transactions import AbortedTransactions, aborted_within
 from ottla.broker.storage.directory_files import may_have_holes
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.file_slice import FileSlice
 from ottla.broker.storage.leader_epochs import LeaderEpochs
 from ottla.broker.storage.open_files import OpenFiles
-from ottla.broker.storage.producer_replay import check_transaction_index
-from ottla.broker.storage.producer_snapshot import snapshot_path
-from ottla.broker.storage.producers import Producers
+from ottla.broker.storage.producers.aborted_transactions import AbortedTransactions, aborted_within
+from ottla.broker.storage.producers.producer_replay import check_transaction_index
+from ottla.broker.storage.producers.producer_snapshot import snapshot_path
+from ottla.broker.storage.producers.producers import Producers
 from ottla.broker.storage.segment import Limits, Segment
 from ottla.broker.storage.validation import AppendRules
 from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError

@@ -36,7 +36,7 @@ from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.log import Clock, Log
 from ottla.broker.storage.log_dir import CHECKPOINTS, LogDir, Offsets
 from ottla.broker.storage.open_files import OpenFiles
-from ottla.broker.storage.recovery import open_log
+from ottla.broker.storage.recovery.recovery import open_log
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.primitives import uuid_to_text

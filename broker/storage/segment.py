@@ -20,11 +20,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ottla.broker.storage.aborted_transactions import AbortedTransaction
 from ottla.broker.storage.batch_headers import NO_LIMIT, BatchAt
 from ottla.broker.storage.errors import CorruptIndexError
 from ottla.broker.storage.file_slice import FileSlice, OpenFile
 from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
 from ottla.broker.storage.segment_reading import CORRUPT, Limits, ReadableSegment
 from ottla.broker.storage.write_map import WriteMap
 from ottla.protocol.errors import CorruptBatchError

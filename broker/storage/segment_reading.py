@@ -15,12 +15,12 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.broker.storage.aborted_transactions import AbortedTransactions
 from ottla.broker.storage.batch_headers import NO_LIMIT, BatchAt, batch_headers, whole_batches
 from ottla.broker.storage.errors import CorruptIndexError
 from ottla.broker.storage.file_slice import OpenFile
 from ottla.broker.storage.index import OffsetIndex, TimeIndex
 from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.producers.aborted_transactions import AbortedTransactions
 from ottla.broker.storage.write_map import WriteMap
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.records import NO_LEADER_EPOCH, NO_TIMESTAMP, RecordBatch

@@ -7,8 +7,8 @@ removed at once; whoever still sends a slice of them has them open.
 from __future__ import annotations
 
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.producer_replay import replay_from_snapshot
-from ottla.broker.storage.producer_snapshot import delete_snapshots_above
+from ottla.broker.storage.producers.producer_replay import replay_from_snapshot
+from ottla.broker.storage.producers.producer_snapshot import delete_snapshots_above
 from ottla.broker.storage.segment import Segment
 
 

@@ -33,6 +33,7 @@ from ottla.protocol.message import LAST_VERSION, Message, Versions
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.requests import decode_response
+from ottla.version import __version__
 
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 IN_FLIGHT_MAX: Final = 1000
@@ -289,8 +290,6 @@ class BrokerConnection(FrameReceiver):
     # What follows is ours.
 
     async def _negotiate(self) -> None:
-        from ottla import __version__
-
         request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=__version__)
         response = None
         for version in (_API_VERSIONS_NAMED, _API_VERSIONS_OLDEST):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ottla.version import __version__
+
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
     from ottla.client.consumer.consumer import Consumer
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
         RecordMetadata,
         TopicPartition,
     )
-
-__version__ = "0.1.0.dev0"
 
 __all__ = [
     "Admin",

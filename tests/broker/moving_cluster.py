@@ -14,7 +14,7 @@ from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster.configs import ConfigOperation
-from ottla.broker.handlers.config_resources import ResourceType
+from ottla.broker.requests.config_resources import ResourceType
 from ottla.client.net.blocking_connection import Connection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -15,11 +15,11 @@ from prometheus_client.registry import CollectorRegistry
 from tests.broker.groups.coordinating import GROUP, TOPIC, commit, coordinating_broker, stable_member
 from tests.broker.handlers.data_path import BROKER_ID, NOW_MS, Broker, batch
 
-from ottla.broker.group_metrics import GroupCollector
-from ottla.broker.group_pages import GroupPages, assigned
 from ottla.broker.groups.end_offsets import EndOffsets
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
-from ottla.broker.http import HttpServer
+from ottla.broker.observability.group_metrics import GroupCollector
+from ottla.broker.observability.group_pages import GroupPages, assigned
+from ottla.broker.observability.http import HttpServer
 from ottla.protocol.codec import encode
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.consumer_protocol import (

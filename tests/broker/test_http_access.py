@@ -13,8 +13,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.http import HttpServer
-from ottla.broker.http_access import HttpAccess
+from ottla.broker.observability.http import HttpServer
+from ottla.broker.observability.http_access import HttpAccess
 
 ALL = "0.0.0.0"
 TOKEN = "planted-token"

@@ -11,7 +11,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.log_output import configure_logging
+from ottla.broker.observability.log_output import configure_logging
 
 
 @pytest.fixture(autouse=True)

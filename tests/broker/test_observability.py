@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.observability import BUCKETS, RequestMetrics, Timing
+from ottla.broker.common.timings import BUCKETS, RequestMetrics, Timing
 from ottla.protocol.api import Api
 
 

@@ -13,10 +13,10 @@ from prometheus_client.registry import CollectorRegistry
 from tests.broker.handlers.data_path import Broker, batch, running_broker
 from tests.kit.clock import FakeClock
 
-from ottla.broker.load_metrics import LoadCollector
-from ottla.broker.observability import RequestMetrics
-from ottla.broker.partition_metrics import PartitionCollector
-from ottla.broker.rates import Rate
+from ottla.broker.common.timings import RequestMetrics
+from ottla.broker.observability.load_metrics import LoadCollector
+from ottla.broker.observability.partition_metrics import PartitionCollector
+from ottla.broker.observability.rates import Rate
 from ottla.protocol.api import Api
 from ottla.protocol.identifiers import TopicPartition
 

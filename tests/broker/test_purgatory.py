@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator
 import pytest
 from tests.kit.clock import FakeClock
 
-from ottla.broker.purgatory import DelayedOperation, Purgatory
+from ottla.broker.common.purgatory import DelayedOperation, Purgatory
 
 DEADLINE_SECONDS = 60
 

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from tests.kit.services import NO_ZOOKEEPER
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.quota_metrics import QuotaCollector
+from ottla.broker.observability.quota_metrics import QuotaCollector
 from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.quotas.limits import DEFAULT, Entity, Limits
 from ottla.broker.security.session import Session

@@ -8,7 +8,7 @@ from tests.kit.broker_process import MakeBroker
 from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper
 
-from ottla.broker.handlers.config_resources import ResourceType
+from ottla.broker.requests.config_resources import ResourceType
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import pytest
 from prometheus_client.registry import CollectorRegistry
 from tests.broker.handlers.data_path import Broker, batch, running_broker
 
-from ottla.broker.handlers.fetch_sessions import CachedPartition
-from ottla.broker.metrics import BrokerCollector
-from ottla.broker.observability import BUCKETS, RequestMetrics, Timing
-from ottla.broker.storage.cleaners import Cleaners, CleanerState
-from ottla.broker.storage_metrics import StorageCollector
+from ottla.broker.common.timings import BUCKETS, RequestMetrics, Timing
+from ottla.broker.observability.metrics import BrokerCollector
+from ottla.broker.observability.storage_metrics import StorageCollector
+from ottla.broker.replication.leader.fetch_sessions import CachedPartition
+from ottla.broker.storage.compaction.cleaners import Cleaners, CleanerState
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition

@@ -110,7 +110,7 @@ def test_f03_killing_the_controller_leaves_no_topic_half_made_and_none_half_dele
 def test_f04_killing_all_brokers_loses_nothing(experiment: Experiment, row: dict[str, str]) -> None:
     """Whatever was acknowledged is in the page cache, and comes back with the processes."""
     cluster = experiment.cluster
-    experiment.start(**row)
+    experiment.start(experiment.replicas, **row)
     with experiment.fault("kill all", "all brokers", 2 * ACK_GAP_MAX_S) as fault:
         pids = {broker: process.pid for broker, process in cluster.brokers.items()}
         for process in cluster.brokers.values():

@@ -19,8 +19,8 @@ from tests.kit.broker_process import BrokerProcess, topic_name
 from tests.kit.java_tools import RunTool
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
-from ottla.broker.security.acl import AclEntry, ResourcePattern
-from ottla.broker.security.acl_store import AclStore
+from ottla.broker.security.acls.acl import AclEntry, ResourcePattern
+from ottla.broker.security.acls.acl_store import AclStore
 from ottla.broker.security.session import ANONYMOUS
 from ottla.protocol.acls import AclOperation, AclPermissionType, ResourceType
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker.handlers.request import Answer, Respond
+from ottla.broker.requests.request import Answer, Respond
 from ottla.protocol.message import Message
 
 

@@ -9,7 +9,7 @@ from tests.kit.services import services_of
 
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.config import BrokerConfig
-from ottla.broker.services import Services
+from ottla.broker.requests.services import Services
 from ottla.protocol.identifiers import TopicPartition
 
 CONFIG = BrokerConfig.of({"zookeeper.connect": "nowhere:2181"})

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.broker.replication.peer import Peer, peer
 
+from ottla.broker.app.controlled_shutdown import shut_down_controlled
 from ottla.broker.cluster.controller_link import ControllerLink
 from ottla.broker.cluster.metadata import BrokerEndpoint, LiveBroker, MetadataSnapshot
 from ottla.broker.config import BrokerConfig
-from ottla.broker.controlled_shutdown import shut_down_controlled
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition

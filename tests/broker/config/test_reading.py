@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from ottla.broker import __main__ as command
 from ottla.broker.config import BROKER_OPTIONS, TOPIC_OPTIONS
 from ottla.broker.config.documentation import page
-from ottla.broker.security.tls_settings import TlsSettings
+from ottla.broker.security.tls.tls_settings import TlsSettings
 
 BROKER = Path(__file__).parents[3] / "broker"
 ALL_OPTIONS = [*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values()]
@@ -90,8 +90,8 @@ def lines_at_start(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> list[str
     def refuse(_: object) -> None:
         raise OSError("the test ends here")
 
-    monkeypatch.setattr("ottla.broker.log_output.configure_logging", lambda *_, **__: None)
-    monkeypatch.setattr("ottla.broker.server.Server", refuse)
+    monkeypatch.setattr("ottla.broker.observability.log_output.configure_logging", lambda *_, **__: None)
+    monkeypatch.setattr("ottla.broker.app.server.Server", refuse)
     # These change the process, which is that of the tests here.
     monkeypatch.setattr("os.umask", lambda _: None)
     monkeypatch.setattr("resource.setrlimit", lambda *_: None)

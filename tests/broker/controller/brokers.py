@@ -17,12 +17,12 @@ from ottla.broker.cluster.cluster import Cluster
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.session import SessionRenewal
 from ottla.broker.cluster.topics import NewTopic
+from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.controller import Controller
 from ottla.broker.controller.term import Term
-from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
-from ottla.broker.purgatory import Purgatory
+from ottla.broker.requests.request import Request
 from ottla.broker.security.security import Security
 from ottla.broker.security.session import Session
 from ottla.protocol.api import Api

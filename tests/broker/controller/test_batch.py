@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.controller.batch import BrokerBatch
+from ottla.broker.controller.messages.batch import BrokerBatch
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode_from, encode_parts
 from ottla.protocol.identifiers import TopicPartition

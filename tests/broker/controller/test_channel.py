@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from tests.broker.controller.fake_brokers import FakeBroker
 from tests.broker.sessions import TIMEOUT_S
 
-from ottla.broker.controller import channel as channel_module
-from ottla.broker.controller.batch import BrokerBatch, ControllerRequest
-from ottla.broker.controller.channel import BrokerChannel, Channels
+from ottla.broker.controller.messages import channel as channel_module
+from ottla.broker.controller.messages.batch import BrokerBatch, ControllerRequest
+from ottla.broker.controller.messages.channel import BrokerChannel, Channels
 from ottla.client.net.backoff import Backoff
 from ottla.client.net.blocking_connection import Connection
 from ottla.protocol.errors import ErrorCode, KafkaError

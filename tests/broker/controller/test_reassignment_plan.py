@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.broker.controller.context import ReplicaAssignment
 from ottla.broker.controller.partition_states import NO_LEADER, LeaderAndIsr
-from ottla.broker.controller.reassignment_plan import (
+from ottla.broker.controller.reassignments.reassignment_plan import (
     check_target,
     elected,
     extras_of,

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from ottla.broker.groups.assignors import NO_PARTITIONS, Partitions, TopicIdPartition
-from ottla.broker.groups.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer_messages import (
+from ottla.broker.groups.classic.messages import Effects, GroupSnapshot, Write
+from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, Partitions, TopicIdPartition
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.consumer_messages import (
     ConsumerGroupConfig,
     ConsumerHeartbeat,
     ConsumerHeartbeatReply,
     TopicShape,
 )
-from ottla.broker.groups.consumer_records import StoredConsumerGroup, read_group
-from ottla.broker.groups.messages import Effects, GroupSnapshot, Write
+from ottla.broker.groups.consumer.consumer_records import StoredConsumerGroup, read_group
 from ottla.broker.groups.records import StoredRecord
 from ottla.protocol.errors import ErrorCode
 

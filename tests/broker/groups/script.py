@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from ottla.broker.groups.group import Group
-from ottla.broker.groups.messages import (
+from ottla.broker.groups.classic.group import Group
+from ottla.broker.groups.classic.messages import (
     Effects,
     GroupConfig,
     GroupSnapshot,

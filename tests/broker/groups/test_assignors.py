@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.broker.groups.assignors import ASSIGNORS, Assignor, Partitions, Reader, TopicIdPartition, range_, uniform
+from ottla.broker.groups.consumer.assignors import (
+    ASSIGNORS,
+    Assignor,
+    Partitions,
+    Reader,
+    TopicIdPartition,
+    range_,
+    uniform,
+)
 
 TOPIC_IDS = [bytes([number]) * 16 for number in range(1, 6)]
 A, B = TOPIC_IDS[:2]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.broker.groups.consumer_script import Client, ConsumerScript
 from tests.kit.examples import examples
 
-from ottla.broker.groups.assignors import NO_PARTITIONS, Partitions, TopicIdPartition
-from ottla.broker.groups.consumer_messages import ConsumerHeartbeatReply
+from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, Partitions, TopicIdPartition
+from ottla.broker.groups.consumer.consumer_messages import ConsumerHeartbeatReply
 from ottla.protocol.errors import ErrorCode
 
 NAMES = "abcd"

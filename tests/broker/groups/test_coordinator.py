@@ -24,7 +24,7 @@ from tests.broker.groups.coordinating import (
 )
 from tests.broker.handlers.data_path import Broker
 
-from ottla.broker.groups.messages import LeaveMember
+from ottla.broker.groups.classic.messages import LeaveMember
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition

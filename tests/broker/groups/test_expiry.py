@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.groups.classic.messages import GroupState
 from ottla.broker.groups.coordinated import CoordinatedGroup
-from ottla.broker.groups.expiry import expired_offsets
-from ottla.broker.groups.messages import GroupState
-from ottla.broker.groups.offsets import CommittedOffset, OffsetStore
+from ottla.broker.groups.offsets.expiry import expired_offsets
+from ottla.broker.groups.offsets.offsets import CommittedOffset, OffsetStore
 from ottla.protocol.identifiers import TopicPartition
 
 READ, UNREAD = TopicPartition("read", 0), TopicPartition("unread", 0)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.broker.groups.script import RANGE, Script
 
-from ottla.broker.groups.group import Group
+from ottla.broker.groups.classic.group import Group
 from ottla.protocol.errors import ErrorCode
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.broker.groups.messages import GroupSnapshot, MemberSnapshot
-from ottla.broker.groups.offsets import CommittedOffset
+from ottla.broker.groups.classic.messages import GroupSnapshot, MemberSnapshot
+from ottla.broker.groups.offsets.offsets import CommittedOffset
 from ottla.broker.groups.records import (
     batch_of,
     group_record,

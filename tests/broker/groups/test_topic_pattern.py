@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.broker.groups.topic_pattern import TopicPattern
-from ottla.broker.groups.topic_pattern_parser import PatternError
+from ottla.broker.groups.consumer.topic_pattern import TopicPattern
+from ottla.broker.groups.consumer.topic_pattern_parser import PatternError
 
 NAMES = ["", "a", "aa", "ab", "abc", "b", "orders", "orders-1", "orders.eu", "Orders", "x_y", "0", "2024-01", "aaaa"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.broker.handlers.data_path import batch, topic_id
 
-from ottla.broker.handlers.access import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID
+from ottla.broker.requests.access import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID
 from ottla.protocol.acls import ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.message import Message

@@ -11,21 +11,21 @@ from typing import Any
 from tests.kit.answers import answering
 from tests.kit.services import offsets_partitions, services_of
 
+from ottla.broker.cluster.controller_gate import ControllerGate
 from ottla.broker.cluster.metadata import MetadataCache
+from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.groups.coordinator import Coordinator
-from ottla.broker.handlers.controller_gate import ControllerGate
-from ottla.broker.handlers.fetch_sessions import FetchSessions
-from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
-from ottla.broker.purgatory import Purgatory
+from ottla.broker.replication.leader.fetch_sessions import FetchSessions
 from ottla.broker.replication.partition import PartitionContext
 from ottla.broker.replication.partitions import Partitions
+from ottla.broker.requests.request import Request
+from ottla.broker.requests.services import Services
 from ottla.broker.security.session import Session
-from ottla.broker.services import Services
 from ottla.broker.storage.directory_files import MetaProperties
-from ottla.broker.storage.group_commit import GroupCommit
-from ottla.broker.storage.startup import close_logs, open_logs
+from ottla.broker.storage.maintenance.group_commit import GroupCommit
+from ottla.broker.storage.recovery.startup import close_logs, open_logs
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode_parts
 from ottla.protocol.message import Message

@@ -16,16 +16,16 @@ from tests.kit.services import NO_ZOOKEEPER, offsets_partitions, services_of
 
 from ottla.broker.cluster.cluster import ALL_BROKERS
 from ottla.broker.cluster.configs import ConfigChange, changed_config
+from ottla.broker.cluster.controller_gate import ControllerGate
 from ottla.broker.cluster.metadata import LEADER_DURING_DELETE, MetadataCache
 from ottla.broker.cluster.topics import DEFAULT_COUNT, CreatedTopic, NewTopic
+from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.config import TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicConfig
 from ottla.broker.config.names import broker_option
 from ottla.broker.groups.coordinator import Coordinator
-from ottla.broker.handlers.controller_gate import ControllerGate
-from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
-from ottla.broker.purgatory import Purgatory
 from ottla.broker.quotas.client_quotas import ClientQuotas
+from ottla.broker.requests.request import Request
 from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode

@@ -12,11 +12,11 @@ from tests.broker.handlers.access_samples import NAMES, SAMPLES, built, error_co
 from tests.broker.handlers.data_path import Broker, topic_id
 from tests.broker.handlers.small_cluster import FakeCluster, every_version
 
-from ottla.broker.handlers.access import ACCESS, CLUSTER, GROUP, OPEN, TOPIC, TRANSACTIONAL_ID
 from ottla.broker.handlers.table import HANDLERS
-from ottla.broker.security.acl import WILDCARD, AclEntry, ResourcePattern
-from ottla.broker.security.acl_snapshot import AclSnapshot
-from ottla.broker.security.authorizer import AclAuthorizer
+from ottla.broker.requests.access import ACCESS, CLUSTER, GROUP, OPEN, TOPIC, TRANSACTIONAL_ID
+from ottla.broker.security.acls.acl import WILDCARD, AclEntry, ResourcePattern
+from ottla.broker.security.acls.acl_snapshot import AclSnapshot
+from ottla.broker.security.acls.authorizer import AclAuthorizer
 from ottla.broker.security.session import ANONYMOUS
 from ottla.protocol.acls import AclOperation, AclPermissionType, ResourceType
 from ottla.protocol.api import Api

@@ -9,8 +9,8 @@ import pytest
 from tests.broker.handlers.access_samples import built
 from tests.broker.handlers.small_cluster import SmallCluster, every_version
 
-from ottla.broker.security.acl import AclEntry, ResourcePattern
-from ottla.broker.security.acl_snapshot import AclSnapshot
+from ottla.broker.security.acls.acl import AclEntry, ResourcePattern
+from ottla.broker.security.acls.acl_snapshot import AclSnapshot
 from ottla.protocol.acls import AclOperation, AclPermissionType, ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError

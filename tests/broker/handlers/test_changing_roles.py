@@ -12,7 +12,7 @@ from tests.broker.handlers.test_fetch_from_leader import FOREVER_MS, answer_of, 
 from tests.broker.handlers.test_offsets_and_roles import delete, epoch_end, list_offset
 from tests.broker.handlers.test_produce_and_fetch import fetch, produce, values
 
-from ottla.broker.handlers import list_offsets
+from ottla.broker.handlers.data import list_offsets
 from ottla.broker.storage.truncation import truncate_to
 from ottla.protocol.errors import ErrorCode
 

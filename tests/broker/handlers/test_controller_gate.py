@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.handlers.controller_gate import ControllerGate
+from ottla.broker.cluster.controller_gate import ControllerGate
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 

@@ -10,8 +10,8 @@ from tests.broker.handlers.access_samples import SAMPLES, built
 from tests.broker.handlers.data_path import received, topic_id
 from tests.broker.handlers.small_cluster import every_version
 
-from ottla.broker.handlers.error_answers import error_answer
 from ottla.broker.handlers.table import HANDLERS
+from ottla.broker.requests.error_answers import error_answer
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode

@@ -10,10 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 from tests.broker.handlers.small_cluster import SmallCluster
 
-from ottla.broker.handlers.dispatch import Dispatcher, Entry
-from ottla.broker.handlers.metadata_wait import answer_when_met
-from ottla.broker.handlers.request import Delayed, Handler, Refusal, Request, RequestFailedError
-from ottla.broker.observability import RequestMetrics
+from ottla.broker.common.timings import RequestMetrics
+from ottla.broker.requests.dispatch import Dispatcher, Entry
+from ottla.broker.requests.metadata_wait import answer_when_met
+from ottla.broker.requests.request import Delayed, Handler, Refusal, Request, RequestFailedError
 from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.kit.clock import FakeClock
 
-from ottla.broker.handlers.fetch_sessions import CachedPartition, FetchSessions
+from ottla.broker.replication.leader.fetch_sessions import CachedPartition, FetchSessions
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData, ReplicaState

@@ -10,9 +10,9 @@ import pytest
 from tests.broker.handlers.data_path import Broker, batch, running_broker
 from tests.broker.handlers.test_produce_and_fetch import fetch_body
 
-from ottla.broker.handlers.fetch import fetch
-from ottla.broker.handlers.produce import produce
-from ottla.broker.handlers.request import Request
+from ottla.broker.handlers.data.fetch import fetch
+from ottla.broker.handlers.data.produce import produce
+from ottla.broker.requests.request import Request
 from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode

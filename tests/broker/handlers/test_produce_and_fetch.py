@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.broker.handlers.data_path import Broker, batch, running_broker, topic_id
 
-from ottla.broker.handlers.request import RequestFailedError
+from ottla.broker.requests.request import RequestFailedError
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData

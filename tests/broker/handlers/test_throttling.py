@@ -12,11 +12,11 @@ from tests.broker.handlers.data_path import Broker, batch, running_broker
 from tests.broker.handlers.small_cluster import SmallCluster, topic
 from tests.kit.services import NO_ZOOKEEPER
 
-from ottla.broker.handlers.dispatch import Dispatcher
+from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.handlers.table import HANDLERS
-from ottla.broker.observability import RequestMetrics
 from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.quotas.limits import Entity, Limits
+from ottla.broker.requests.dispatch import Dispatcher
 from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from tests.broker.network.serving import Served, receive_frame, send_frame, serving_securely
 from tests.kit.examples import examples
 
+from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.config import BrokerConfig
-from ottla.broker.handlers.dispatch import Dispatcher, Entry
-from ottla.broker.handlers.request import Request
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.network import limits
-from ottla.broker.observability import RequestMetrics
+from ottla.broker.requests.dispatch import Dispatcher, Entry
+from ottla.broker.requests.request import Request
 from ottla.broker.security.listener_security import ListenerSecurity
-from ottla.broker.security.sasl_listener import SaslListener
+from ottla.broker.security.sasl.sasl_listener import SaslListener
 from ottla.client.net import blocking_connection as client_connection
 from ottla.client.net import sasl
 from ottla.client.net.blocking_connection import Connection

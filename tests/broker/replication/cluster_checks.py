@@ -20,8 +20,8 @@ from tests.broker.replication.cluster_model import Cluster, ModelBroker, content
 from tests.broker.replication.controller_model import REPLICAS
 from tests.broker.replication.in_flight import FetchedMessage, RoleMessage
 
+from ottla.broker.cluster.controller_gate import ControllerGate
 from ottla.broker.controller.partition_states import NO_LEADER
-from ottla.broker.handlers.controller_gate import ControllerGate
 from ottla.broker.replication.partition import Partition, PartitionRole
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records import batches

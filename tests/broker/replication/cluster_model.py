@@ -22,24 +22,24 @@ from tests.broker.replication.in_flight import (
 )
 from tests.kit.clock import FakeClock
 
+from ottla.broker.cluster.controller_gate import ControllerGate
 from ottla.broker.config import BrokerConfig, TopicConfig
-from ottla.broker.handlers.controller_gate import ControllerGate
-from ottla.broker.replication.follower import (
+from ottla.broker.replication.follower.follower import (
     Fetched,
     Step,
     follow_position,
     restart_in_range,
     take_fetched,
 )
-from ottla.broker.replication.leadership import FollowerFetch
+from ottla.broker.replication.leader.leadership import FollowerFetch
 from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.storage.checkpoint import HIGH_WATERMARK_CHECKPOINT
 from ottla.broker.storage.directory_files import MetaProperties
-from ottla.broker.storage.flushing import flush
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import CHECKPOINTS
 from ottla.broker.storage.logs import Logs
-from ottla.broker.storage.startup import open_logs
+from ottla.broker.storage.maintenance.flushing import flush
+from ottla.broker.storage.recovery.startup import open_logs
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.record_batch_builder import RecordBatchBuilder

@@ -14,7 +14,7 @@ from ottla.broker.controller.partition_states import (
     preferred_election,
     without_replica,
 )
-from ottla.broker.replication.leadership import IsrAnswer, IsrProposal, PartitionRole
+from ottla.broker.replication.leader.leadership import IsrAnswer, IsrProposal, PartitionRole
 from ottla.protocol.errors import ErrorCode
 
 REPLICAS = (1, 2, 3)

@@ -11,14 +11,14 @@ from tests.broker.replication.fake_leader import VERSIONS, FakeLeader, LeaderLog
 from tests.broker.replication.peer import Peer, peer
 
 from ottla.broker.config import BrokerConfig, TopicConfig
-from ottla.broker.replication.fetchers import Fetchers
-from ottla.broker.replication.leadership import PartitionRole
+from ottla.broker.replication.follower.fetchers import Fetchers
+from ottla.broker.replication.leader.leadership import PartitionRole
 from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.storage.directory_files import MetaProperties
-from ottla.broker.storage.flushing import flush
-from ottla.broker.storage.group_commit import Flush, GroupCommit
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.startup import close_logs, open_logs
+from ottla.broker.storage.maintenance.flushing import flush
+from ottla.broker.storage.maintenance.group_commit import Flush, GroupCommit
+from ottla.broker.storage.recovery.startup import close_logs, open_logs
 from ottla.protocol.identifiers import TopicPartition
 
 LEADER, FOLLOWER = 1, 2

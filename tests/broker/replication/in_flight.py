@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.broker.replication.follower import Fetched, FetchPosition
-from ottla.broker.replication.leadership import IsrAnswer, IsrProposal, PartitionRole
+from ottla.broker.replication.follower.follower import Fetched, FetchPosition
+from ottla.broker.replication.leader.leadership import IsrAnswer, IsrProposal, PartitionRole
 
 
 class RoleMessage(NamedTuple):

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.broker.replication import follower
-from ottla.broker.replication.follower import FetchPosition
-from ottla.broker.replication.leadership import FollowerFetch, IsrProposal, Leadership, RemoteReplica
+from ottla.broker.replication.follower import follower
+from ottla.broker.replication.follower.follower import FetchPosition
+from ottla.broker.replication.leader.leadership import FollowerFetch, IsrProposal, Leadership, RemoteReplica
 from ottla.broker.replication.partition import EpochEndOffset, Partition, PartitionRole
 from ottla.broker.storage.logs import Logs
 from ottla.protocol.errors import ErrorCode

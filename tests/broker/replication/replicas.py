@@ -8,11 +8,11 @@ from pathlib import Path
 from tests.kit.clock import FakeClock
 
 from ottla.broker.config import BrokerConfig, TopicConfig
-from ottla.broker.replication.follower import Fetched
-from ottla.broker.replication.leadership import FollowerFetch, IsrProposal, PartitionRole
+from ottla.broker.replication.follower.follower import Fetched
+from ottla.broker.replication.leader.leadership import FollowerFetch, IsrProposal, PartitionRole
 from ottla.broker.replication.partition import EpochEndOffset, Partition, PartitionContext
 from ottla.broker.storage.directory_files import MetaProperties
-from ottla.broker.storage.startup import open_logs
+from ottla.broker.storage.recovery.startup import open_logs
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.record_batch_builder import RecordBatchBuilder

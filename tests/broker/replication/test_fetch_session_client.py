@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 from tests.kit.examples import examples
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.replication.fetch_requests import FetchRequests
-from ottla.broker.replication.fetch_session_client import NO_SESSION, FetchSession, SessionFetch, SessionPartition
-from ottla.broker.replication.follower import FetchPosition
+from ottla.broker.replication.follower.fetch_requests import FetchRequests
+from ottla.broker.replication.follower.fetch_session_client import (
+    NO_SESSION,
+    FetchSession,
+    SessionFetch,
+    SessionPartition,
+)
+from ottla.broker.replication.follower.follower import FetchPosition
 from ottla.protocol.codec import encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchResponse

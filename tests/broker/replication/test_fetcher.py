@@ -18,7 +18,7 @@ from tests.broker.replication.following_broker import (
 )
 from tests.broker.replication.peer import Peer, peer
 
-from ottla.broker.replication.follower import Step, take_fetched
+from ottla.broker.replication.follower.follower import Step, take_fetched
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
@@ -76,7 +76,7 @@ def test_an_added_partition_does_not_wait_for_the_fetch_under_way(
     broker: FollowingBroker, leader: FakeLeader, port: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if that one would wait for many seconds."""
-    monkeypatch.setattr("ottla.broker.replication.fetcher._SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr("ottla.broker.replication.follower.fetcher._SETTLING_SECONDS", 0.0)
     broker.follow(broker.partition("orders"))
     leader.wait_for(lambda: leader.waiting and leader.fetches()[-1].max_wait_ms == 20_000)
     leader.append("payments", [b"a"])
@@ -126,7 +126,7 @@ def test_removing_waits_for_a_write_and_nothing_is_written_after(
         ended.append(True)
         return Step.IDLE
 
-    monkeypatch.setattr("ottla.broker.replication.following.take_fetched", slow)
+    monkeypatch.setattr("ottla.broker.replication.follower.following.take_fetched", slow)
     orders = broker.follow(broker.partition("orders"))
     assert writing.wait(TIMEOUT_S)
     removing = threading.Thread(target=broker.fetchers.remove, args=(orders.partition,))
@@ -171,7 +171,7 @@ def test_adding_what_is_followed_already_changes_nothing(
     broker: FollowingBroker, leader: FakeLeader, port: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controller tells of each change to the ISR."""
-    monkeypatch.setattr("ottla.broker.replication.fetcher._SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr("ottla.broker.replication.follower.fetcher._SETTLING_SECONDS", 0.0)
     orders = broker.follow(broker.partition("orders"))
     leader.wait_for(lambda: leader.waiting)
     broker.fetchers.add(orders, LEADER)
@@ -225,7 +225,7 @@ def test_a_partition_whose_handling_fails_is_tried_again(
             raise failures.pop()
         return real(partition, *arguments)
 
-    monkeypatch.setattr("ottla.broker.replication.following.take_fetched", flawed)
+    monkeypatch.setattr("ottla.broker.replication.follower.following.take_fetched", flawed)
     leader.append("orders", [b"a"])
     leader.append("payments", [b"a"])
     orders, payments = (broker.follow(broker.partition(topic)) for topic in ("orders", "payments"))

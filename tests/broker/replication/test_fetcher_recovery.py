@@ -14,7 +14,7 @@ from tests.broker.replication.following_broker import (
 )
 from tests.broker.replication.peer import Peer, peer
 
-from ottla.broker.replication.fetchers import fetcher_number
+from ottla.broker.replication.follower.fetchers import fetcher_number
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition

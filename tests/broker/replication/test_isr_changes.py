@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.replication.isr_changes import IsrChanges
-from ottla.broker.replication.leadership import IsrAnswer, IsrProposal
+from ottla.broker.replication.leader.isr_changes import IsrChanges
+from ottla.broker.replication.leader.leadership import IsrAnswer, IsrProposal
 from ottla.client.net.blocking_connection import ConnectionFailedError
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode

@@ -9,7 +9,7 @@ from tests.broker.replication.fake_leader import VERSIONS, FakeLeader
 from tests.broker.replication.peer import peer
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.replication.leader_client import LeaderClient
+from ottla.broker.replication.follower.leader_client import LeaderClient
 from ottla.client.net.connector import IN_THE_CLEAR
 
 LEADER, FOLLOWER = 1, 2

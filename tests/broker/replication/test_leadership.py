@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.replication.replicas import LAG_MAX_MS, NOW_MS, ORDERS, TOPIC_ID, fetch, role
 
-from ottla.broker.replication.leadership import IsrAnswer, Leadership, RemoteReplica
+from ottla.broker.replication.leader.leadership import IsrAnswer, Leadership, RemoteReplica
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 LATE_MS = NOW_MS + LAG_MAX_MS + 1

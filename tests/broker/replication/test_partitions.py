@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from tests.broker.replication.replicas import NOW_MS, ORDERS, TOPIC_ID, batch, role
 
+from ottla.broker.common.purgatory import DelayedOperation
 from ottla.broker.config import BrokerConfig, TopicConfig
-from ottla.broker.purgatory import DelayedOperation
-from ottla.broker.replication.leadership import NO_LEADER
+from ottla.broker.replication.leader.leadership import NO_LEADER
 from ottla.broker.replication.partition import Partition, PartitionContext, PartitionRole
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage import log_changes
 from ottla.broker.storage.directory_files import MetaProperties
-from ottla.broker.storage.startup import open_logs
+from ottla.broker.storage.recovery.startup import open_logs
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 

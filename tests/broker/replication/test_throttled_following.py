@@ -10,8 +10,8 @@ import pytest
 from tests.broker.handlers.data_path import BROKER_ID, Broker, batch, running_broker, topic_id
 from tests.kit.clock import FakeClock
 
-from ottla.broker.replication.followed import Followed
-from ottla.broker.replication.following import Following
+from ottla.broker.replication.follower.followed import Followed
+from ottla.broker.replication.follower.following import Following
 from ottla.broker.replication.throttle import ReplicationThrottle, Side
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData

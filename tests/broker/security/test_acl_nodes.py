@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.kit.examples import examples
 
 from ottla.broker.cluster.znodes import MalformedNodeError
-from ottla.broker.security.acl import PATTERN_TYPES, RESOURCE_TYPES, AclEntry, ResourcePattern
-from ottla.broker.security.acl_nodes import AclNode, acl_path, decode_change, encode_change, is_node_name
+from ottla.broker.security.acls.acl import PATTERN_TYPES, RESOURCE_TYPES, AclEntry, ResourcePattern
+from ottla.broker.security.acls.acl_nodes import AclNode, acl_path, decode_change, encode_change, is_node_name
 from ottla.protocol.acls import OPERATIONS, AclOperation, AclPermissionType, PatternType, ResourceType
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

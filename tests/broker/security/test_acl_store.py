@@ -13,10 +13,10 @@ from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.broker.cluster.session import SessionRenewal
 from ottla.broker.cluster.zookeeper import State, ZooKeeper
-from ottla.broker.security.acl import AclEntry, ResourcePattern
-from ottla.broker.security.acl_nodes import UNREADABLE
-from ottla.broker.security.acl_snapshot import AclSnapshot, Entries
-from ottla.broker.security.acl_store import AclStore
+from ottla.broker.security.acls.acl import AclEntry, ResourcePattern
+from ottla.broker.security.acls.acl_nodes import UNREADABLE
+from ottla.broker.security.acls.acl_snapshot import AclSnapshot, Entries
+from ottla.broker.security.acls.acl_store import AclStore
 from ottla.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
 

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.kit.clock import FakeClock
 
 from ottla.broker.config import BrokerConfig, ConfigError
-from ottla.broker.security.authentication import Authentication, NotAuthenticatedError
-from ottla.broker.security.sasl_listener import SaslListener
+from ottla.broker.security.sasl.authentication import Authentication, NotAuthenticatedError
+from ottla.broker.security.sasl.sasl_listener import SaslListener
 from ottla.broker.security.session import ANONYMOUS, Session
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode

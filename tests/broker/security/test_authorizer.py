@@ -11,11 +11,11 @@ from structlog.testing import capture_logs
 from tests.kit.clock import FakeClock
 from tests.kit.examples import examples
 
-from ottla.broker.security import authorizer as module
-from ottla.broker.security.acl import EVERYBODY, WILDCARD, AclEntry, AclFilter, ResourcePattern
-from ottla.broker.security.acl_snapshot import AclSnapshot, Entries
-from ottla.broker.security.audit import Audit
-from ottla.broker.security.authorizer import AclAuthorizer, Authorizer
+from ottla.broker.security.acls import authorizer as module
+from ottla.broker.security.acls.acl import EVERYBODY, WILDCARD, AclEntry, AclFilter, ResourcePattern
+from ottla.broker.security.acls.acl_snapshot import AclSnapshot, Entries
+from ottla.broker.security.acls.audit import Audit
+from ottla.broker.security.acls.authorizer import AclAuthorizer, Authorizer
 from ottla.broker.security.session import Session
 from ottla.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 

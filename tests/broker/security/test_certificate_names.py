@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.broker.security.distinguished_name import CertificateNameError, subject_of
-from ottla.broker.security.principal_mapping import MappingRulesError, PrincipalMapping
+from ottla.broker.security.tls.distinguished_name import CertificateNameError, subject_of
+from ottla.broker.security.tls.principal_mapping import MappingRulesError, PrincipalMapping
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 OIDS = {

@@ -14,7 +14,7 @@ from tests.kit.waiting import until
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.security import listener_security
 from ottla.broker.security.listener_security import Listeners
-from ottla.broker.security.sasl_exchange import AuthenticationFailedError, Exchange
+from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, Exchange
 from ottla.protocol.errors import KafkaError
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.broker.security.plain import plain
-from ottla.broker.security.sasl_exchange import AuthenticationFailedError, Exchange, Proof
-from ottla.broker.security.scram import scram
+from ottla.broker.security.sasl.plain import plain
+from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, Exchange, Proof
+from ottla.broker.security.sasl.scram import scram
 from ottla.client.net import sasl
 from ottla.protocol.scram import ITERATIONS_DEFAULT, ScramCredential, ScramMechanism, salted_password
 

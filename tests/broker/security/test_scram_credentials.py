@@ -6,7 +6,7 @@ from tests.broker.sessions import sessions
 from tests.kit.zookeeper import ZooKeeper as Ensemble
 
 from ottla.broker.cluster.configs import Configs
-from ottla.broker.security.scram_credentials import ScramCredential, ScramCredentials
+from ottla.broker.security.sasl.scram_credentials import ScramCredential, ScramCredentials
 
 CREDENTIAL = ScramCredential(b"salt", b"stored", b"server", 4096)
 OTHER = ScramCredential(b"salt", b"other", b"server", 8192)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from scramp import ScramClient, ScramException, ScramMechanism
 
-from ottla.broker.security.sasl_exchange import AuthenticationFailedError, Proof
-from ottla.broker.security.scram import scram as broker_side
+from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, Proof
+from ottla.broker.security.sasl.scram import scram as broker_side
 from ottla.client.errors import SaslAuthenticationFailedError
 from ottla.client.net import sasl
 from ottla.protocol.scram import ScramCredential

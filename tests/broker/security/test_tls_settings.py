@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from tests.broker.security.certificates import Certificates
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.security.key_stores import KeyStoreError
-from ottla.broker.security.tls_settings import TlsSettings, openssl_name
+from ottla.broker.security.tls.key_stores import KeyStoreError
+from ottla.broker.security.tls.tls_settings import TlsSettings, openssl_name
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from pathlib import Path
 from tests.kit.clock import FakeClock
 
 from ottla.broker.config import BrokerConfig, TopicConfig
-from ottla.broker.storage.compaction import CleanerLimits, CompactionReport, compact
+from ottla.broker.storage.compaction.compaction import CleanerLimits, CompactionReport, compact
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.open_files import OpenFiles
-from ottla.broker.storage.recovery import open_log
+from ottla.broker.storage.recovery.recovery import open_log
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
 from ottla.protocol.identifiers import TopicPartition

@@ -11,8 +11,8 @@ from pathlib import Path
 from tests.broker.storage.logs import append, make_batch, make_log, offsets, read_all, topic_config
 
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.recovery import close_log
-from ottla.broker.storage.retention import delete_old_segments, remove_doomed
+from ottla.broker.storage.maintenance.retention import delete_old_segments, remove_doomed
+from ottla.broker.storage.recovery.recovery import close_log
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 KIB = 1024

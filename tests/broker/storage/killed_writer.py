@@ -15,9 +15,9 @@ from struct import Struct
 
 from tests.broker.storage.logs import append, append_marker, make_batch, make_log, make_marker, read_all
 
-from ottla.broker.storage.flushing import flush
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.retention import delete_old_segments, remove_doomed
+from ottla.broker.storage.maintenance.flushing import flush
+from ottla.broker.storage.maintenance.retention import delete_old_segments, remove_doomed
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType
 

@@ -11,7 +11,7 @@ from tests.kit.clock import FakeClock
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.storage.log import Appended, Log
 from ottla.broker.storage.open_files import OpenFiles
-from ottla.broker.storage.recovery import open_log
+from ottla.broker.storage.recovery.recovery import open_log
 from ottla.broker.storage.validation import validated
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch

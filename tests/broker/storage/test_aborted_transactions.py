@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.broker.storage.aborted_transactions import AbortedTransaction, AbortedTransactions, aborted_within
 from ottla.broker.storage.errors import CorruptIndexError
+from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions, aborted_within
 from ottla.protocol import codec
 from ottla.protocol.messages.storage_records import AbortedTxn
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 from tests.kit.clock import FakeClock
 
-from ottla.broker.storage.background import Loop, Task, monotonic_ms
+from ottla.broker.storage.maintenance.background import Loop, Task, monotonic_ms
 
 WAIT_SECONDS = 30
 

@@ -28,7 +28,7 @@ from ottla.broker.storage.directory_files import read_topic_id, write_topic_id
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.offset_lookup import offset_for_timestamp
-from ottla.broker.storage.recovery import close_log
+from ottla.broker.storage.recovery.recovery import close_log
 from ottla.protocol.control_records import ControlType
 from ottla.protocol.errors import CorruptBatchError, KafkaError
 from ottla.protocol.records import RecordBatch

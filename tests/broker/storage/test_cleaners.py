@@ -12,12 +12,12 @@ from tests.broker.storage.many_logs import ORDERS, START_MS, TOPIC_ID, VIEWS, Br
 from tests.kit.waiting import until
 
 from ottla.broker.storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, read_offsets
-from ottla.broker.storage.cleaners import RETRY_MS, Cleaners
-from ottla.broker.storage.compaction import CompactionReport, Outcome
+from ottla.broker.storage.compaction.cleaners import RETRY_MS, Cleaners
+from ottla.broker.storage.compaction.compaction import CompactionReport, Outcome
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_changes import delete, truncate_to
 from ottla.broker.storage.logs import Logs
-from ottla.broker.storage.startup import close_logs
+from ottla.broker.storage.recovery.startup import close_logs
 from ottla.protocol.identifiers import TopicPartition
 
 PLAIN = TopicPartition("plain", 0)

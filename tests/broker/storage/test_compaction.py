@@ -22,11 +22,11 @@ from tests.broker.storage.compacting import (
 from tests.kit.examples import examples
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.storage.compaction import CleanerLimits, Outcome, compact
+from ottla.broker.storage.compaction.compaction import CleanerLimits, Outcome, compact
 from ottla.broker.storage.errors import StorageError
+from ottla.broker.storage.maintenance.retention import remove_doomed
 from ottla.broker.storage.offset_lookup import offset_for_timestamp
-from ottla.broker.storage.producer_snapshot import snapshot_offsets
-from ottla.broker.storage.retention import remove_doomed
+from ottla.broker.storage.producers.producer_snapshot import snapshot_offsets
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.records import TimestampType

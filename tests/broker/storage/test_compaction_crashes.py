@@ -14,8 +14,8 @@ import pytest
 from tests.broker.storage import killed_compaction
 from tests.broker.storage.compacting import Bench, batches_of, check_nothing_is_lost, config_of, records_of
 
-from ottla.broker.storage import swap
-from ottla.broker.storage.compaction import compact
+from ottla.broker.storage.compaction import swap
+from ottla.broker.storage.compaction.compaction import compact
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.broker.storage.compacting import LIMITS, NOW, Bench, config_of, records_of
 from tests.kit.clock import FakeClock
 
-from ottla.broker.storage.cleanable import (
+from ottla.broker.storage.compaction.cleanable import (
     Cleanable,
     ClosedSegment,
     cleanable,
@@ -21,8 +21,8 @@ from ottla.broker.storage.cleanable import (
     is_due,
     uncleanable_offset,
 )
-from ottla.broker.storage.cleaner_throttle import CleanerThrottle
-from ottla.broker.storage.compaction import CompactionReport, Outcome, compact
+from ottla.broker.storage.compaction.cleaner_throttle import CleanerThrottle
+from ottla.broker.storage.compaction.compaction import CompactionReport, Outcome, compact
 
 LONG_MAX = 2**63 - 1
 

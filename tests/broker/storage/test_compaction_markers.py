@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.broker.storage.compacting import DELETE_RETENTION_MS, LIMITS, NOW, Bench, batches_of
 
-from ottla.broker.storage.aborted_transactions import AbortedTransaction
-from ottla.broker.storage.compaction import Outcome
+from ottla.broker.storage.compaction.compaction import Outcome
+from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType
 from ottla.protocol.errors import ErrorCode, KafkaError

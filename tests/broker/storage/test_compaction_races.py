@@ -11,8 +11,8 @@ import pytest
 from tests.broker.storage.compacting import DAY_MS, LIMITS, NOW, Bench, check_nothing_is_lost, records_of
 from tests.kit.waiting import until
 
-from ottla.broker.storage.compaction import CompactionReport, Outcome, compact
-from ottla.broker.storage.retention import Reason, delete_old_segments, remove_doomed
+from ottla.broker.storage.compaction.compaction import CompactionReport, Outcome, compact
+from ottla.broker.storage.maintenance.retention import Reason, delete_old_segments, remove_doomed
 from ottla.broker.storage.truncation import truncate_fully_and_start_at, truncate_to
 from ottla.protocol.compression import Codec
 from ottla.protocol.record import Record

@@ -20,7 +20,7 @@ from tests.broker.storage.logs import (
     read_all,
 )
 
-from ottla.broker.storage.flushing import flush
+from ottla.broker.storage.maintenance.flushing import flush
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType
 

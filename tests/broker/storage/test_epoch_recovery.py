@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.broker.storage.compacting import LIMITS
 from tests.broker.storage.logs import append, make_batch, make_log, offsets
 
-from ottla.broker.storage.compaction import compact
+from ottla.broker.storage.compaction.compaction import compact
 from ottla.broker.storage.leader_epochs import LeaderEpochs
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.truncation import truncate_to

@@ -10,9 +10,9 @@ import pytest
 from tests.broker.storage.logs import NOW, append, fill, make_batch, make_log
 from tests.kit.clock import FakeClock
 
-from ottla.broker.storage import flushing
-from ottla.broker.storage.flushing import FlushError, flush, is_flush_due
-from ottla.broker.storage.recovery import close_log
+from ottla.broker.storage.maintenance import flushing
+from ottla.broker.storage.maintenance.flushing import FlushError, flush, is_flush_due
+from ottla.broker.storage.recovery.recovery import close_log
 from ottla.broker.storage.truncation import truncate_to
 
 SIZE = len(make_batch())

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from tests.broker.storage.many_logs import ORDERS, TOPIC_ID, VIEWS, Broker, append, os_error
 
-from ottla.broker.storage import flushing, group_commit
-from ottla.broker.storage.flushing import FlushError
-from ottla.broker.storage.group_commit import GroupCommit
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_changes import truncate_to
 from ottla.broker.storage.logs import Logs
+from ottla.broker.storage.maintenance import flushing, group_commit
+from ottla.broker.storage.maintenance.flushing import FlushError
+from ottla.broker.storage.maintenance.group_commit import GroupCommit
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 WAIT_SECONDS = 30

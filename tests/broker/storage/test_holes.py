@@ -8,7 +8,7 @@ import pytest
 from tests.broker.storage.logs import append, make_batch, make_log, offsets
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.storage.compaction import CleanerLimits, compact
+from ottla.broker.storage.compaction.compaction import CleanerLimits, compact
 from ottla.broker.storage.directory_files import may_have_holes
 from ottla.broker.storage.log import Log
 from ottla.protocol.records import RecordBatch

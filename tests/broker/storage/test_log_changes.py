@@ -21,7 +21,6 @@ from tests.broker.storage.many_logs import (
 
 from ottla.broker.storage import log_changes
 from ottla.broker.storage.checkpoint import RECOVERY_POINT_CHECKPOINT, read_offsets
-from ottla.broker.storage.flushing import flush
 from ottla.broker.storage.log_changes import (
     delete,
     remove_doomed_directories,
@@ -30,7 +29,8 @@ from ottla.broker.storage.log_changes import (
     truncate_to,
 )
 from ottla.broker.storage.logs import Logs
-from ottla.broker.storage.startup import close_logs
+from ottla.broker.storage.maintenance.flushing import flush
+from ottla.broker.storage.recovery.startup import close_logs
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 

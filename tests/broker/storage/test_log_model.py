@@ -25,11 +25,11 @@ from tests.kit.clock import FakeClock
 from tests.kit.examples import examples
 
 from ottla.broker.storage.file_slice import FileSlice
-from ottla.broker.storage.flushing import flush
+from ottla.broker.storage.maintenance.flushing import flush
+from ottla.broker.storage.maintenance.retention import Reason, delete_old_segments, remove_doomed
 from ottla.broker.storage.offset_lookup import offset_for_timestamp, offset_of_max_timestamp
 from ottla.broker.storage.open_files import OpenFiles
-from ottla.broker.storage.recovery import close_log
-from ottla.broker.storage.retention import Reason, delete_old_segments, remove_doomed
+from ottla.broker.storage.recovery.recovery import close_log
 from ottla.broker.storage.truncation import truncate_fully_and_start_at, truncate_to
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType

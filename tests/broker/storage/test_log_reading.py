@@ -18,7 +18,7 @@ from tests.broker.storage.logs import (
     make_marker,
 )
 
-from ottla.broker.storage.recovery import close_log
+from ottla.broker.storage.recovery.recovery import close_log
 from ottla.broker.storage.validation import validated
 from ottla.protocol.control_records import ControlType
 from ottla.protocol.errors import ErrorCode, KafkaError

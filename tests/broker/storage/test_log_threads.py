@@ -10,11 +10,11 @@ import pytest
 from tests.broker.storage.logs import NOW, append, make_batch, make_log, offsets
 from tests.kit.clock import FakeClock
 
-from ottla.broker.storage.flushing import flush
 from ottla.broker.storage.log import Log
+from ottla.broker.storage.maintenance.flushing import flush
+from ottla.broker.storage.maintenance.retention import delete_old_segments, remove_doomed
 from ottla.broker.storage.offset_lookup import offset_for_timestamp, offset_of_max_timestamp
 from ottla.broker.storage.open_files import OpenFiles
-from ottla.broker.storage.retention import delete_old_segments, remove_doomed
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records import batches
 

@@ -30,9 +30,9 @@ from ottla.broker.storage.checkpoint import (
     read_offsets,
 )
 from ottla.broker.storage.directory_files import read_topic_id
-from ottla.broker.storage.flushing import flush
 from ottla.broker.storage.logs import Logs
-from ottla.broker.storage.startup import close_logs
+from ottla.broker.storage.maintenance.flushing import flush
+from ottla.broker.storage.recovery.startup import close_logs
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.identifiers import TopicPartition
 

@@ -19,19 +19,19 @@ from tests.broker.storage.many_logs import (
     raising,
 )
 
-from ottla.broker.storage import maintenance as maintenance_module
 from ottla.broker.storage.checkpoint import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     read_offsets,
 )
-from ottla.broker.storage.group_commit import GroupCommit
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_changes import delete
 from ottla.broker.storage.log_dir import LogDir
-from ottla.broker.storage.maintenance import Maintenance
-from ottla.broker.storage.retention import delete_old_segments
+from ottla.broker.storage.maintenance import maintenance as maintenance_module
+from ottla.broker.storage.maintenance.group_commit import GroupCommit
+from ottla.broker.storage.maintenance.maintenance import Maintenance
+from ottla.broker.storage.maintenance.retention import delete_old_segments
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.identifiers import TopicPartition
 

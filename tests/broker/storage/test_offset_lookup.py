@@ -9,9 +9,9 @@ import pytest
 from tests.broker.storage.logs import LEADER_EPOCH, NOW, append, descriptors, fill, make_batch, make_log, path_of
 
 from ottla.broker.storage import offset_lookup
+from ottla.broker.storage.maintenance.retention import delete_old_segments
 from ottla.broker.storage.offset_lookup import offset_for_timestamp, offset_of_max_timestamp
-from ottla.broker.storage.recovery import close_log
-from ottla.broker.storage.retention import delete_old_segments
+from ottla.broker.storage.recovery.recovery import close_log
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import KafkaError
 

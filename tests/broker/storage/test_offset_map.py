@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
+from ottla.broker.storage.compaction.offset_map import NOT_FOUND, SLOT_BYTES, OffsetMap
 from ottla.broker.storage.errors import StorageError
-from ottla.broker.storage.offset_map import NOT_FOUND, SLOT_BYTES, OffsetMap
 
 keys = st.binary(max_size=3) | st.binary(min_size=100, max_size=300)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.broker.storage.logs import NOW, append, descriptors, fill, make_batch, make_log, read_all
 from tests.kit.clock import FakeClock
 
-from ottla.broker.storage.flushing import flush
+from ottla.broker.storage.maintenance.flushing import flush
 from ottla.broker.storage.open_files import OpenFiles
 
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.broker.storage import producer_snapshot
 from ottla.broker.storage.errors import CorruptSnapshotError
-from ottla.broker.storage.producer_snapshot import (
+from ottla.broker.storage.producers import producer_snapshot
+from ottla.broker.storage.producers.producer_snapshot import (
     ProducerEntry,
     ProducerSnapshot,
     delete_snapshots_above,

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.broker.storage.aborted_transactions import AbortedTransaction
-from ottla.broker.storage.producer_snapshot import ProducerEntry, ProducerSnapshot
-from ottla.broker.storage.producers import BatchMetadata, Producers
+from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
+from ottla.broker.storage.producers.producer_snapshot import ProducerEntry, ProducerSnapshot
+from ottla.broker.storage.producers.producers import BatchMetadata, Producers
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records import CONTROL_BIT, TRANSACTIONAL_BIT, RecordBatch, write_header

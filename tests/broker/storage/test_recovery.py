@@ -24,10 +24,10 @@ from tests.broker.storage.logs import (
 
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.file_slice import OpenFile
-from ottla.broker.storage.flushing import flush
 from ottla.broker.storage.log import Log
+from ottla.broker.storage.maintenance.flushing import flush
 from ottla.broker.storage.open_files import OpenFiles
-from ottla.broker.storage.recovery import close_log
+from ottla.broker.storage.recovery.recovery import close_log
 from ottla.protocol.control_records import ControlType
 from ottla.protocol.errors import KafkaError
 

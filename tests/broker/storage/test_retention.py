@@ -24,8 +24,8 @@ from tests.broker.storage.logs import (
 from tests.kit.clock import FakeClock
 
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.recovery import close_log
-from ottla.broker.storage.retention import Candidate, Reason, delete_old_segments, expired, remove_doomed
+from ottla.broker.storage.maintenance.retention import Candidate, Reason, delete_old_segments, expired, remove_doomed
+from ottla.broker.storage.recovery.recovery import close_log
 from ottla.broker.storage.segment import Segment
 
 SIZE = len(make_batch())

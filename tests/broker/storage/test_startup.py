@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from tests.broker.storage.many_logs import ORDERS, TOPIC_ID, VIEWS, Broker, append, crash, os_error, raising
 
-from ottla.broker.storage import recovery, startup
 from ottla.broker.storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, read_offsets
 from ottla.broker.storage.directory_files import CLEAN_SHUTDOWN, read_clean_shutdown
 from ottla.broker.storage.errors import StorageError
@@ -19,8 +18,9 @@ from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_changes import truncate_to
 from ottla.broker.storage.log_dir import CHECKPOINTS
 from ottla.broker.storage.logs import Logs
-from ottla.broker.storage.per_directory import for_each_in_directories
-from ottla.broker.storage.startup import close_logs
+from ottla.broker.storage.recovery import recovery, startup
+from ottla.broker.storage.recovery.per_directory import for_each_in_directories
+from ottla.broker.storage.recovery.startup import close_logs
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.identifiers import TopicPartition
 

@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 from tests.broker.storage.logs import make_batch, names, path_of
 
+from ottla.broker.storage.compaction.swap import (
+    SEGMENT_SUFFIXES,
+    commit_cleaned,
+    discard_cleaned,
+    finish_swaps,
+    put_in_place,
+)
 from ottla.broker.storage.errors import StorageError
-from ottla.broker.storage.swap import SEGMENT_SUFFIXES, commit_cleaned, discard_cleaned, finish_swaps, put_in_place
 
 BATCH = make_batch()
 

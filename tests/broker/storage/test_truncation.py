@@ -18,8 +18,8 @@ from tests.broker.storage.logs import (
     read_all,
 )
 
-from ottla.broker.storage.flushing import flush
-from ottla.broker.storage.recovery import close_log
+from ottla.broker.storage.maintenance.flushing import flush
+from ottla.broker.storage.recovery.recovery import close_log
 from ottla.broker.storage.truncation import truncate_fully_and_start_at, truncate_to
 from ottla.protocol.control_records import ControlType
 

@@ -1,0 +1,149 @@
+"""How the controller's requests reach the brokers: one thread, one connection and one queue for each broker.
+
+A broker gets its requests in order. The one at the head is sent again, less and less often, until the broker answers,
+or is gone from the cluster. Batches that wait behind it are merged, so the queue grows only where merging would break
+the order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import structlog
+
+from ottla.broker.controller.messages.batch import BrokerBatch, ControllerRequest
+from ottla.client.net.backoff import Backoff
+from ottla.client.net.blocking_connection import Connection
+from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
+
+log = structlog.get_logger(__name__)
+
+BATCHES_MAX: Final = 1000
+
+_RETRY_MS: Final = 100
+# So long after a broker can be reached again, at most, it is told what it missed.
+_RETRY_MS_MAX: Final = 2_000
+
+# Called with the broker, the request and the response, on the thread of the channel.
+OnResponse = Callable[[int, ControllerRequest, Any], None]
+
+
+class BrokerChannel:
+    """The way to one broker, in one of its lives."""
+
+    def __init__(
+        self, broker_id: int, connection: Connection, on_response: OnResponse, on_overflow: Callable[[int], None]
+    ) -> None:
+        """`on_overflow` is called when a broker falls so far behind that what waits for it is dropped."""
+        self._broker_id = broker_id
+        self._connection = connection
+        self._on_response = on_response
+        self._on_overflow = on_overflow
+        # The two below change under `_changed`.
+        self._changed = threading.Condition()
+        self._waiting: deque[BrokerBatch] = deque()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=f"controller-to-{broker_id}", daemon=True)
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"<BrokerChannel to {self._broker_id} waiting={len(self._waiting)}>"
+
+    def send(self, batch: BrokerBatch) -> None:
+        """Queue a batch; never blocks."""
+        with self._changed:
+            if self._closed or (self._waiting and self._waiting[-1].absorb(batch)):
+                return
+            is_full = len(self._waiting) >= BATCHES_MAX
+            if is_full:
+                self._waiting.clear()
+            else:
+                self._waiting.append(batch)
+            self._changed.notify_all()
+        if is_full:
+            log.error("controller_channel_overflow", broker=self._broker_id)
+            self._on_overflow(self._broker_id)
+
+    def close(self) -> None:
+        """Drop what waits, and end the request under way; does not wait for the thread, which may be connecting."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            self._changed.notify_all()
+        self._connection.close()
+
+    def _run(self) -> None:
+        while (batch := self._next()) is not None:
+            for request in batch.requests():
+                response = self._deliver(request)
+                if response is None:
+                    return
+                self._on_response(self._broker_id, request, response)
+
+    def _next(self) -> BrokerBatch | None:
+        with self._changed:
+            while not self._waiting and not self._closed:
+                self._changed.wait()
+            return None if self._closed else self._waiting.popleft()
+
+    def _deliver(self, request: ControllerRequest) -> Any | None:
+        """Send a request until it is answered; None when the channel is closed instead."""
+        backoff = Backoff(_RETRY_MS, _RETRY_MS_MAX)
+        while not self._closed:
+            try:
+                response = self._connection.request(*request)
+            except (KafkaError, ProtocolError) as error:
+                if not backoff.failures and not self._closed:
+                    log.warning(
+                        "controller_request_failed", broker=self._broker_id, api=request.api.label, reason=str(error)
+                    )
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closed, timeout=backoff.next())
+                continue
+            if response.error_code != ErrorCode.NONE:
+                code = ErrorCode.of(response.error_code)
+                log.warning(
+                    "controller_request_refused", broker=self._broker_id, api=request.api.label, error=code.name
+                )
+            return response
+        return None
+
+
+class Channels:
+    """The channels to all live brokers. Used by the controller's thread."""
+
+    def __init__(
+        self, connect: Callable[[int], Connection | None], on_response: OnResponse, on_overflow: Callable[[int], None]
+    ) -> None:
+        """`connect` gives the connection to a broker, which need not be made yet; None if it cannot be reached."""
+        self._connect = connect
+        self._on_response = on_response
+        self._on_overflow = on_overflow
+        self._channels: dict[int, BrokerChannel] = {}
+
+    def open(self, broker_id: int) -> None:
+        """Open the way to a broker that became live."""
+        connection = self._connect(broker_id)
+        if connection is not None:
+            self._channels[broker_id] = BrokerChannel(broker_id, connection, self._on_response, self._on_overflow)
+
+    def close(self, broker_id: int) -> None:
+        """Close the way to a broker that is gone."""
+        channel = self._channels.pop(broker_id, None)
+        if channel is not None:
+            channel.close()
+
+    def close_all(self) -> None:
+        """Close all ways."""
+        for broker_id in list(self._channels):
+            self.close(broker_id)
+
+    def send(self, batches: Mapping[int, BrokerBatch]) -> None:
+        """Queue what an event has for each broker."""
+        for broker_id, batch in batches.items():
+            channel = self._channels.get(broker_id)
+            if channel is not None:
+                channel.send(batch)

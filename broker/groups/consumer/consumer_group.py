@@ -1,0 +1,380 @@
+"""A consumer group of the new protocol, as a pure state machine.
+
+Three numbers follow each other. The group's epoch grows whenever something changes that an assignment depends on: a
+member comes, goes or reads other topics, a topic gets partitions. The assignment's epoch follows as soon as a member
+heartbeats: an assignor says who is to have what. Each member's epoch follows that when it has given back what it is not
+to have any more; `consumer_member.py` has the steps. Nobody waits for all the others, and who has nothing to give back
+notices nothing.
+
+As in the classic group nothing here reads a clock, sends or writes. An operation changes the group at once and returns
+the records to store; whoever is told of the change hears of it when they are stored. Where storing fails, what had
+changed is stored together with the next change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Self
+
+from ottla.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE
+from ottla.broker.groups.classic.messages import Effects
+from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, Partitions
+from ottla.broker.groups.consumer.consumer_assignment import ConsumerAssignment
+from ottla.broker.groups.consumer.consumer_member import ConsumerMember
+from ottla.broker.groups.consumer.consumer_messages import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerGroupConfig,
+    ConsumerGroupState,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
+    MemberDescription,
+    MemberState,
+    RespondHeartbeat,
+    TopicShape,
+)
+from ottla.broker.groups.consumer.consumer_records import (
+    GROUP_KINDS,
+    MEMBER_KINDS,
+    RecordKind,
+    StoredConsumerGroup,
+    by_topic,
+    tombstone_of,
+)
+from ottla.broker.groups.records import StoredRecord
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+# A record must fit in a batch, together with those of others that change at the same time.
+_SUBSCRIPTION_LENGTH_MAX: Final = 256 * 1024
+
+
+class ConsumerGroup(ConsumerAssignment):
+    """A group, and what its members ask of it."""
+
+    # The kind of group, as ListGroups names it, and what its members have in common.
+    type_name = "consumer"
+    protocol_type = CONSUMER_PROTOCOL_TYPE
+
+    def __init__(self, group_id: str, config: ConsumerGroupConfig, new_id: Callable[[], str]) -> None:
+        """`new_id` gives ids for members that bring none."""
+        super().__init__(StoredConsumerGroup(group_id), config)
+        self._new_id = new_id
+        self._static: dict[str, str] = {}
+        # When sessions end. All last as long, so a member that was heard goes to the end, and the first ends first.
+        self._sessions: dict[str, int] = {}
+        # By when members must have given partitions back.
+        self._revocations: dict[str, int] = {}
+
+    @classmethod
+    def load(
+        cls, stored: StoredConsumerGroup, config: ConsumerGroupConfig, new_id: Callable[[], str], now_ms: int
+    ) -> Self:
+        """Make a group from what was stored; its members keep their partitions, and their sessions begin now."""
+        group = cls(stored.group_id, config, new_id)
+        members, stored.members = stored.members, {}
+        group._stored = stored
+        # Should two claim a partition, because a record was lost, it belongs to the one with the higher epoch.
+        for member in sorted(members.values(), key=lambda member: member.epoch):
+            group._put(member, now_ms)
+            group._heard(member.member_id, now_ms)
+        for member_id in stored.targets.keys() - members.keys():
+            del stored.targets[member_id]
+        group._dirty.clear()
+        if members:
+            group.timeline.noted("the coordinator moved to this broker", now_ms)
+        return group
+
+    # Heartbeats
+
+    def heartbeat(
+        self,
+        request: ConsumerHeartbeat,
+        respond: RespondHeartbeat,
+        topics: Mapping[str, TopicShape],
+        now_ms: int,
+    ) -> Effects:
+        """Take what a member says, and tell it what to do.
+
+        `topics` are all that there are: the same object as the last time, unless they have changed. What a request must
+        hold to make sense is for the caller to check.
+        """
+        effects = Effects()
+        try:
+            if self.is_dead:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+                reply = self._leave(request, now_ms)
+            else:
+                reply = self._stay(request, topics, now_ms)
+        except KafkaError as error:
+            effects.replies.append(partial(respond, ConsumerHeartbeatReply(ErrorCode.of(error.code), error.detail)))
+            return effects
+        self._answer(effects, respond, reply)
+        return effects
+
+    def _stay(
+        self, request: ConsumerHeartbeat, topics: Mapping[str, TopicShape], now_ms: int
+    ) -> ConsumerHeartbeatReply:
+        before = self._joining(request) if request.member_epoch == JOIN_EPOCH else self._known(request)
+        member = before.told(request)
+        if member.subscription_length > _SUBSCRIPTION_LENGTH_MAX:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the subscription is too long to be stored")
+        if member.topic_regex is not None:
+            self._check_regex(member.topic_regex, topics)
+        member_id = member.member_id
+        # A place that is taken over keeps its partitions.
+        is_new = member_id not in self.members and before.instance_id not in self._static
+        self._take_place(before, now_ms)
+        self._put(member, now_ms)
+        self._heard(member_id, now_ms)
+        if is_new:
+            self._bump(f"member {member_id} joined from {member.client_host}", now_ms)
+        elif not member.subscribes_as(before):
+            self._bump(f"member {member_id} changed its subscription", now_ms)
+        self._refresh(topics, now_ms)
+        if self.epoch > self.assignment_epoch:
+            self._assign(now_ms)
+        target = self.targets.get(member_id, NO_PARTITIONS)
+        reconciled = member.reconciled(self.assignment_epoch, target, self._owners, request.owned)
+        if reconciled is not member:
+            self._put(reconciled, now_ms)
+            if self.state is ConsumerGroupState.STABLE:
+                self.timeline.ended(now_ms)
+        is_told = (
+            request.is_full
+            or request.member_epoch == JOIN_EPOCH
+            or request.member_epoch != before.epoch
+            or reconciled.assigned != before.assigned
+        )
+        return ConsumerHeartbeatReply(
+            ErrorCode.NONE,
+            member_id=member_id,
+            member_epoch=reconciled.epoch,
+            heartbeat_interval_ms=self._config.heartbeat_interval_ms,
+            assignment=reconciled.assigned if is_told else None,
+        )
+
+    def _joining(self, request: ConsumerHeartbeat) -> ConsumerMember:
+        """Return the member that joins: a new one, or one that begins anew in its place."""
+        member_id = request.member_id or self._new_id()
+        old_id = member_id if request.instance_id is None else self._static.get(request.instance_id)
+        old = None if old_id is None else self.members.get(old_id)
+        if old is None:
+            if len(self.members) >= self._config.max_size:
+                detail = f"the group has its {self._config.max_size} members"
+                raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, detail)
+            return ConsumerMember(member_id, instance_id=request.instance_id)
+        if old.member_id != member_id and not old.is_away:
+            detail = f"member {old.member_id} has the instance id {request.instance_id}"
+            raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, detail)
+        return old.anew(member_id)
+
+    def _known(self, request: ConsumerHeartbeat) -> ConsumerMember:
+        member = self._member(request)
+        if not member.may_heartbeat_at(request.member_epoch, request.owned):
+            detail = f"member {member.member_id} is at epoch {member.epoch}, not {request.member_epoch}"
+            raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, detail)
+        return member
+
+    def _member(self, request: ConsumerHeartbeat) -> ConsumerMember:
+        if request.instance_id is not None:
+            known_id = self._static.get(request.instance_id)
+            if known_id is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody has the instance id {request.instance_id}")
+            if known_id != request.member_id:
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, f"member {known_id} has {request.instance_id} now")
+        member = self.members.get(request.member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no member {request.member_id}")
+        return member
+
+    def _take_place(self, member: ConsumerMember, now_ms: int) -> None:
+        """Let a static member that came back have the place of the one that it was."""
+        if member.instance_id is None:
+            return
+        old_id = self._static.get(member.instance_id)
+        if old_id is None or old_id == member.member_id:
+            return
+        target = self.targets.get(old_id)
+        self._remove(self.members[old_id])
+        if target is not None:
+            self.targets[member.member_id] = target
+            self._dirty.add((RecordKind.TARGET, member.member_id))
+        self.timeline.noted(f"static member {member.instance_id} came back", now_ms)
+
+    # Leaving
+
+    def _leave(self, request: ConsumerHeartbeat, now_ms: int) -> ConsumerHeartbeatReply:
+        member = self._member(request)
+        if request.member_epoch == LEAVE_STATIC_EPOCH:
+            self._put(member.away(), now_ms)
+        else:
+            self._remove(member)
+            self._bump(f"member {member.member_id} left", now_ms)
+        return ConsumerHeartbeatReply(ErrorCode.NONE, member_id=member.member_id, member_epoch=request.member_epoch)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do at the earliest."""
+        if self.is_dead:
+            return None
+        first = next(iter(self._sessions.values()), None)
+        return min(self._revocations.values() if first is None else [first, *self._revocations.values()], default=None)
+
+    def tick(self, now_ms: int) -> Effects:
+        """Take out members that were silent for too long, or do not give back what they must."""
+        effects = Effects()
+        silent = [member_id for member_id, deadline_ms in self._sessions.items() if now_ms >= deadline_ms]
+        for member_id in silent:
+            member = self.members[member_id]
+            self._remove(member)
+            silent_s = self._config.session_timeout_ms / 1000
+            self._bump(f"member {member_id} missed heartbeats for {silent_s:g} s from {member.client_host}", now_ms)
+        late = [member_id for member_id, deadline_ms in self._revocations.items() if now_ms >= deadline_ms]
+        for member_id in late:
+            member = self.members[member_id]
+            self._remove(member)
+            late_s = member.rebalance_timeout_ms / 1000
+            self._bump(f"member {member_id} did not give partitions back within {late_s:g} s", now_ms)
+        self._answer(effects)
+        return effects
+
+    def close(self, error: ErrorCode) -> Effects:
+        """End: the group is deleted, or another broker coordinates it. Who waits hears it from its write."""
+        self.is_dead = True
+        return Effects()
+
+    # Members
+
+    def _put(self, member: ConsumerMember, now_ms: int) -> None:
+        """Take a member as it is now, and note what must be stored."""
+        member_id = member.member_id
+        before = self.members.get(member_id)
+        self.members[member_id] = member
+        if member.instance_id is not None:
+            self._static[member.instance_id] = member_id
+        if member == before:
+            return
+        self._note_changes(before, member)
+        if member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._revocations.pop(member_id, None)
+        elif before is None or before.revoking != member.revoking:
+            self._revocations[member_id] = now_ms + max(member.rebalance_timeout_ms, 0)
+        for partition in (NO_PARTITIONS if before is None else before.owned) - member.owned:
+            if self._owners.get(partition) == member_id:
+                del self._owners[partition]
+        for partition in member.owned:
+            self._owners[partition] = member_id
+
+    def _note_changes(self, before: ConsumerMember | None, member: ConsumerMember) -> None:
+        if before is None or _progress(before) != _progress(member):
+            self._dirty.add((RecordKind.CURRENT, member.member_id))
+        if before is None or before != replace(
+            member,
+            epoch=before.epoch,
+            previous_epoch=before.previous_epoch,
+            state=before.state,
+            assigned=before.assigned,
+            revoking=before.revoking,
+        ):
+            self._dirty.add((RecordKind.MEMBER, member.member_id))
+
+    def _remove(self, member: ConsumerMember) -> None:
+        member_id = member.member_id
+        del self.members[member_id]
+        self._sessions.pop(member_id, None)
+        self._revocations.pop(member_id, None)
+        self.targets.pop(member_id, None)
+        if member.instance_id is not None and self._static.get(member.instance_id) == member_id:
+            del self._static[member.instance_id]
+        for partition in member.owned:
+            if self._owners.get(partition) == member_id:
+                del self._owners[partition]
+        self._dirty.update((kind, member_id) for kind in MEMBER_KINDS)
+
+    def _heard(self, member_id: str, now_ms: int) -> None:
+        self._sessions.pop(member_id, None)
+        self._sessions[member_id] = now_ms + self._config.session_timeout_ms
+
+    # Offsets
+
+    def check_commit(self, member_id: str, instance_id: str | None, epoch: int, now_ms: int) -> ErrorCode:
+        """Say whether offsets may be committed; without an epoch only while nobody is in the group."""
+        if self.is_dead:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if epoch < 0 and not self.members:
+            return ErrorCode.NONE
+        return self._epoch_error(member_id, epoch)
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Say whether offsets may be read: by members at their epoch, and by whoever claims to be none."""
+        if self.is_dead:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE if not member_id and epoch < 0 else self._epoch_error(member_id or "", epoch)
+
+    def _epoch_error(self, member_id: str, epoch: int) -> ErrorCode:
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    # Looking
+
+    def describe(self) -> list[MemberDescription]:
+        """Return what ConsumerGroupDescribe says of the members."""
+        return [
+            MemberDescription(
+                member.member_id,
+                member.instance_id,
+                member.rack_id,
+                member.epoch,
+                member.client_id,
+                member.client_host,
+                member.topic_names,
+                member.topic_regex,
+                member.assigned,
+                self.targets.get(member.member_id, NO_PARTITIONS),
+            )
+            for member in self.members.values()
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """Show what this kind of group has, for whoever looks at it; partitions by the names of their topics."""
+        names = {shape.topic_id: name for name, shape in self.topics.items()}
+        return {
+            "epoch": self.epoch,
+            "assignment_epoch": self.assignment_epoch,
+            "assignor": self.assignor_name,
+            "members": [
+                {
+                    "id": member.member_id,
+                    "instance_id": member.instance_id,
+                    "client_id": member.client_id,
+                    "client_host": member.client_host.removeprefix("/"),
+                    "epoch": member.epoch,
+                    "state": member.state.name,
+                    "rebalance_timeout_ms": member.rebalance_timeout_ms,
+                    "assignment": _named(member.assigned, names),
+                    "revoking": _named(member.revoking, names),
+                    "target": _named(self.targets.get(member.member_id, NO_PARTITIONS), names),
+                }
+                for member in self.members.values()
+            ],
+        }
+
+    def tombstones(self) -> list[StoredRecord]:
+        """Return the records that delete the group."""
+        members = [(kind, member_id) for member_id in self.members for kind in MEMBER_KINDS]
+        return [tombstone_of(self.group_id, *key) for key in [*members, *((kind, "") for kind in GROUP_KINDS)]]
+
+
+def _named(partitions: Partitions, names: Mapping[bytes, str]) -> dict[str, list[int]]:
+    """Return partitions by topic; a topic that is gone is shown by its id."""
+    return {names.get(topic_id, topic_id.hex()): indexes for topic_id, indexes in by_topic(partitions).items()}
+
+
+def _progress(member: ConsumerMember) -> tuple[object, ...]:
+    return member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking

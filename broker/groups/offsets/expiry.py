@@ -1,0 +1,42 @@
+"""Which offsets a group no longer needs. Pure: the rules, with the clock given."""
+
+from __future__ import annotations
+
+from ottla.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE
+from ottla.broker.groups.classic.messages import GroupState
+from ottla.broker.groups.coordinated import CoordinatedGroup
+from ottla.broker.groups.offsets.offsets import NO_TIMESTAMP, CommittedOffset
+from ottla.protocol.identifiers import TopicPartition
+
+
+def expired_offsets(entry: CoordinatedGroup, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+    """Return the offsets of a group whose time is over. The caller holds the group's lock.
+
+    (a) A group that had members is empty: all of them, counted from when the last member left.
+    (b) Consumers are at work: those of topics that nobody reads any more, counted from their commit.
+    (c) Nobody ever joined: counted from their commit.
+    (d) Anything else, such as a group that rebalances: none.
+
+    A time that the client gave wins in (a) to (c), and a commit under way keeps what is there.
+    """
+    group, offsets = entry.group, entry.offsets
+    is_empty = group.state.value == GroupState.EMPTY.value
+    empty_since_ms = NO_TIMESTAMP
+    subscribed: dict[str, bool] = {}
+    if group.protocol_type and is_empty:
+        empty_since_ms = entry.state_since_ms
+    elif group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.state.value == GroupState.STABLE.value:
+        topics = {partition.topic for partition in offsets.committed}
+        subscribed = {topic: group.is_subscribed_to(topic) for topic in topics}
+    elif group.protocol_type:
+        return []
+
+    def is_expired(partition: TopicPartition, committed: CommittedOffset) -> bool:
+        if subscribed.get(partition.topic, False) or offsets.is_pending(partition):
+            return False
+        if committed.expire_timestamp_ms != NO_TIMESTAMP:
+            return now_ms >= committed.expire_timestamp_ms
+        since_ms = committed.commit_timestamp_ms if empty_since_ms == NO_TIMESTAMP else empty_since_ms
+        return now_ms - since_ms >= retention_ms
+
+    return [partition for partition, committed in offsets.committed.items() if is_expired(partition, committed)]

@@ -1,0 +1,72 @@
+"""AlterClientQuotas (49), versions 0-1. Any broker answers.
+
+Behavior: quotas of an entity (see `quota_entities.py`) are set or removed; those that are not named stay, and to remove
+one that is not set is no error. An entity is changed as a whole or not at all. INVALID_REQUEST: an entity that cannot
+be, a quota that it cannot have, the same quota twice, a value that is not greater than 0, or not whole where bytes or
+connections are counted. UNSUPPORTED_VERSION: a type of entity that does not exist. `validate_only` checks only.
+
+Version notes: version 1 is flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from ottla.broker.quotas.entities import check_key, place_of, quota_entity, quota_text
+from ottla.broker.requests.access import CLUSTER, check
+from ottla.broker.requests.outcome import DONE, Outcome
+from ottla.broker.requests.request import Request
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    RequestEntryData,
+    ResponseEntityData,
+    ResponseEntryData,
+)
+
+log = structlog.get_logger(__name__)
+
+
+def alter_client_quotas(request: Request) -> AlterClientQuotasResponse:
+    """Change the quotas of some entities."""
+    body: AlterClientQuotasRequest = request.body
+    return AlterClientQuotasResponse(
+        throttle_time_ms=0, entries=[_result(entry, _alter(request, entry)) for entry in body.entries]
+    )
+
+
+def _alter(request: Request, entry: RequestEntryData) -> Outcome:
+    try:
+        check(request, CLUSTER)
+        entity = quota_entity((each.entity_type, each.entity_name) for each in entry.entity)
+        changes: dict[str, str | None] = {}
+        for change in entry.ops:
+            if change.key in changes:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.key} is changed twice")
+            check_key(entity, change.key)
+            changes[change.key] = None if change.remove else quota_text(entity, change.key, change.value)
+        place = place_of(entity)
+        if not request.body.validate_only:
+            request.services.cluster.change_entity_config(*place, lambda config: _changed(config, changes))
+            log.info("quotas_altered", entity="/".join(place), quotas=changes, by=request.session.principal)
+    except KafkaError as error:
+        return Outcome.refused(error)
+    return DONE
+
+
+def _changed(config: Mapping[str, str], changes: Mapping[str, str | None]) -> Mapping[str, str]:
+    changed = {**config, **changes}
+    return {key: value for key, value in changed.items() if value is not None}
+
+
+def _result(entry: RequestEntryData, outcome: Outcome) -> ResponseEntryData:
+    return ResponseEntryData(
+        error_code=outcome.code,
+        error_message=outcome.message,
+        entity=[
+            ResponseEntityData(entity_type=each.entity_type, entity_name=each.entity_name) for each in entry.entity
+        ],
+    )

@@ -1,0 +1,39 @@
+"""ApiVersions (18), versions 0-4.
+
+Behavior: lists every API in the handler table with the versions that it serves. From version 3 on the client's name
+and version must be well formed, else INVALID_REQUEST with an empty list. A version that we do not have is answered by
+`dispatch` in version 0.
+
+Not given: features; a ZooKeeper cluster has none that clients ask for.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ottla.broker.requests.dispatch import HandlerTable
+from ottla.broker.requests.request import Handler, Request
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def api_versions(table: HandlerTable) -> Handler:
+    """Return the handler that describes a table; the table may be completed afterwards."""
+
+    def handle(request: Request) -> ApiVersionsResponse:
+        body = request.body
+        if request.version >= 3 and not (
+            _SOFTWARE.fullmatch(body.client_software_name) and _SOFTWARE.fullmatch(body.client_software_version)
+        ):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+        return ApiVersionsResponse(
+            error_code=ErrorCode.NONE,
+            api_keys=[
+                ApiVersion(api_key=api, min_version=entry.versions.first, max_version=entry.versions.last)
+                for api, entry in sorted(table.items())
+            ],
+        )
+
+    return handle

@@ -1,0 +1,109 @@
+"""AlterPartition (56), versions 0-3. For the controller: a leader asks it to change the ISR of partitions.
+
+Behavior: answers NONE with the state that is in force then, also where it was in force before. For the whole request:
+NOT_CONTROLLER; STALE_BROKER_EPOCH unless this very life of the broker is registered. For a partition:
+UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION (also while its topic is being deleted), NOT_CONTROLLER (the leader epoch
+is ahead of ours), FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION (another partition epoch), INVALID_REQUEST (not from the
+leader, without the leader, not of the replicas, or recovering in a way that cannot be), INELIGIBLE_REPLICA (a member
+that is not live, about to stop, or in another life than the leader saw it).
+
+Version notes: before 2, topics are named, and OPERATION_NOT_ATTEMPTED stands for INELIGIBLE_REPLICA. 1 brings the
+recovery state, 3 the epochs of the members.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.controller.isr_updates import UNKNOWN_BROKER_EPOCH, IsrOutcome, IsrUpdate
+from ottla.broker.controller.term import Term
+from ottla.broker.requests.on_controller import OnController
+from ottla.broker.requests.request import Delayed, Request
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    RequestPartitionData,
+    RequestTopicData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+
+_TOPIC_ID_VERSION = 2
+_BROKER_EPOCHS_VERSION = 3
+_NOTHING_KNOWN = -1
+
+
+def alter_partition(request: Request) -> Delayed:
+    """Have the controller change ISRs."""
+    body: AlterPartitionRequest = request.body
+    version = request.version
+
+    def answer(outcome: list[ResponseTopicData] | KafkaError) -> AlterPartitionResponse:
+        if isinstance(outcome, KafkaError):
+            return AlterPartitionResponse(throttle_time_ms=0, error_code=outcome.code, topics=[])
+        return AlterPartitionResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, topics=outcome)
+
+    return OnController(request.services.controller, lambda term: _alter(term, body, version), answer)
+
+
+def _alter(term: Term, body: AlterPartitionRequest, version: int) -> list[ResponseTopicData]:
+    by_id = {topic_id: name for name, topic_id in term.context.topic_ids.items()}
+    names = [by_id.get(topic.topic_id) if version >= _TOPIC_ID_VERSION else topic.topic_name for topic in body.topics]
+    updates = {
+        TopicPartition(name, partition.partition_index): _update(partition, version)
+        for name, topic in zip(names, body.topics, strict=True)
+        if name is not None
+        for partition in topic.partitions
+    }
+    outcomes = term.isr_updates.update(body.broker_id, body.broker_epoch, updates)
+    return [_result(name, topic, outcomes, version) for name, topic in zip(names, body.topics, strict=True)]
+
+
+def _update(partition: RequestPartitionData, version: int) -> IsrUpdate:
+    if version >= _BROKER_EPOCHS_VERSION:
+        isr = tuple((member.broker_id, member.broker_epoch) for member in partition.new_isr_with_epochs)
+    else:
+        isr = tuple((broker, UNKNOWN_BROKER_EPOCH) for broker in partition.new_isr)
+    return IsrUpdate(partition.leader_epoch, partition.partition_epoch, isr, partition.leader_recovery_state)
+
+
+def _result(
+    name: str | None, topic: RequestTopicData, outcomes: dict[TopicPartition, IsrOutcome], version: int
+) -> ResponseTopicData:
+    return ResponseTopicData(
+        topic_name=topic.topic_name,
+        topic_id=topic.topic_id,
+        partitions=[
+            _partition_result(
+                partition.partition_index,
+                ErrorCode.UNKNOWN_TOPIC_ID
+                if name is None
+                else outcomes[TopicPartition(name, partition.partition_index)],
+                version,
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
+def _partition_result(index: int, outcome: IsrOutcome, version: int) -> ResponsePartitionData:
+    if isinstance(outcome, ErrorCode):
+        if outcome is ErrorCode.INELIGIBLE_REPLICA and version < _TOPIC_ID_VERSION:
+            outcome = ErrorCode.OPERATION_NOT_ATTEMPTED
+        return ResponsePartitionData(
+            partition_index=index,
+            error_code=outcome,
+            leader_id=_NOTHING_KNOWN,
+            leader_epoch=_NOTHING_KNOWN,
+            isr=[],
+            partition_epoch=_NOTHING_KNOWN,
+        )
+    return ResponsePartitionData(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        leader_id=outcome.leader,
+        leader_epoch=outcome.leader_epoch,
+        isr=list(outcome.isr),
+        leader_recovery_state=outcome.leader_recovery_state,
+        partition_epoch=outcome.partition_epoch,
+    )

@@ -1,0 +1,145 @@
+"""DeleteRecords (21), versions 0-2.
+
+Behavior: the log of each partition begins at the offset given (-1: the high watermark); what lies below is not served
+any more, and its segments go with the next retention. The answer waits until every live replica begins there, too, so
+that no failover brings the records back; REQUEST_TIMED_OUT for those that do not by the end of the client's time.
+Topics that are only compacted refuse with POLICY_VIOLATION, internal ones with INVALID_TOPIC_EXCEPTION, an offset above
+the high watermark is OFFSET_OUT_OF_RANGE.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.cluster.topics import INTERNAL_TOPICS
+from ottla.broker.common.purgatory import DelayedOperation
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partitions import Partitions
+from ottla.broker.requests.access import TOPIC, check
+from ottla.broker.requests.lookup import hosted_partition
+from ottla.broker.requests.request import Delayed, Request, Respond
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+_HIGH_WATERMARK = -1
+_NO_OFFSET = -1
+
+
+class _Deletion:
+    """What was asked of one partition, and how far it is: (a) refused, (b) done by the leader, (c) done by all."""
+
+    __slots__ = ("_index", "_offset", "_refusal", "partition")
+
+    def __init__(
+        self,
+        index: int,
+        refusal: ErrorCode = ErrorCode.NONE,
+        partition: Partition | None = None,
+        offset: int = _NO_OFFSET,
+    ) -> None:
+        """Take why it was refused, or a partition whose log begins at an offset from now on."""
+        self._index = index
+        self._refusal = refusal
+        self.partition = partition
+        self._offset = offset
+
+    def result(self, partitions: Partitions) -> DeleteRecordsPartitionResult | None:
+        """Return how it ended; None while replicas are missing."""
+        if self.partition is None:
+            return self._failed(self._refusal)  # (a)
+        try:
+            partitions.get(self.partition.partition)
+            low_watermark = self.partition.low_watermark()
+        except KafkaError as error:
+            # Another broker leads, which may not have made it, or the disk is gone.
+            return self._failed(error.code)
+        if low_watermark < self._offset:
+            return None  # (b)
+        return DeleteRecordsPartitionResult(partition_index=self._index, low_watermark=low_watermark, error_code=0)
+
+    def last_result(self, partitions: Partitions) -> DeleteRecordsPartitionResult:
+        """Return how it ended, now that nobody waits any more."""
+        return self.result(partitions) or self._failed(ErrorCode.REQUEST_TIMED_OUT)
+
+    def _failed(self, code: ErrorCode) -> DeleteRecordsPartitionResult:
+        return DeleteRecordsPartitionResult(partition_index=self._index, low_watermark=_NO_OFFSET, error_code=code)
+
+
+class _Waiting(DelayedOperation):
+    """Deletions that the leader has made: wait for the other replicas."""
+
+    __slots__ = ("_deletions", "_request", "_respond")
+
+    def __init__(self, request: Request, deletions: list[tuple[str, list[_Deletion]]]) -> None:
+        super().__init__()
+        self._request = request
+        # By topic, in the order of the request.
+        self._deletions = deletions
+        self._respond: Respond | None = None
+
+    def is_satisfied(self) -> bool:
+        """Whether no partition has to wait any more."""
+        partitions = self._request.services.partitions
+        return all(each.result(partitions) is not None for _, asked in self._deletions for each in asked)
+
+    def on_complete(self, *, expired: bool) -> None:
+        """Answer with how each partition ended."""
+        assert self._respond is not None
+        self._respond(self.response)
+
+    def response(self) -> DeleteRecordsResponse:
+        """Make the response of what is so now."""
+        partitions = self._request.services.partitions
+        return DeleteRecordsResponse(
+            throttle_time_ms=0,
+            topics=[
+                DeleteRecordsTopicResult(name=topic, partitions=[each.last_result(partitions) for each in asked])
+                for topic, asked in self._deletions
+            ],
+        )
+
+    def then(self, respond: Respond) -> None:
+        """Wait in purgatory, and answer from there."""
+        self._respond = respond
+        keys = {each.partition.partition for _, asked in self._deletions for each in asked if each.partition}
+        timeout_seconds = max(self._request.body.timeout_ms, 0) / 1000
+        self._request.services.partitions.delayed_deletions.watch(self, keys, timeout_seconds)
+
+
+def delete_records(request: Request) -> DeleteRecordsResponse | Delayed:
+    """Advance the log starts."""
+    body: DeleteRecordsRequest = request.body
+    waiting = _Waiting(
+        request,
+        [(topic.name, [_delete(request, topic.name, wanted) for wanted in topic.partitions]) for topic in body.topics],
+    )
+    return waiting.response() if waiting.is_satisfied() else waiting
+
+
+def _delete(request: Request, topic: str, wanted: DeleteRecordsPartition) -> _Deletion:
+    """Let the leader's log begin where it is wanted."""
+    key = TopicPartition(topic, wanted.partition_index)
+    try:
+        check(request, TOPIC, topic)
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is kept by the brokers alone")
+        partition = hosted_partition(request, key)
+        partition.check_leader()
+        log = partition.log
+        if "delete" not in log.config.cleanup_policy:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not allow deletion")
+        with partition.lock:
+            partition.check_leader()
+            offset = log.high_watermark if wanted.offset == _HIGH_WATERMARK else wanted.offset
+            if not 0 <= offset <= log.high_watermark:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above the high watermark")
+            log.advance_log_start(offset)
+    except KafkaError as error:
+        return _Deletion(wanted.partition_index, error.code)
+    request.services.partitions.moved(key)
+    return _Deletion(wanted.partition_index, partition=partition, offset=offset)

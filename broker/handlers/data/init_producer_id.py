@@ -1,0 +1,52 @@
+"""InitProducerId (22), versions 0-5.
+
+Behavior: a producer without a transactional id gets an id that nobody had before, with epoch 0. One that already has an
+id, in version 3 and later, gets a new one too: sequences begin anew with it. An id without an epoch, or the reverse,
+is INVALID_REQUEST.
+
+Not implemented: transactions. A transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one code that
+makes librdkafka and the Java client alike give up at once and name transactional ids as the reason. Codes that fit by
+their names do not serve: COORDINATOR_NOT_AVAILABLE is retried by all clients, and librdkafka retries INVALID_REQUEST
+and UNSUPPORTED_VERSION here as well, until its caller's time is over. An empty one is INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from ottla.broker.requests.access import CLUSTER, TRANSACTIONAL_ID, check
+from ottla.broker.requests.request import Request
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+log = structlog.get_logger(__name__)
+
+_NONE = -1
+
+
+def init_producer_id(request: Request) -> InitProducerIdResponse:
+    """Give a producer its id."""
+    try:
+        _check(request)
+        producer_id = request.services.cluster.next_producer_id()
+    except KafkaError as error:
+        return InitProducerIdResponse(throttle_time_ms=0, error_code=error.code, producer_epoch=_NONE)
+    return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=producer_id, producer_epoch=0)
+
+
+def _check(request: Request) -> None:
+    body: InitProducerIdRequest = request.body
+    if (body.producer_id == _NONE) != (body.producer_epoch == _NONE) or body.transactional_id == "":
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if body.transactional_id is None:
+        check(request, CLUSTER)
+    else:
+        check(request, TRANSACTIONAL_ID, body.transactional_id)
+        log.warning(
+            "transactional_producer_refused",
+            transactional_id=body.transactional_id,
+            client_id=request.client_id,
+            client_host=request.session.client_host,
+            reason="this broker has no transactions",
+        )
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

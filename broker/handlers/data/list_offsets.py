@@ -1,0 +1,121 @@
+"""ListOffsets (2), versions 0-9.
+
+Behavior: per partition the latest offset (-1: high watermark, or last stable offset with read_committed), the earliest
+(-2, and -4: all our data is local), the record with the largest timestamp (-3), or the first record at or after a
+timestamp. Nothing found is offset -1 without an error. Only the leader answers. -5 (tiered storage) finds nothing.
+To followers, and to tools that look (replica id -2, which any replica answers), the end is that of the log.
+A new leader does not know at once how far the log is committed: until its followers have told, a client that would get
+the end, or finds nothing below it, is answered OFFSET_NOT_AVAILABLE, because offsets would seem to go back.
+
+Version notes: -3 from version 7, -4 from 8, -5 from 9. Version 0 answers a list, which has the one offset. Below 5,
+LEADER_NOT_AVAILABLE stands for OFFSET_NOT_AVAILABLE.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.replication.partition import Partition
+from ottla.broker.requests.access import TOPIC, check
+from ottla.broker.requests.lookup import hosted_partition
+from ottla.broker.requests.request import Request
+from ottla.broker.storage.offset_lookup import OffsetAtTime, offset_for_timestamp, offset_of_max_timestamp
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.protocol.records import NO_TIMESTAMP
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+_FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_READ_COMMITTED = 1
+_CLIENT, _DEBUGGING = -1, -2
+_NOT_AVAILABLE_VERSION = 5
+_NOTHING = OffsetAtTime(-1, NO_TIMESTAMP, -1)
+
+
+def list_offsets(request: Request) -> ListOffsetsResponse:
+    """Look the offsets up."""
+    body: ListOffsetsRequest = request.body
+    asked = [(topic.name, wanted.partition_index) for topic in body.topics for wanted in topic.partitions]
+    repeated = {key for key in asked if asked.count(key) > 1} if len(set(asked)) < len(asked) else set()
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(request, topic.name, wanted, is_repeated=(topic.name, wanted.partition_index) in repeated)
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def _answer(
+    request: Request, topic: str, wanted: ListOffsetsPartition, *, is_repeated: bool
+) -> ListOffsetsPartitionResponse:
+    try:
+        check(request, TOPIC, topic)
+        if is_repeated:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for twice")
+        partition = hosted_partition(request, TopicPartition(topic, wanted.partition_index))
+        if request.body.replica_id == _DEBUGGING:
+            partition.check_epoch(partition.role, wanted.current_leader_epoch)
+            found = _find(request, partition, wanted.timestamp)
+        else:
+            role = partition.check_leader(wanted.current_leader_epoch)
+            found = _find(request, partition, wanted.timestamp)
+            # A lookup reads too much to hold a lock; where another leads by now, it may have seen that one's records.
+            partition.check_leader(role.leader_epoch)
+    except KafkaError as error:
+        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
+    if request.version == 0:
+        offsets = [found.offset] if found.offset >= 0 else []
+        return ListOffsetsPartitionResponse(
+            partition_index=wanted.partition_index, error_code=0, old_style_offsets=offsets
+        )
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        error_code=0,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch if request.version >= 4 else -1,
+    )
+
+
+def _find(request: Request, partition: Partition, timestamp: int) -> OffsetAtTime:
+    if request.version < _FIRST_VERSION.get(timestamp, 0) or timestamp < LATEST_TIERED:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {request.version}")
+    log = partition.log
+    upper = _end(request, partition)
+    if timestamp == LATEST:
+        _check_end_is_known(request, partition)
+        return OffsetAtTime(upper, NO_TIMESTAMP, partition.role.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return OffsetAtTime(log.log_start_offset, NO_TIMESTAMP, log.leader_epochs.epoch_for(log.log_start_offset))
+    if timestamp == LATEST_TIERED:
+        return _NOTHING
+    found = offset_of_max_timestamp(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp)
+    if found is not None and found.offset < upper:
+        return found
+    _check_end_is_known(request, partition)
+    return _NOTHING
+
+
+def _end(request: Request, partition: Partition) -> int:
+    if request.body.replica_id != _CLIENT:
+        return partition.log.log_end_offset
+    return partition.upper_offset(committed_only=request.body.isolation_level == _READ_COMMITTED)
+
+
+def _check_end_is_known(request: Request, partition: Partition) -> None:
+    if request.body.replica_id != _CLIENT or partition.is_high_watermark_known:
+        return
+    if request.version < _NOT_AVAILABLE_VERSION:
+        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the high watermark is not known yet")
+    raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "the high watermark is not known yet")

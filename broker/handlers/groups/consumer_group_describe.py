@@ -1,0 +1,106 @@
+"""ConsumerGroupDescribe (69), versions 0-1.
+
+Behavior: state, epochs and members of groups of the new protocol, with what each member has and is to have. A group
+that does not exist, or is a classic one, is GROUP_ID_NOT_FOUND; clients ask DescribeGroups then. One that reads topics
+which the client may not describe is TOPIC_AUTHORIZATION_FAILED.
+
+Version notes: 1 adds the type of a member: 1, of the new protocol.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.broker.groups.consumer.assignors import Partitions
+from ottla.broker.groups.consumer.consumer_groups import ConsumerGroups
+from ottla.broker.groups.consumer.consumer_messages import MemberDescription
+from ottla.broker.requests.access import GROUP, NOT_ASKED, TOPIC, check, denied, operations
+from ottla.broker.requests.outcome import Outcome
+from ottla.broker.requests.request import Request
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+_NEW_PROTOCOL: Final = 1
+
+
+def consumer_group_describe(request: Request) -> ConsumerGroupDescribeResponse:
+    """Describe groups."""
+    body: ConsumerGroupDescribeRequest = request.body
+    return ConsumerGroupDescribeResponse(
+        throttle_time_ms=0, groups=[_described(request, group_id) for group_id in body.group_ids]
+    )
+
+
+def _described(request: Request, group_id: str) -> DescribedGroup:
+    groups = request.services.consumer_groups
+    try:
+        check(request, GROUP, group_id)
+        found = groups.describe(group_id)
+        members = [_member(groups, member) for member in found.members]
+        if denied(request, TOPIC, _topics(members)):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The group reads topics that you may not describe.")
+    except KafkaError as error:
+        outcome = Outcome.refused(error)
+        return DescribedGroup(
+            error_code=outcome.code,
+            error_message=outcome.message,
+            group_id=group_id,
+            group_state="",
+            group_epoch=0,
+            assignment_epoch=0,
+            assignor_name="",
+            members=[],
+        )
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=found.state,
+        group_epoch=found.epoch,
+        assignment_epoch=found.assignment_epoch,
+        assignor_name=found.assignor,
+        members=members,
+        authorized_operations=operations(request, GROUP, group_id)
+        if request.body.include_authorized_operations
+        else NOT_ASKED,
+    )
+
+
+def _topics(members: list[Member]) -> set[str]:
+    return {
+        topic.topic_name
+        for member in members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }
+
+
+def _member(groups: ConsumerGroups, member: MemberDescription) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(groups, member.assigned),
+        target_assignment=_assignment(groups, member.target),
+        member_type=_NEW_PROTOCOL,
+    )
+
+
+def _assignment(groups: ConsumerGroups, partitions: Partitions) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=topic.indexes)
+            for topic in groups.named(partitions)
+        ]
+    )

@@ -1,0 +1,137 @@
+"""ConsumerGroupHeartbeat (68), versions 0-1.
+
+Behavior: a member of a group of the new protocol says who it is, what it reads and what it has; the answer says how
+often it must do so, its epoch, and, where that has changed, all the partitions that it is to have now. Epoch 0 joins,
+-1 leaves, -2 leaves for a while as a static member. What has not changed since the last heartbeat may be left out. The
+answer waits until what changed is committed. Errors: UNKNOWN_MEMBER_ID and FENCED_MEMBER_EPOCH, after which a member
+gives up its partitions and joins anew; UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID; GROUP_MAX_SIZE_REACHED;
+UNSUPPORTED_ASSIGNOR; INVALID_REGULAR_EXPRESSION; INCONSISTENT_GROUP_PROTOCOL where a classic group of that name has
+members.
+
+Version notes: 1 adds regular expressions, and wants members to make their ids themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ottla.broker.groups.consumer.assignors import TopicIdPartition
+from ottla.broker.groups.consumer.consumer_groups import assignor_names
+from ottla.broker.groups.consumer.consumer_messages import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    UNCHANGED,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatReply,
+)
+from ottla.broker.groups.consumer.consumer_records import by_topic
+from ottla.broker.requests.access import TOPIC, check
+from ottla.broker.requests.coordinator_wait import when_ready
+from ottla.broker.requests.outcome import Outcome
+from ottla.broker.requests.request import Delayed, Request, Respond
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.message import Message
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
+
+_OWN_MEMBER_ID_VERSION: Final = 1
+
+
+def consumer_group_heartbeat(request: Request) -> Message | Delayed:
+    """Hear a member, and tell it what to do."""
+    return when_ready(request, [request.body.group_id], _Heartbeat)
+
+
+class _Heartbeat:
+    """Answers when the group does."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    def then(self, respond: Respond) -> None:
+        """Give the group what the member says, and answer when what it changed is stored."""
+        request = self._request
+        body: ConsumerGroupHeartbeatRequest = request.body
+
+        def answer(reply: ConsumerHeartbeatReply) -> None:
+            respond(lambda: _response(reply))
+
+        try:
+            problem = next(_problems(request.version, body), None)
+            if problem is not None:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+            for topic in body.subscribed_topic_names or ():
+                check(request, TOPIC, topic)
+            known = assignor_names(request.services.config)
+            if body.server_assignor is not None and body.server_assignor not in known:
+                raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"there are {', '.join(known)}")
+            request.services.consumer_groups.heartbeat(body.group_id, _heartbeat(request, body), answer)
+        except KafkaError as error:
+            answer(ConsumerHeartbeatReply(error.code, error.detail))
+
+
+def _problems(version: int, body: ConsumerGroupHeartbeatRequest) -> Iterator[str]:
+    """Give what does not make sense in a request."""
+    if not body.group_id:
+        yield "the group id is empty"
+    if body.instance_id == "":
+        yield "the instance id is empty"
+    if body.rack_id == "":
+        yield "the rack is empty"
+    if body.member_epoch < LEAVE_STATIC_EPOCH:
+        yield f"there is no epoch {body.member_epoch}"
+    if not body.member_id and (version >= _OWN_MEMBER_ID_VERSION or body.member_epoch != JOIN_EPOCH):
+        yield "the member id is empty"
+    if body.member_epoch == LEAVE_STATIC_EPOCH and body.instance_id is None:
+        yield "a member without an instance id cannot leave for a while"
+    if body.member_epoch != JOIN_EPOCH:
+        return
+    if body.rebalance_timeout_ms == UNCHANGED:
+        yield "who joins must give a rebalance timeout"
+    if body.topic_partitions is None or body.topic_partitions:
+        yield "who joins must have no partitions"
+    if body.subscribed_topic_names is None and body.subscribed_topic_regex is None:
+        yield "who joins must say what it reads"
+
+
+def _heartbeat(request: Request, body: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
+    names, owned = body.subscribed_topic_names, body.topic_partitions
+    return ConsumerHeartbeat(
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        client_id=request.client_id,
+        client_host=f"/{request.session.client_host}",
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
+        topic_names=None if names is None else tuple(names),
+        topic_regex=body.subscribed_topic_regex,
+        server_assignor=body.server_assignor,
+        owned=None
+        if owned is None
+        else frozenset(TopicIdPartition(topic.topic_id, index) for topic in owned for index in topic.partitions),
+    )
+
+
+def _response(reply: ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
+    assignment = None
+    if reply.assignment is not None:
+        rows = by_topic(reply.assignment).items()
+        assignment = Assignment(
+            topic_partitions=[ResponseTopicPartitions(topic_id=each, partitions=indexes) for each, indexes in rows]
+        )
+    has_failed = reply.error is not ErrorCode.NONE
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=reply.error,
+        error_message=Outcome.of(reply.error, reply.detail).message if has_failed else None,
+        member_id=reply.member_id,
+        member_epoch=reply.member_epoch,
+        heartbeat_interval_ms=reply.heartbeat_interval_ms,
+        assignment=assignment,
+    )

@@ -1,0 +1,136 @@
+"""FindCoordinator (10), versions 0-6.
+
+Behavior: the coordinator of a group is the leader of its partition of `__consumer_offsets`, named by the listener that
+the request came in on. The topic is created when the first group is asked for. The answer waits a moment for a leader,
+some seconds where the topic is new, and for this broker to have read the groups where it leads itself, so that the
+client need not ask again. Still nobody by then: COORDINATOR_NOT_AVAILABLE. Transactional ids get
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which makes clients give up at once (`init_producer_id.py` says more). Other
+kinds of keys are INVALID_REQUEST, shares from version 6 on COORDINATOR_NOT_AVAILABLE.
+
+Version notes: version 0 asks for groups only; 4 asks for several keys.
+
+Not implemented: transactions and share groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import Final, NamedTuple
+
+from ottla.broker.cluster.metadata import MetadataSnapshot
+from ottla.broker.groups.placement import CONSUMER_OFFSETS, partition_for
+from ottla.broker.requests.access import GROUP, TRANSACTIONAL_ID, denied
+from ottla.broker.requests.metadata_wait import answer_when_met
+from ottla.broker.requests.outcome import DONE, Outcome
+from ottla.broker.requests.request import Delayed, Request
+from ottla.broker.requests.topic_creation import create_missing_topic
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.message import Message
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_KINDS: Final = {_GROUP: GROUP, _TRANSACTION: TRANSACTIONAL_ID}
+_SEVERAL_KEYS_VERSION: Final = 4
+_SHARES_VERSION: Final = 6
+_NOBODY: Final = -1
+# The client's other requests on this connection are answered after this one: only a new topic is worth seconds.
+_NEW_TOPIC_WAIT_MS: Final = 5_000
+_ELECTION_WAIT_MS: Final = 500
+
+
+class _Found(NamedTuple):
+    """The coordinator of one key, or why there is none."""
+
+    outcome: Outcome
+    node_id: int = _NOBODY
+    host: str = ""
+    port: int = _NOBODY
+
+
+_REFUSED: Final = _Found(Outcome.of(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+
+
+def find_coordinator(request: Request) -> Message | Delayed:
+    """Say who coordinates."""
+    body: FindCoordinatorRequest = request.body
+    keys = [body.key] if request.version < _SEVERAL_KEYS_VERSION else body.coordinator_keys
+    kind = _KINDS.get(body.key_type)
+    refused = frozenset() if kind is None else denied(request, kind, keys)
+    if body.key_type != _GROUP:
+        outcome = _no_coordinator(request.version, body.key_type)
+        return _response(request, keys, [_Found(outcome)] * len(keys))
+
+    def is_known(snapshot: MetadataSnapshot) -> bool:
+        return all(_is_ready(request, snapshot, key) for key in keys if key not in refused)
+
+    def answer(late: Set[str]) -> FindCoordinatorResponse:
+        snapshot = request.services.metadata.snapshot
+        found = [_REFUSED if key in refused else _found(request, snapshot, key) for key in keys]
+        return _response(request, keys, found)
+
+    if is_known(request.services.metadata.snapshot):
+        return answer(set())
+    return answer_when_met(request, _wait_ms(request), {CONSUMER_OFFSETS: is_known}, answer)
+
+
+def _wait_ms(request: Request) -> int:
+    """Return how long a coordinator is worth waiting for; the topic is created where it is missing."""
+    services = request.services
+    if services.metadata.snapshot.topic(CONSUMER_OFFSETS) is not None:
+        return _ELECTION_WAIT_MS
+    is_created = create_missing_topic(services, CONSUMER_OFFSETS) is ErrorCode.LEADER_NOT_AVAILABLE
+    return _NEW_TOPIC_WAIT_MS if is_created else 0
+
+
+def _is_ready(request: Request, snapshot: MetadataSnapshot, group_id: str) -> bool:
+    found = _found(request, snapshot, group_id)
+    services = request.services
+    if found.outcome is not DONE:
+        return False
+    partition = services.groups.partition_of(group_id)
+    is_here = found.node_id == services.partitions.node_id
+    return not is_here or (partition is not None and services.groups.is_ready(partition))
+
+
+def _found(request: Request, snapshot: MetadataSnapshot, group_id: str) -> _Found:
+    topic = snapshot.topic(CONSUMER_OFFSETS)
+    if topic is not None:
+        partition = topic.partitions.get(partition_for(group_id, len(topic.partitions)))
+        leader = _NOBODY if partition is None else partition.leader
+        endpoint = snapshot.endpoint(leader, request.session.listener)
+        if endpoint is not None:
+            return _Found(DONE, leader, endpoint.host, endpoint.port)
+    return _Found(Outcome.of(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+
+def _no_coordinator(version: int, key_type: int) -> Outcome:
+    if key_type == _TRANSACTION:
+        return Outcome.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker has no transactions.")
+    if key_type == _SHARE and version >= _SHARES_VERSION:
+        return Outcome.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker has no share groups.")
+    return Outcome.of(ErrorCode.INVALID_REQUEST, f"There are no keys of type {key_type}.")
+
+
+def _response(request: Request, keys: Sequence[str], found: Sequence[_Found]) -> FindCoordinatorResponse:
+    if request.version < _SEVERAL_KEYS_VERSION:
+        (only,) = found
+        return FindCoordinatorResponse(
+            error_code=only.outcome.code,
+            error_message=only.outcome.message,
+            node_id=only.node_id,
+            host=only.host,
+            port=only.port,
+        )
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(
+                key=key,
+                node_id=each.node_id,
+                host=each.host,
+                port=each.port,
+                error_code=each.outcome.code,
+                error_message=each.outcome.message,
+            )
+            for key, each in zip(keys, found, strict=True)
+        ]
+    )

@@ -1,0 +1,118 @@
+"""OffsetCommit (8), versions 0-9.
+
+Behavior: the offsets of one request are written as one batch, and the answer comes when all replicas in sync have it. A
+member must be in the group's generation; a simple consumer, with generation -1, may commit while nobody is in the
+group. Each partition has its own error: one that does not exist is UNKNOWN_TOPIC_OR_PARTITION, metadata of more than
+`offset.metadata.max.bytes` characters OFFSET_METADATA_TOO_LARGE; what goes wrong with the group or the write is the
+error of all others.
+
+Version notes: version 0 once meant offsets in ZooKeeper; here they go where all offsets go. 1 brings the time of the
+commit, 2 to 4 bring how long the offsets are kept, 6 the leader epoch, 7 static members. In 9 the generation is the
+member epoch of a group of the new protocol.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.broker.groups.offsets.commits import Committer
+from ottla.broker.groups.offsets.offsets import NO_TIMESTAMP, CommittedOffset
+from ottla.broker.requests.access import GROUP, TOPIC, allows, denied
+from ottla.broker.requests.coordinator_wait import when_ready
+from ottla.broker.requests.request import Delayed, Request, Respond
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.message import Message
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+_COMMIT_TIME_VERSION: Final = 1
+_LATEST_MS: Final = 2**63 - 1
+
+
+def offset_commit(request: Request) -> Message | Delayed:
+    """Store the positions of a group."""
+    if not allows(request, GROUP, request.body.group_id):
+        return _response(request.body, {}, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    return when_ready(request, [request.body.group_id], _Committing)
+
+
+class _Committing:
+    """Answers when the offsets are committed."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    def then(self, respond: Respond) -> None:
+        """Commit, and answer when that is done."""
+        request = self._request
+        body: OffsetCommitRequest = request.body
+        refused: dict[TopicPartition, ErrorCode] = {}
+        offsets: dict[TopicPartition, CommittedOffset] = {}
+        hidden = denied(request, TOPIC, (topic.name for topic in body.topics))
+        for topic in body.topics:
+            for row in topic.partitions:
+                key = TopicPartition(topic.name, row.partition_index)
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if topic.name in hidden else _error(request, key, row)
+                if error is ErrorCode.NONE:
+                    offsets[key] = _committed(request, row)
+                else:
+                    refused[key] = error
+        committer = Committer(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
+
+        def done(error: ErrorCode) -> None:
+            respond(lambda: _response(body, refused, error))
+
+        try:
+            request.services.group_offsets.commit(body.group_id, committer, offsets, done)
+        except KafkaError as error:
+            done(error.code)
+
+
+def _error(request: Request, key: TopicPartition, row: OffsetCommitRequestPartition) -> ErrorCode:
+    if request.services.metadata.snapshot.partition(*key) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    # Kafka counts what Java's strings have: UTF-16 units.
+    metadata = row.committed_metadata or ""
+    length = len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-le", "surrogatepass")) // 2
+    if length > request.services.config.offset_metadata_max_bytes:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
+
+
+def _committed(request: Request, row: OffsetCommitRequestPartition) -> CommittedOffset:
+    now_ms = request.services.clock()
+    retention_ms = request.body.retention_time_ms
+    has_time = request.version == _COMMIT_TIME_VERSION and row.commit_timestamp != NO_TIMESTAMP
+    return CommittedOffset(
+        row.committed_offset,
+        row.committed_leader_epoch,
+        row.committed_metadata or "",
+        row.commit_timestamp if has_time else now_ms,
+        min(now_ms + retention_ms, _LATEST_MS) if retention_ms >= 0 else NO_TIMESTAMP,
+    )
+
+
+def _response(
+    body: OffsetCommitRequest, refused: dict[TopicPartition, ErrorCode], error: ErrorCode
+) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=row.partition_index,
+                        error_code=refused.get(TopicPartition(topic.name, row.partition_index), error),
+                    )
+                    for row in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )

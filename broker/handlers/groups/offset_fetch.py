@@ -1,0 +1,130 @@
+"""OffsetFetch (9), versions 0-9.
+
+Behavior: what groups have committed, for the partitions listed or, where that is null, for all. Nothing committed is
+offset -1 without an error. With require-stable, a partition that a transaction under way may change is
+UNSTABLE_OFFSET_COMMIT.
+
+Version notes: before version 2 errors of the group are those of each partition, from 2 on of the response, from 8 on of
+each group: 8 asks for several. 5 adds leader epochs, 7 require-stable, 9 the member of a group of the new protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.broker.groups.offsets.commits import FetchedOffset
+from ottla.broker.groups.offsets.offsets import CommittedOffset
+from ottla.broker.requests.access import GROUP, TOPIC, check, denied
+from ottla.broker.requests.coordinator_wait import when_ready
+from ottla.broker.requests.request import Delayed, Request
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.message import Message
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+_ERROR_VERSION: Final = 2
+_SEVERAL_GROUPS_VERSION: Final = 8
+_HIDDEN: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_NOTHING: Final = CommittedOffset(-1, -1, "", -1)
+
+
+def offset_fetch(request: Request) -> Message | Delayed:
+    """Say where groups will continue to read."""
+    body: OffsetFetchRequest = request.body
+    group_ids = [body.group_id]
+    if request.version >= _SEVERAL_GROUPS_VERSION:
+        group_ids = [group.group_id for group in body.groups]
+    return when_ready(request, group_ids, _answer)
+
+
+def _answer(request: Request) -> OffsetFetchResponse:
+    body: OffsetFetchRequest = request.body
+    if request.version >= _SEVERAL_GROUPS_VERSION:
+        return OffsetFetchResponse(groups=[_group(request, group) for group in body.groups])
+    topics = None
+    if body.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in body.topics
+        ]
+    answer = _group(request, OffsetFetchRequestGroup(group_id=body.group_id, topics=topics))
+    if answer.error_code and request.version < _ERROR_VERSION:
+        found = _failed(topics or [], ErrorCode.of(answer.error_code))
+        answer = OffsetFetchResponseGroup(group_id=body.group_id, topics=_topics(found))
+    return OffsetFetchResponse(
+        error_code=answer.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=row.partition_index,
+                        committed_offset=row.committed_offset,
+                        committed_leader_epoch=row.committed_leader_epoch,
+                        metadata=row.metadata,
+                        error_code=row.error_code,
+                    )
+                    for row in topic.partitions
+                ],
+            )
+            for topic in answer.topics
+        ],
+    )
+
+
+def _group(request: Request, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    """Answer for one group. Topics that the client may not describe are left out where all are asked for."""
+    partitions, refused = None, {}
+    if group.topics is not None:
+        hidden = denied(request, TOPIC, (topic.name for topic in group.topics))
+        partitions = _partitions(topic for topic in group.topics if topic.name not in hidden)
+        refused = _failed((topic for topic in group.topics if topic.name in hidden), _HIDDEN)
+    try:
+        check(request, GROUP, group.group_id)
+        found = request.services.group_offsets.fetch(
+            group.group_id,
+            partitions,
+            require_stable=request.body.require_stable,
+            member_id=group.member_id,
+            member_epoch=group.member_epoch,
+        )
+    except KafkaError as error:
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
+    if partitions is None:
+        hidden = denied(request, TOPIC, {partition.topic for partition in found}, log_if_denied=False)
+        found = {partition: offset for partition, offset in found.items() if partition.topic not in hidden}
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=_topics({**found, **refused}))
+
+
+def _partitions(topics: Iterable[OffsetFetchRequestTopics]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
+
+
+def _failed(topics: Iterable[OffsetFetchRequestTopics], error: ErrorCode) -> dict[TopicPartition, FetchedOffset]:
+    return dict.fromkeys(_partitions(topics), FetchedOffset(None, error))
+
+
+def _topics(found: Mapping[TopicPartition, FetchedOffset]) -> list[OffsetFetchResponseTopics]:
+    by_topic: dict[str, list[OffsetFetchResponsePartitions]] = {}
+    for partition, (known, error) in found.items():
+        committed = known or _NOTHING
+        by_topic.setdefault(partition.topic, []).append(
+            OffsetFetchResponsePartitions(
+                partition_index=partition.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                metadata=committed.metadata,
+                error_code=error,
+            )
+        )
+    return [OffsetFetchResponseTopics(name=topic, partitions=rows) for topic, rows in by_topic.items()]

@@ -1,0 +1,54 @@
+"""SyncGroup (14), versions 0-5.
+
+Behavior: every member gets its assignment, which the leader brings. It is stored before anybody is answered. While the
+groups are being loaded the answer is REBALANCE_IN_PROGRESS: the member joins again, and waits there.
+
+Version notes: 3 adds static members; 5 adds the protocol, which must be the group's where it is given.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.groups.classic.messages import SyncReply, SyncRequest
+from ottla.broker.requests.request import Delayed, Request, Respond
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def sync_group(request: Request) -> Delayed:
+    """Give a member its assignment."""
+    return _Syncing(request)
+
+
+class _Syncing:
+    """Answers when there is an assignment."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    def then(self, respond: Respond) -> None:
+        """Ask the group, and answer when it does."""
+        body: SyncGroupRequest = self._request.body
+
+        def answer(reply: SyncReply) -> None:
+            respond(
+                lambda: SyncGroupResponse(
+                    error_code=reply.error,
+                    protocol_type=reply.protocol_type,
+                    protocol_name=reply.protocol_name,
+                    assignment=reply.assignment,
+                )
+            )
+
+        asked = SyncRequest(
+            member_id=body.member_id,
+            instance_id=body.group_instance_id,
+            generation=body.generation_id,
+            protocol_type=body.protocol_type,
+            protocol_name=body.protocol_name,
+            assignments={each.member_id: each.assignment for each in body.assignments},
+        )
+        try:
+            self._request.services.groups.sync(body.group_id, asked, answer)
+        except KafkaError as error:
+            is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            answer(SyncReply(ErrorCode.REBALANCE_IN_PROGRESS if is_loading else error.code))

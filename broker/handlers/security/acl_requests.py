@@ -1,0 +1,107 @@
+"""What the three APIs about ACLs share: where the ACLs are, and what requests say as values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+import structlog
+
+from ottla.broker.requests.access import CLUSTER, check
+from ottla.broker.requests.outcome import DONE, Outcome
+from ottla.broker.requests.request import Request
+from ottla.broker.security.acls.acl import AclBinding, AclEntry, AclFilter, ResourcePattern
+from ottla.broker.security.acls.acl_store import AclStore, check_name
+from ottla.protocol.acls import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_acls import AclCreation
+from ottla.protocol.messages.delete_acls import DeleteAclsFilter
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest
+
+log = structlog.get_logger(__name__)
+
+Code = TypeVar("Code", ResourceType, PatternType, AclOperation, AclPermissionType)
+
+_PRINCIPAL: Final = re.compile(r"[^:]+:.+", re.DOTALL)
+
+
+def acl_store(request: Request) -> AclStore:
+    """Return where the ACLs are; KafkaError for those who may not know, and where there are none."""
+    check(request, CLUSTER)
+    store = request.services.security.acls
+    if store is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED)
+    return store
+
+
+def binding_of(creation: AclCreation) -> AclBinding:
+    """Return the ACL to create; INVALID_REQUEST where there cannot be such a one."""
+    pattern = ResourcePattern(
+        _single(ResourceType, creation.resource_type),
+        creation.resource_name,
+        _single(PatternType, creation.resource_pattern_type, PatternType.MATCH),
+    )
+    if pattern.resource_type is ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the only name of a cluster is {CLUSTER_NAME}")
+    check_name(pattern.name)
+    if not _PRINCIPAL.fullmatch(creation.principal) or not creation.host:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "an ACL has a principal, as in User:alice, and a host")
+    operation = _single(AclOperation, creation.operation)
+    permission = _single(AclPermissionType, creation.permission_type)
+    return AclBinding(pattern, AclEntry(creation.principal, creation.host, operation, permission))
+
+
+def filter_of(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    """Return a filter; INVALID_REQUEST where it has codes that nobody knows."""
+    return AclFilter(
+        _known(ResourceType, wanted.resource_type_filter),
+        wanted.resource_name_filter,
+        _known(PatternType, wanted.pattern_type_filter),
+        wanted.principal_filter,
+        wanted.host_filter,
+        _known(AclOperation, wanted.operation),
+        _known(AclPermissionType, wanted.permission_type),
+    )
+
+
+def change_each(
+    request: Request,
+    bindings: Iterable[AclBinding],
+    change: Callable[[ResourcePattern, frozenset[AclEntry]], None],
+) -> Mapping[ResourcePattern, Outcome]:
+    """Change ACLs, all of one pattern at once; return how it went, by pattern."""
+    by_pattern: dict[ResourcePattern, set[AclEntry]] = {}
+    for binding in bindings:
+        by_pattern.setdefault(binding.pattern, set()).add(binding.entry)
+    outcomes = {}
+    for pattern, entries in by_pattern.items():
+        try:
+            change(pattern, frozenset(entries))
+            outcomes[pattern] = DONE
+        except KafkaError as error:
+            outcomes[pattern] = Outcome.refused(error)
+        log.info(
+            "acls_changed",
+            api=request.api.label,
+            by=request.session.principal,
+            resource=f"{pattern.pattern_type.word} {pattern.resource_type.word}:{pattern.name}",
+            acls=len(entries),
+            outcome=outcomes[pattern].code.name,
+        )
+    return outcomes
+
+
+def _known(codes: type[Code], code: int, above: int = 0) -> Code:
+    try:
+        known = codes(code)
+    except ValueError:
+        known = codes(0)
+    if known <= above:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no {codes.__name__} {code} here")
+    return known
+
+
+def _single(codes: type[Code], code: int, filters_up_to: int = 1) -> Code:
+    """Return a code that stands for itself, unlike those of filters, which come before."""
+    return _known(codes, code, filters_up_to)

@@ -1,0 +1,106 @@
+"""AlterUserScramCredentials (51), version 0. For the controller; others answer NOT_CONTROLLER for each user.
+
+Behavior: users get or lose the credential of a mechanism. The client salts the password, so that it never travels; what
+is kept is derived from that. All that is asked for one user happens at once or not at all, and is answered by one
+result. UNACCEPTABLE_CREDENTIAL: no name, no salt, no password, fewer than 4096 or more than 16384 iterations.
+UNSUPPORTED_SASL_MECHANISM: a mechanism that is neither SCRAM-SHA-256 nor SCRAM-SHA-512. DUPLICATE_RESOURCE: a mechanism
+of a user is named twice. RESOURCE_NOT_FOUND: a credential to be deleted is not there.
+
+Version notes: there is one version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from ottla.broker.requests.access import CLUSTER, check
+from ottla.broker.requests.outcome import DONE, Outcome
+from ottla.broker.requests.request import Request
+from ottla.protocol.entity_names import sanitized
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ottla.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, ScramMechanism
+
+log = structlog.get_logger(__name__)
+
+_Alteration = ScramCredentialUpsertion | ScramCredentialDeletion
+
+
+def alter_user_scram_credentials(request: Request) -> AlterUserScramCredentialsResponse:
+    """Change the credentials of users."""
+    body: AlterUserScramCredentialsRequest = request.body
+    by_user: dict[str, list[_Alteration]] = {}
+    alterations: list[_Alteration] = [*body.upsertions, *body.deletions]
+    for alteration in alterations:
+        by_user.setdefault(alteration.name, []).append(alteration)
+    return AlterUserScramCredentialsResponse(
+        throttle_time_ms=0, results=[_result(user, _alter(request, user, by_user[user])) for user in by_user]
+    )
+
+
+def _alter(request: Request, user: str, alterations: Sequence[_Alteration]) -> Outcome:
+    cluster = request.services.cluster
+    try:
+        if not cluster.is_controller:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        check(request, CLUSTER)
+        for alteration in alterations:
+            _check(alteration)
+        if len({alteration.mechanism for alteration in alterations}) < len(alterations):
+            raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "a credential is altered twice in one request")
+        changes = {ScramMechanism(each.mechanism).label: _stored(each) for each in alterations}
+        cluster.change_entity_config("users", sanitized(user), lambda config: _changed(config, changes))
+    except KafkaError as error:
+        return Outcome.refused(error)
+    log.info("scram_credentials_altered", user=user, mechanisms=sorted(changes), by=request.session.principal)
+    return DONE
+
+
+def _check(alteration: _Alteration) -> None:
+    if not alteration.name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user has a name")
+    if alteration.mechanism not in ScramMechanism.__members__.values():
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {alteration.mechanism}")
+    if isinstance(alteration, ScramCredentialDeletion):
+        return
+    if not ITERATIONS_MIN <= alteration.iterations <= ITERATIONS_MAX:
+        raise KafkaError(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            f"{alteration.iterations} iterations: there are {ITERATIONS_MIN} at least, {ITERATIONS_MAX} at most",
+        )
+    if not alteration.salt or not alteration.salted_password:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a credential has a salt and a salted password")
+
+
+def _stored(alteration: _Alteration) -> str | None:
+    """Return the text to keep; None for a credential that is to go."""
+    if isinstance(alteration, ScramCredentialDeletion):
+        return None
+    return ScramCredential.derived(
+        ScramMechanism(alteration.mechanism),
+        bytes(alteration.salted_password),
+        bytes(alteration.salt),
+        alteration.iterations,
+    ).format()
+
+
+def _changed(config: Mapping[str, str], changes: Mapping[str, str | None]) -> Mapping[str, str]:
+    changed = dict(config)
+    for mechanism, text in changes.items():
+        if text is not None:
+            changed[mechanism] = text
+        elif changed.pop(mechanism, None) is None:
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no credential for {mechanism} to delete")
+    return changed
+
+
+def _result(user: str, outcome: Outcome) -> AlterUserScramCredentialsResult:
+    return AlterUserScramCredentialsResult(user=user, error_code=outcome.code, error_message=outcome.message)

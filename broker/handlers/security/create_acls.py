@@ -1,0 +1,43 @@
+"""CreateAcls (30), versions 0-3.
+
+Behavior: adds ACLs; one that is there already is fine. All that are for one resource are written at once, and hold on
+this broker when the answer comes, on the others a moment later. What cannot be an ACL is INVALID_REQUEST: unknown
+codes, an empty name or one with a slash, a cluster that is not called `kafka-cluster`, a principal that is not
+`Type:name`. Without an authorizer each is SECURITY_DISABLED.
+
+Version notes: 0 knows literal names only.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.security.acl_requests import acl_store, binding_of, change_each
+from ottla.broker.requests.outcome import Outcome
+from ottla.broker.requests.request import Request
+from ottla.broker.security.acls.acl import AclBinding
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+
+def create_acls(request: Request) -> CreateAclsResponse:
+    """Add ACLs."""
+    body: CreateAclsRequest = request.body
+    try:
+        store = acl_store(request)
+    except KafkaError as error:
+        outcomes = [Outcome.refused(error)] * len(body.creations)
+    else:
+        wanted = [_binding(creation) for creation in body.creations]
+        valid = [each for each in wanted if isinstance(each, AclBinding)]
+        done = change_each(request, valid, lambda pattern, entries: store.change(pattern, added=entries))
+        outcomes = [done[each.pattern] if isinstance(each, AclBinding) else each for each in wanted]
+    return CreateAclsResponse(
+        throttle_time_ms=0,
+        results=[AclCreationResult(error_code=outcome.code, error_message=outcome.message) for outcome in outcomes],
+    )
+
+
+def _binding(creation: AclCreation) -> AclBinding | Outcome:
+    try:
+        return binding_of(creation)
+    except KafkaError as error:
+        return Outcome.refused(error)

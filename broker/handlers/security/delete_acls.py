@@ -1,0 +1,77 @@
+"""DeleteAcls (31), versions 0-3.
+
+Behavior: removes the ACLs that filters mean, and tells which those were; the filters are those of DescribeAcls. All
+that go from one resource go at once, whichever filters mean them, and are gone from this broker when the answer comes,
+from the others a moment later. A filter with codes that nobody knows is INVALID_REQUEST. Without an authorizer each
+filter is SECURITY_DISABLED.
+
+Version notes: 0 knows literal names only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.broker.handlers.security.acl_requests import acl_store, change_each, filter_of
+from ottla.broker.requests.outcome import Outcome
+from ottla.broker.requests.request import Request
+from ottla.broker.security.acls.acl import AclBinding, ResourcePattern
+from ottla.broker.security.acls.acl_snapshot import AclSnapshot
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+
+
+def delete_acls(request: Request) -> DeleteAclsResponse:
+    """Remove ACLs."""
+    body: DeleteAclsRequest = request.body
+    try:
+        store = acl_store(request)
+    except KafkaError as error:
+        return _response([_refused(Outcome.refused(error))] * len(body.filters))
+    snapshot = store.snapshot
+    found = [_found(snapshot, wanted) for wanted in body.filters]
+    removed = [binding for each in found if isinstance(each, list) for binding in each]
+    outcomes = change_each(request, removed, lambda pattern, entries: store.change(pattern, removed=entries))
+    return _response([_removed(each, outcomes) if isinstance(each, list) else _refused(each) for each in found])
+
+
+def _found(snapshot: AclSnapshot, wanted: DeleteAclsFilter) -> list[AclBinding] | Outcome:
+    try:
+        return list(snapshot.bindings(filter_of(wanted)))
+    except KafkaError as error:
+        return Outcome.refused(error)
+
+
+def _removed(bindings: list[AclBinding], outcomes: Mapping[ResourcePattern, Outcome]) -> DeleteAclsFilterResult:
+    return DeleteAclsFilterResult(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        matching_acls=[
+            DeleteAclsMatchingAcl(
+                error_code=outcomes[pattern].code,
+                error_message=outcomes[pattern].message,
+                resource_type=pattern.resource_type,
+                resource_name=pattern.name,
+                pattern_type=pattern.pattern_type,
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission,
+            )
+            for pattern, entry in bindings
+        ],
+    )
+
+
+def _refused(outcome: Outcome) -> DeleteAclsFilterResult:
+    return DeleteAclsFilterResult(error_code=outcome.code, error_message=outcome.message, matching_acls=[])
+
+
+def _response(results: list[DeleteAclsFilterResult]) -> DeleteAclsResponse:
+    return DeleteAclsResponse(throttle_time_ms=0, filter_results=results)

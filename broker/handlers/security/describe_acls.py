@@ -1,0 +1,52 @@
+"""DescribeAcls (29), versions 0-3.
+
+Behavior: the ACLs that a filter means, by resource, as this broker knows them. Null and 1 (ANY) stand for all; pattern
+type 2 (MATCH) finds all that concern a resource of the name: its own, those of its prefixes, and those of "*". Codes
+that nobody knows are INVALID_REQUEST. Without an authorizer: SECURITY_DISABLED.
+
+Version notes: 0 knows literal names only.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.security.acl_requests import acl_store, filter_of
+from ottla.broker.requests.outcome import Outcome
+from ottla.broker.requests.request import Request
+from ottla.broker.security.acls.acl import ResourcePattern
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_acls import AclDescription, DescribeAclsResource, DescribeAclsResponse
+
+
+def describe_acls(request: Request) -> DescribeAclsResponse:
+    """List ACLs."""
+    try:
+        found = list(acl_store(request).snapshot.bindings(filter_of(request.body)))
+    except KafkaError as error:
+        outcome = Outcome.refused(error)
+        return DescribeAclsResponse(
+            throttle_time_ms=0, error_code=outcome.code, error_message=outcome.message, resources=[]
+        )
+    by_pattern: dict[ResourcePattern, list[AclDescription]] = {}
+    for pattern, entry in found:
+        by_pattern.setdefault(pattern, []).append(
+            AclDescription(
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission,
+            )
+        )
+    return DescribeAclsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resources=[
+            DescribeAclsResource(
+                resource_type=pattern.resource_type,
+                resource_name=pattern.name,
+                pattern_type=pattern.pattern_type,
+                acls=acls,
+            )
+            for pattern, acls in by_pattern.items()
+        ],
+    )

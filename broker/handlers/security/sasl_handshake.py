@@ -1,0 +1,28 @@
+"""SaslHandshake (17), versions 0-1.
+
+Behavior: chooses the mechanism of an authentication, at its begin or when it is repeated, and answers with all that the
+listener has. UNSUPPORTED_SASL_MECHANISM for another one: the client has failed, and the connection is closed after a
+pause. ILLEGAL_SASL_STATE where the listener has no SASL, where an exchange is under way, and where the client is
+authenticated for good.
+
+Version notes: after version 0 the tokens come as they are, without a request around them; after version 1 in
+SaslAuthenticate.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.requests.request import Refusal, Request
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeResponse
+
+
+def sasl_handshake(request: Request) -> SaslHandshakeResponse | Refusal:
+    """Choose a mechanism."""
+    authentication = request.session.authentication
+    if authentication is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+    code = authentication.handshake(request.body.mechanism, request.version)
+    response = SaslHandshakeResponse(error_code=code, mechanisms=list(authentication.mechanisms))
+    if code is ErrorCode.NONE or (code is ErrorCode.ILLEGAL_SASL_STATE and authentication.is_done):
+        return response
+    return Refusal(response, f"the SASL handshake failed: {code.name}")

@@ -1,0 +1,67 @@
+"""AlterPartitionReassignments (45), versions 0. For the controller; others answer NOT_CONTROLLER for the whole request.
+
+Behavior: each partition begins to move to the replicas given; none (null) takes back a move that is under way. Answered
+when the topic's node has the target and the brokers are being told, long before the data has moved. For a partition:
+UNKNOWN_TOPIC_OR_PARTITION, also while its topic is being deleted; INVALID_REPLICA_ASSIGNMENT for no replicas, a broker
+named twice, and one that is to get a replica and is not alive; NO_REASSIGNMENT_IN_PROGRESS where nothing can be taken
+back. A move may be replaced by another at any time. `timeout_ms` is not used: nothing is waited for.
+
+Version notes: there is one version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.broker.requests.on_controller import OnController
+from ottla.broker.requests.outcome import DONE, Outcome
+from ottla.broker.requests.request import Delayed, Request
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopic,
+    ReassignableTopicResponse,
+)
+
+
+def alter_partition_reassignments(request: Request) -> Delayed:
+    """Have the controller move partitions."""
+    body: AlterPartitionReassignmentsRequest = request.body
+    requested = {
+        TopicPartition(topic.name, partition.partition_index): partition.replicas
+        for topic in body.topics
+        for partition in topic.partitions
+    }
+
+    def answer(
+        outcome: Mapping[TopicPartition, KafkaError | None] | KafkaError,
+    ) -> AlterPartitionReassignmentsResponse:
+        if isinstance(outcome, KafkaError):
+            code, message = Outcome.refused(outcome)
+            return AlterPartitionReassignmentsResponse(
+                throttle_time_ms=0, error_code=code, error_message=message, responses=[]
+            )
+        return AlterPartitionReassignmentsResponse(
+            throttle_time_ms=0,
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            responses=[_result(topic, outcome) for topic in body.topics],
+        )
+
+    return OnController(request.services.controller, lambda term: term.reassignments.alter(requested), answer)
+
+
+def _result(topic: ReassignableTopic, errors: Mapping[TopicPartition, KafkaError | None]) -> ReassignableTopicResponse:
+    partitions = []
+    for partition in topic.partitions:
+        error = errors[TopicPartition(topic.name, partition.partition_index)]
+        code, message = DONE if error is None else Outcome.refused(error)
+        partitions.append(
+            ReassignablePartitionResponse(
+                partition_index=partition.partition_index, error_code=code, error_message=message
+            )
+        )
+    return ReassignableTopicResponse(name=topic.name, partitions=partitions)

@@ -1,0 +1,120 @@
+"""CreateTopics (19), versions 0-7. For the controller; others answer NOT_CONTROLLER for each topic.
+
+Behavior: each topic is checked and written to ZooKeeper by itself, with -1 for the default of a count, or with the
+replicas of each partition instead of counts (both: INVALID_REQUEST). What is wrong with a name, a count, an assignment
+or an option is answered for its topic with the reason; a name that is given twice is INVALID_REQUEST both times, an
+option without a value INVALID_CONFIG. The answer waits until all partitions have leaders; topics that have none when
+`timeout_ms` is over are REQUEST_TIMED_OUT, and all of them at once if it is 0 or less, though they are created.
+
+Version notes: `validate_only` from version 1. Clients send -1 for counts from version 4; it means the same before. 5
+returns counts and all options of the new topic to those who may describe them, 7 its id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set
+
+from ottla.broker.cluster.topics import CreatedTopic, NewTopic
+from ottla.broker.config import TOPIC_OPTIONS, TopicConfig
+from ottla.broker.requests.access import TOPIC, allows, check
+from ottla.broker.requests.metadata_wait import answer_when_met, has_leaders
+from ottla.broker.requests.outcome import Outcome
+from ottla.broker.requests.request import Delayed, Request
+from ottla.broker.requests.throttling import has_mutation_quota, take_mutations
+from ottla.broker.requests.topic_creation import create_topic
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.message import Message
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+_DETAILS_VERSION = 5
+_STRICT_QUOTA_VERSION = 6
+_LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The topic is created, and not all of its partitions have leaders yet.")
+
+
+def create_topics(request: Request) -> Message | Delayed:
+    """Create topics, and wait for their leaders."""
+    body: CreateTopicsRequest = request.body
+    counts = Counter(topic.name for topic in body.topics)
+    made = [(topic.name, _create(request, topic, is_repeated=counts[topic.name] > 1)) for topic in body.topics]
+
+    def answer(late: Set[str]) -> CreateTopicsResponse:
+        return CreateTopicsResponse(
+            topics=[_result(request, name, _LATE if name in late else result) for name, result in made]
+        )
+
+    waited_for = {
+        name: has_leaders(name, result.assignment)
+        for name, result in made
+        if isinstance(result, CreatedTopic) and not body.validate_only
+    }
+    return answer_when_met(request, body.timeout_ms, waited_for, answer)
+
+
+def _create(request: Request, topic: CreatableTopic, *, is_repeated: bool) -> CreatedTopic | Outcome:
+    try:
+        if not request.services.cluster.is_controller:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        if is_repeated:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is to be created twice")
+        check(request, TOPIC, topic.name)
+        wanted, validate_only = _wanted(topic), request.body.validate_only
+        if has_mutation_quota(request) and not validate_only:
+            partitions = len(create_topic(request.services, wanted, validate_only=True).assignment)
+            take_mutations(request, partitions, strict_since=_STRICT_QUOTA_VERSION)
+        return create_topic(request.services, wanted, validate_only=validate_only)
+    except KafkaError as error:
+        return Outcome.refused(error)
+
+
+def _wanted(topic: CreatableTopic) -> NewTopic:
+    assignment = {each.partition_index: each.broker_ids for each in topic.assignments}
+    if len(assignment) < len(topic.assignments):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition has its replicas given twice")
+    configs = {config.name: config.value for config in topic.configs if config.value is not None}
+    if nulls := sorted(config.name for config in topic.configs if config.value is None):
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"without a value: {', '.join(nulls)}")
+    return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignment, configs)
+
+
+def _result(request: Request, name: str, result: CreatedTopic | Outcome) -> CreatableTopicResult:
+    if isinstance(result, Outcome):
+        return CreatableTopicResult(name=name, error_code=result.code, error_message=result.message)
+    if request.version < _DETAILS_VERSION:
+        return CreatableTopicResult(name=name, error_code=0, error_message=None)
+    if not allows(request, TOPIC, name, as_api=Api.DESCRIBE_CONFIGS, log_if_denied=False):
+        return CreatableTopicResult(
+            name=name,
+            topic_id=result.id,
+            error_code=0,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=None,
+        )
+    return CreatableTopicResult(
+        name=name,
+        topic_id=result.id,
+        error_code=0,
+        error_message=None,
+        num_partitions=len(result.assignment),
+        replication_factor=result.replication_factor,
+        configs=[_described(result.config, option) for option in TOPIC_OPTIONS],
+    )
+
+
+def _described(config: TopicConfig, name: str) -> CreatableTopicConfigs:
+    found = config.resolve(name)
+    return CreatableTopicConfigs(
+        name=name,
+        value=found.value,
+        read_only=False,
+        config_source=found.source,
+        is_sensitive=found.option.sensitive,
+    )

@@ -1,0 +1,136 @@
+"""A client connection with TLS.
+
+The handshake comes first: its bytes are received on the loop, and worked out on threads of their own, since one
+signature takes as long as hundreds of small requests. Later the loop decrypts, and workers encrypt: also what the
+socket did not take at once, which for a connection in the clear the loop goes on with.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from ottla.broker.network.connection import Connection, Dispatch, Processor
+from ottla.broker.network.frame_buffers import FrameBuffers
+from ottla.broker.network.frame_reader import FrameReader
+from ottla.broker.network.request_queue import RequestQueue
+from ottla.broker.network.tls.handshakes import Handshakes
+from ottla.broker.network.tls.tls_channel import TlsChannel
+from ottla.broker.network.tls.tls_outbox import TlsOutbox
+from ottla.broker.security.tls.tls_listener import TlsListener
+
+
+class TlsConnection(Connection):
+    """The socket of one client, encrypted. Whoever makes it counts its handshake in; it counts it out."""
+
+    def __init__(
+        self,
+        client: socket.socket,
+        listener: str,
+        processor: Processor,
+        reader: FrameReader,
+        queue: RequestQueue[Connection],
+        buffers: FrameBuffers,
+        tls: TlsListener,
+        handshakes: Handshakes,
+    ) -> None:
+        super().__init__(client, listener, processor, reader, queue, buffers)
+        self._tls = tls
+        self._handshakes = handshakes
+        self._source = self.channel = TlsChannel(client, tls.context)
+        self._outbox = TlsOutbox(self.channel)
+        # The loop's.
+        self.is_handshaking = True
+        # Whether another thread has the handshake in hand: its memory is not ours then.
+        self._is_stepping = False
+        # Under the lock: whether a worker is to send what waits.
+        self._is_draining = False
+
+    # On the loop
+
+    def receive(self) -> bool:
+        """Take what the socket has; return whether the connection goes on. Raises FrameError, OSError."""
+        if self.is_handshaking:
+            return self._receive_handshake()
+        goes_on = super().receive()
+        # What was decrypted must become requests now: the selector does not know of it.
+        while goes_on and self.channel.has_received:
+            goes_on = self._take_frames()
+        return goes_on
+
+    def _receive_handshake(self) -> bool:
+        if not self._is_stepping:
+            if not self.channel.receive_handshake():
+                # Who has not said a word only looked whether somebody listens.
+                if self.channel.first_bytes:
+                    self._tls.failed(
+                        self.peer, ConnectionAbortedError("no end of the handshake"), self.channel.first_bytes
+                    )
+                return False
+            self.last_read = time.monotonic()
+            self._is_stepping = True
+            self._handshakes.submit(self._step_handshake)
+        self.processor.set_reading(self, False)
+        return True
+
+    def drain(self) -> None:
+        """Have a worker go on sending."""
+        self.processor.set_writing(self, False)
+        with self._lock:
+            self._is_draining = True
+            schedule = not self._is_scheduled
+            self._is_scheduled = True
+        if schedule:
+            self._queue.put(self)
+
+    def close(self) -> None:
+        """Drop the socket and what waited; called by the processor, once."""
+        if self.is_handshaking:
+            self._handshakes.ended()
+        else:
+            self.channel.close()
+        super().close()
+
+    def _go_on(self, is_done: bool) -> None:
+        self._is_stepping = False
+        if self.is_closed:
+            return
+        if is_done:
+            self.is_handshaking = False
+            self._handshakes.ended()
+            self.established = time.monotonic()
+            # The first request may have come together with the end of the handshake.
+            self.channel.has_received = True
+        self.processor.set_reading(self, True)
+        if is_done:
+            self.processor.read(self)
+
+    # On a thread for handshakes
+
+    def _step_handshake(self) -> None:
+        try:
+            is_done = self.channel.step_handshake()
+            if is_done and self.session.authentication is None:
+                self.session.principal = self._tls.principal(self.channel.peer_certificate())
+        except (OSError, ValueError) as error:
+            if not self.is_closed:
+                self._tls.failed(self.peer, error, self.channel.first_bytes)
+            self.fail(f"the TLS handshake failed: {error}")
+            return
+        self.processor.call(lambda: self._go_on(is_done))
+
+    # On a worker
+
+    def work(self, dispatch: Dispatch) -> None:
+        """Send what waits, then handle requests in turn, for a while."""
+        with self._lock:
+            drains, self._is_draining = self._is_draining, False
+        if drains:
+            self.blocked_since = None
+            self._send()
+        super().work(dispatch)
+        with self._lock:
+            schedule = self._is_draining and not self._is_scheduled
+            self._is_scheduled = self._is_scheduled or schedule
+        if schedule:
+            self._queue.put(self)

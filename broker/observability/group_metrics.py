@@ -1,0 +1,97 @@
+"""The lag of groups, under the names of kafka_exporter, for the groups that this broker coordinates.
+
+A sum over the brokers is right: every group has one coordinator.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ottla.broker.groups.coordinated import CoordinatedGroup
+from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.end_offsets import EndOffsets
+from ottla.broker.groups.offsets.commits import lags
+from ottla.broker.observability.rates import Rate
+
+
+class GroupCollector(Collector):
+    """Reads the groups of one broker."""
+
+    def __init__(self, groups: Coordinator, end_offsets: EndOffsets) -> None:
+        self._groups = groups
+        self._end_offsets = end_offsets
+        counts = groups.counts
+        self._counters: dict[str, Callable[[], int]] = {
+            "offset_commit": lambda: counts.offset_commits,
+            "offset_expiration": lambda: counts.offset_expirations,
+            "offset_deletion": lambda: counts.offset_deletions,
+            "group_completed_rebalance": lambda: counts.completed_rebalances,
+        }
+        self._rates = {name: Rate(count) for name, count in self._counters.items()}
+
+    def describe(self) -> Iterator[Metric]:
+        """Return nothing: to name the metrics beforehand would mean to collect them."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """Return everything as it is now."""
+        entries = list(self._groups)
+        partition_labels = ["consumergroup", "topic", "partition"]
+        offset = GaugeMetricFamily(
+            "kafka_consumergroup_current_offset", "Offset that a group has committed", labels=partition_labels
+        )
+        lag = GaugeMetricFamily(
+            "kafka_consumergroup_lag", "Records that a group has not committed yet", labels=partition_labels
+        )
+        sums = ["consumergroup", "topic"]
+        offset_sum = GaugeMetricFamily(
+            "kafka_consumergroup_current_offset_sum", "Committed offsets of a topic", labels=sums
+        )
+        lag_sum = GaugeMetricFamily("kafka_consumergroup_lag_sum", "Lag of a topic", labels=sums)
+        members = GaugeMetricFamily("kafka_consumergroup_members", "Members of a group", labels=["consumergroup"])
+        ends = self._end_offsets.of({each for entry in entries for each in list(entry.offsets.committed)})
+        for entry in entries:
+            members.add_metric([entry.group_id], member_count(entry))
+            committed = dict(entry.offsets.committed)
+            behind = lags(committed, ends)
+            by_topic: Counter[str] = Counter()
+            lag_by_topic: Counter[str] = Counter()
+            for partition, each in committed.items():
+                labels = [entry.group_id, partition.topic, str(partition.partition)]
+                offset.add_metric(labels, each.offset)
+                by_topic[partition.topic] += each.offset
+                if partition in behind:
+                    lag.add_metric(labels, behind[partition])
+                    lag_by_topic[partition.topic] += behind[partition]
+            for topic, total in by_topic.items():
+                offset_sum.add_metric([entry.group_id, topic], total)
+            for topic, total in lag_by_topic.items():
+                lag_sum.add_metric([entry.group_id, topic], total)
+        yield from (offset, offset_sum, lag, lag_sum, members)
+        count = GaugeMetricFamily("kafka_coordinator_group_groupmetadatamanager_numgroups", "Groups coordinated here")
+        count.add_metric([], len(entries))
+        yield count
+        offsets = GaugeMetricFamily("kafka_coordinator_group_groupmetadatamanager_numoffsets", "Offsets kept here")
+        offsets.add_metric([], sum(len(entry.offsets) for entry in entries))
+        yield offsets
+        yield from self._rates_and_counters()
+
+    def _rates_and_counters(self) -> Iterator[Metric]:
+        """Kafka gives each as a rate; counters serve those who choose the window themselves."""
+        for name, count in self._counters.items():
+            name_of_all = f"kafka_server_group_coordinator_metrics_{name}"
+            counter = CounterMetricFamily(name_of_all, f"{name.replace('_', ' ').capitalize()}s so far")
+            counter.add_metric([], count())
+            yield counter
+            rate = GaugeMetricFamily(f"{name_of_all}_rate", "The same per second")
+            rate.add_metric([], self._rates[name]())
+            yield rate
+
+
+def member_count(entry: CoordinatedGroup) -> int:
+    """Return how many members a group of any kind has."""
+    return len(getattr(entry.group, "members", ()))

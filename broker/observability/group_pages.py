@@ -1,0 +1,119 @@
+"""Groups over HTTP, as JSON: who is in them, what each reads, how far behind it is, and why they rebalanced."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from ottla.broker.groups.classic.group import Group
+from ottla.broker.groups.classic.member import Member
+from ottla.broker.groups.coordinated import CoordinatedGroup
+from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.end_offsets import EndOffsets
+from ottla.broker.groups.offsets.commits import lags
+from ottla.broker.observability.group_metrics import member_count
+from ottla.protocol.codec import decode_from
+from ottla.protocol.errors import DecodeError, KafkaError
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+
+_VERSION: Final = struct.Struct(">h")
+_VERSION_MAX: Final = 3
+
+
+class GroupPages:
+    """What `/groups` and `/groups/<id>` show: the groups that this broker coordinates."""
+
+    def __init__(self, groups: Coordinator, end_offsets: EndOffsets) -> None:
+        self._groups = groups
+        self._end_offsets = end_offsets
+
+    def __call__(self, group_id: str) -> dict[str, Any] | None:
+        """Return one group, None where it is not here; all of them where the id is empty."""
+        if not group_id:
+            return self.overview()
+        try:
+            entry = self._groups.with_group(group_id)
+        except KafkaError as error:
+            return {"id": group_id, "error": error.code.name}
+        return None if entry is None else self.details(entry)
+
+    def overview(self) -> dict[str, Any]:
+        """Return all groups in short."""
+        entries = list(self._groups)
+        ends = self._end_offsets.of({each for entry in entries for each in list(entry.offsets.committed)})
+        return {
+            "is_loading": self._groups.is_loading,
+            "groups": [
+                {**self._summary(entry), "lag": sum(lags(dict(entry.offsets.committed), ends).values())}
+                for entry in entries
+            ],
+        }
+
+    def details(self, entry: CoordinatedGroup) -> dict[str, Any]:
+        """Return one group with its members, offsets and rebalances."""
+        with entry.lock:
+            committed = dict(entry.offsets.committed)
+            shown = self._summary(entry)
+            group = entry.group
+            if isinstance(group, Group):
+                shown["members"] = [_member(member) for member in group.members.values()]
+            elif hasattr(group, "as_json"):
+                shown |= group.as_json()
+            timeline = getattr(group, "timeline", None)
+            clock_offset_ms = self._groups.clock() - self._groups.now_ms()
+            shown["rebalances"] = [] if timeline is None else timeline.as_json(clock_offset_ms)
+        ends = self._end_offsets.of(committed)
+        behind = lags(committed, ends)
+        shown["lag"] = sum(behind.values())
+        shown["offsets"] = [
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "offset": each.offset,
+                "metadata": each.metadata,
+                "committed_ms": each.commit_timestamp_ms,
+                "end_offset": ends.get(partition),
+                "lag": behind.get(partition),
+            }
+            for partition, each in sorted(committed.items())
+        ]
+        return shown
+
+    def _summary(self, entry: CoordinatedGroup) -> dict[str, Any]:
+        group = entry.group
+        return {
+            "id": entry.group_id,
+            "type": entry.type_name,
+            "state": group.state.value,
+            "state_since_ms": entry.state_since_ms,
+            "protocol_type": group.protocol_type,
+            "protocol": getattr(group, "protocol_name", None),
+            "generation": getattr(group, "generation", None),
+            "members": member_count(entry),
+            "coordinator": self._groups.partitions.node_id,
+        }
+
+
+def _member(member: Member) -> dict[str, Any]:
+    return {
+        "id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host.removeprefix("/"),
+        "session_timeout_ms": member.session_timeout_ms,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "assignment": assigned(member.assignment),
+    }
+
+
+def assigned(assignment: bytes) -> dict[str, list[int]] | None:
+    """Return the partitions of an assignment by topic; None where it is not a consumer's."""
+    if len(assignment) < _VERSION.size:
+        return None
+    try:
+        # Later versions only add fields behind those that we know.
+        version = min(_VERSION.unpack_from(assignment)[0], _VERSION_MAX)
+        found, _ = decode_from(ConsumerProtocolAssignment, version, assignment, _VERSION.size)
+    except DecodeError:
+        return None
+    return {each.topic: each.partitions for each in found.assigned_partitions}

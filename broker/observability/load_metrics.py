@@ -1,0 +1,87 @@
+"""How busy a broker is: idle shares of its threads, new connections, and what it reads from and writes to disks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ottla.broker.common.timings import RequestMetrics
+from ottla.broker.network.network import Network
+from ottla.broker.observability.rates import Rate
+
+_PROCESS_IO = Path("/proc/self/io")
+
+
+class LoadCollector(Collector):
+    """Reads the network side of one broker and the system."""
+
+    def __init__(self, network: Network, requests: RequestMetrics, process_io: Path = _PROCESS_IO) -> None:
+        self._network = network
+        self._process_io = process_io
+        self._handling = Rate(requests.handling_seconds)
+        # The loop has the main thread. There is no such clock on macOS.
+        has_clock = hasattr(time, "pthread_getcpuclockid")
+        self._looping = Rate(_main_thread_cpu_seconds) if has_clock else None
+        self._creations: dict[str, Rate] = {}
+
+    def describe(self) -> Iterator[Metric]:
+        """Return nothing: to name the metrics beforehand would mean to collect them."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """Return everything as it is now."""
+        if self._looping is not None:
+            yield _gauge(
+                "kafka_network_socketserver_networkprocessoravgidle_percent",
+                "Share of the time, from 0 to 1, in which the network loop has nothing to do",
+                max(0.0, 1 - self._looping()),
+            )
+        yield _gauge(
+            "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+            "Share of the time, from 0 to 1, in which a worker handles no request",
+            max(0.0, 1 - self._handling() / max(1, self._network.workers.count)),
+        )
+        yield self._connection_creations()
+        for kind in ("read", "write"):
+            value = self._disk_bytes(kind)
+            if value is not None:
+                name = f"kafka_server_kafkaserver_linux_disk_{kind}_bytes"
+                yield _gauge(name, f"Bytes of {kind}s that went to disks", value)
+
+    def _connection_creations(self) -> Metric:
+        family = GaugeMetricFamily(
+            "kafka_server_socket_server_metrics_connection_creation_rate",
+            "New connections per second",
+            labels=["listener"],
+        )
+        accepted = self._network.counts.accepted
+        for listener in list(accepted):
+            if listener not in self._creations:
+                self._creations[listener] = Rate(lambda listener=listener: accepted[listener])  # type: ignore[misc]
+            family.add_metric([listener], self._creations[listener]())
+        return family
+
+    def _disk_bytes(self, kind: str) -> int | None:
+        """What the system has counted; None where it does not say."""
+        try:
+            lines = self._process_io.read_text().splitlines()
+        except OSError:
+            return None
+        return next((int(line.split()[1]) for line in lines if line.startswith(f"{kind}_bytes:")), None)
+
+
+def _main_thread_cpu_seconds() -> float:
+    ident = threading.main_thread().ident
+    assert ident is not None
+    return time.clock_gettime(time.pthread_getcpuclockid(ident))
+
+
+def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, help_text)
+    family.add_metric([], value)
+    return family

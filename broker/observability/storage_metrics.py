@@ -1,0 +1,78 @@
+"""What happens behind requests: compaction, flushes, and the cache of fetch sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.registry import Collector
+
+from ottla.broker.common.timings import Timing
+from ottla.broker.observability.metrics import QUANTILES
+from ottla.broker.replication.leader.fetch_sessions import FetchSessions
+from ottla.broker.storage.compaction.cleaners import Cleaners
+from ottla.broker.storage.maintenance.group_commit import GroupCommit
+
+
+class StorageCollector(Collector):
+    """Reads the cleaners, the flushing threads and the fetch sessions of one broker."""
+
+    def __init__(self, cleaners: Cleaners, group_commit: GroupCommit, fetch_sessions: FetchSessions) -> None:
+        self._cleaners = cleaners
+        self._group_commit = group_commit
+        self._fetch_sessions = fetch_sessions
+
+    def describe(self) -> Iterator[Metric]:
+        """Return nothing: to name the metrics beforehand would mean to collect them."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """Return everything as it is now."""
+        yield from self._compaction()
+        yield self._flushes()
+        yield from self._sessions()
+
+    def _compaction(self) -> Iterator[Metric]:
+        state, manager = self._cleaners.state(), "kafka_log_logcleanermanager"
+        yield _gauge(
+            f"{manager}_time_since_last_run_ms", "Since logs to compact were looked for", state.ms_since_last_run
+        )
+        yield _gauge(
+            f"{manager}_max_dirty_percent", "Uncompacted share of the filthiest log", int(100 * state.max_dirty_ratio)
+        )
+        uncleanable = GaugeMetricFamily(
+            f"{manager}_uncleanable_partitions_count",
+            "Logs that are left alone after a compaction that failed",
+            labels=["logDirectory"],
+        )
+        for log_dir, count in state.uncleanable.items():
+            uncleanable.add_metric([str(log_dir.path)], count)
+        yield uncleanable
+        yield _gauge("kafka_log_logcleaner_deadthreadcount", "Cleaner threads that have ended", state.dead_threads)
+
+    def _flushes(self) -> Metric:
+        name, times = "kafka_log_logflushstats_logflushrateandtimems", Timing()
+        for worker in self._group_commit.workers.values():
+            times.include(worker.flush_times)
+        count = sum(times.counts)
+        family = SummaryMetricFamily(name, "Milliseconds that it took to force a log to disk")
+        for quantile in QUANTILES:
+            family.add_sample(name, {"quantile": str(quantile)}, times.quantile(quantile, count) * 1000)
+        family.add_metric([], count_value=count, sum_value=times.total_seconds * 1000)
+        return family
+
+    def _sessions(self) -> Iterator[Metric]:
+        sessions, cache = self._fetch_sessions, "kafka_server_fetchsessioncache"
+        yield _gauge(f"{cache}_numincrementalfetchsessions", "Fetch sessions", len(sessions))
+        yield _gauge(f"{cache}_numincrementalfetchpartitionscached", "Their partitions", sessions.partition_count)
+        evictions = CounterMetricFamily(
+            f"{cache}_incrementalfetchsessionevictions", "Fetch sessions that gave their places to others"
+        )
+        evictions.add_metric([], sessions.evictions)
+        yield evictions
+
+
+def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, help_text)
+    family.add_metric([], value)
+    return family

@@ -1,0 +1,185 @@
+"""The follower's side of replication for one partition: from where to fetch, and what to do with the answer.
+
+A follower copies its leader's log byte for byte. Where the two differ, because the follower has records of an earlier
+leader that never became committed, the leader tells up to where they are alike, by leader epoch, and the follower cuts
+the rest; never by its high watermark, which may be behind. Every answer belongs to the epoch in which it was asked for:
+one that comes after the role has changed is dropped.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+import structlog
+
+from ottla.broker.replication.leader.leadership import NO_LEADER
+from ottla.broker.replication.partition import EpochEndOffset, Partition
+from ottla.broker.storage import log_changes
+from ottla.broker.storage.logs import Logs
+from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError
+from ottla.protocol.records import NO_LEADER_EPOCH
+
+log = structlog.get_logger(__name__)
+
+
+class FetchPosition(NamedTuple):
+    """What a follower asks for: the next offset, in the epoch that it knows, and how its log ends."""
+
+    offset: int
+    last_fetched_epoch: int
+    current_leader_epoch: int
+    log_start_offset: int
+
+
+class Fetched(NamedTuple):
+    """What the leader answered."""
+
+    error_code: ErrorCode
+    high_watermark: int
+    log_start_offset: int
+    diverging: EpochEndOffset | None
+    records: memoryview | bytes
+
+
+class Step(Enum):
+    """What came of an answer, and so what to do next."""
+
+    # Records were appended: ask for the next.
+    ADVANCED = "advanced"
+    # Nothing was new.
+    IDLE = "idle"
+    # The log was cut: ask again at once.
+    TRUNCATED = "truncated"
+    # The leader does not have our offset: ask for its offsets and call `restart_in_range`.
+    OUT_OF_RANGE = "out of range"
+    # The role has changed, or will: wait for the controller.
+    FENCED = "fenced"
+    # Ask again after a pause.
+    RETRY = "retry"
+    # The log cannot be written.
+    FAILED = "failed"
+
+
+def follow_position(partition: Partition) -> FetchPosition:
+    """From where to fetch now."""
+    with partition.lock:
+        role, followed = partition.role, partition.log
+        with followed.lock:
+            return FetchPosition(
+                followed.log_end_offset,
+                followed.leader_epochs.latest_epoch,
+                role.leader_epoch,
+                followed.log_start_offset,
+            )
+
+
+def take_fetched(partition: Partition, logs: Logs, position: FetchPosition, fetched: Fetched) -> Step:
+    """Append what the leader sent, or cut what it does not have."""
+    if fetched.error_code is not ErrorCode.NONE:
+        return _after_error(fetched.error_code)
+    with partition.lock:
+        if not _is_current(partition, position):
+            return Step.FENCED
+        try:
+            if fetched.diverging is not None:
+                _truncate(partition, logs, fetched.diverging)
+                return Step.TRUNCATED
+            if partition.log.log_end_offset != position.offset:
+                return Step.TRUNCATED
+            epoch = position.current_leader_epoch
+            appended = partition.log.append_as_follower(fetched.records, epoch) if fetched.records else None
+            _follow_offsets(partition, fetched)
+        except CorruptBatchError as error:
+            log.error("leader_sent_damaged_batch", partition=str(partition.partition), error=str(error))
+            return Step.RETRY
+        except KafkaError as error:
+            log.error("follower_cannot_write", partition=str(partition.partition), error=str(error))
+            return Step.FAILED
+        if appended is None:
+            return Step.IDLE
+        partition.replicated_bytes_in += len(fetched.records)
+        return Step.ADVANCED
+
+
+def restart_in_range(
+    partition: Partition, logs: Logs, position: FetchPosition, leader_start: int, leader_end: int
+) -> None:
+    """Find a common offset again after an answer that ours is out of range.
+
+    A leader that ends before us was elected uncleanly: what it lacks is lost. One that begins behind our end has
+    deleted what we would need to continue: we begin where it does. Raises KafkaError where the log cannot be changed.
+    """
+    with partition.lock:
+        if not _is_current(partition, position):
+            return
+        own_end = partition.log.log_end_offset
+        if leader_end < own_end:
+            _cut(partition, logs, leader_end)
+        elif leader_start > own_end:
+            log.warning("follower_starts_anew", partition=str(partition.partition), own_end=own_end, start=leader_start)
+            _raise_first(log_changes.truncate_fully_and_start_at(logs, {partition.partition: leader_start}))
+        else:
+            _cut(partition, logs, own_end)
+
+
+def _after_error(code: ErrorCode) -> Step:
+    match code:
+        case ErrorCode.OFFSET_OUT_OF_RANGE:
+            return Step.OUT_OF_RANGE
+        case ErrorCode.FENCED_LEADER_EPOCH:
+            return Step.FENCED
+        case _:
+            return Step.RETRY
+
+
+def _is_current(partition: Partition, position: FetchPosition) -> bool:
+    """Whether an answer is for the role that the partition still has. The caller holds the lock."""
+    role = partition.role
+    return role.leader_epoch == position.current_leader_epoch and role.leader_id not in (NO_LEADER, partition.node_id)
+
+
+def _truncate(partition: Partition, logs: Logs, diverging: EpochEndOffset) -> None:
+    """Cut to where our log can still be like the leader's; where it knows more epochs than we, we will ask again."""
+    followed = partition.log
+    if diverging.epoch == NO_LEADER_EPOCH:
+        # No leader of ours answers this; the high watermark is all that is known to be common.
+        _cut(partition, logs, followed.high_watermark)
+        return
+    own_epoch, own_end = followed.end_offset_for_epoch(diverging.epoch)
+    if own_epoch == NO_LEADER_EPOCH:
+        _cut(partition, logs, diverging.end_offset)
+    elif own_epoch == diverging.epoch:
+        _cut(partition, logs, min(diverging.end_offset, own_end))
+    else:
+        _cut(partition, logs, own_end)
+
+
+def _cut(partition: Partition, logs: Logs, offset: int) -> None:
+    followed = partition.log
+    end, high_watermark = followed.log_end_offset, followed.high_watermark
+    _raise_first(log_changes.truncate_to(logs, {partition.partition: min(offset, end)}))
+    report = log.warning if offset < high_watermark else log.info
+    report(
+        "log_truncated",
+        partition=str(partition.partition),
+        epoch=partition.role.leader_epoch,
+        offset=followed.log_end_offset,
+        end_before=end,
+        high_watermark=high_watermark,
+    )
+
+
+def _follow_offsets(partition: Partition, fetched: Fetched) -> None:
+    """Take high watermark and log start from the leader, as far as our log reaches."""
+    followed = partition.log
+    high_watermark = min(fetched.high_watermark, followed.log_end_offset)
+    if high_watermark > followed.high_watermark:
+        followed.advance_high_watermark(high_watermark)
+    if followed.log_start_offset < fetched.log_start_offset <= followed.high_watermark:
+        followed.advance_log_start(fetched.log_start_offset)
+
+
+def _raise_first(errors: log_changes.Errors) -> None:
+    for error in errors.values():
+        raise error

@@ -1,0 +1,229 @@
+"""What every API needs: `ACCESS`, the one table of rights, and the only way in which handlers ask about them.
+
+A row names an operation for each kind of resource that the API touches. Handlers say what they are about to touch, and
+never which right that takes:
+
+    check(request, TOPIC, name)        raises KafkaError with the code for that kind of resource
+    denied(request, TOPIC, names)      the names that must be left alone
+    allows(request, CLUSTER)           where no error follows
+
+Where a row has a `guard`, the request as a whole is about that one resource. Then the handler is not even called: the
+table of handlers puts `guarded` before it, which gives the error answer of the API.
+
+A handler that does part of another API's work asks as that API: Metadata that creates a topic as CreateTopics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Final
+
+from ottla.broker.requests.error_answers import error_answer
+from ottla.broker.requests.request import Answer, Handler, Request
+from ottla.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+TOPIC: Final = ResourceType.TOPIC
+GROUP: Final = ResourceType.GROUP
+CLUSTER: Final = ResourceType.CLUSTER
+TRANSACTIONAL_ID: Final = ResourceType.TRANSACTIONAL_ID
+
+READ: Final = AclOperation.READ
+WRITE: Final = AclOperation.WRITE
+CREATE: Final = AclOperation.CREATE
+DELETE: Final = AclOperation.DELETE
+ALTER: Final = AclOperation.ALTER
+DESCRIBE: Final = AclOperation.DESCRIBE
+CLUSTER_ACTION: Final = AclOperation.CLUSTER_ACTION
+DESCRIBE_CONFIGS: Final = AclOperation.DESCRIBE_CONFIGS
+ALTER_CONFIGS: Final = AclOperation.ALTER_CONFIGS
+IDEMPOTENT_WRITE: Final = AclOperation.IDEMPOTENT_WRITE
+
+# In place of authorized operations that were not asked for.
+NOT_ASKED: Final = -(2**31)
+
+_CODES: Final = {
+    TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What one API needs for each resource that it touches; None where it touches none of the kind."""
+
+    topic: AclOperation | None = None
+    group: AclOperation | None = None
+    transactional_id: AclOperation | None = None
+    cluster: AclOperation | None = None
+    # A right on the cluster that stands for rights on all topics or groups.
+    or_cluster: AclOperation | None = None
+    # A right on whichever topic that stands for the one on the cluster.
+    or_any_topic: AclOperation | None = None
+    # The kind of resource that the whole request is about.
+    guard: ResourceType | None = None
+
+    @property
+    def needed(self) -> dict[ResourceType, AclOperation]:
+        """What is needed for a resource, by its kind."""
+        rights = {
+            TOPIC: self.topic,
+            GROUP: self.group,
+            CLUSTER: self.cluster,
+            TRANSACTIONAL_ID: self.transactional_id,
+        }
+        return {kind: operation for kind, operation in rights.items() if operation is not None}
+
+
+def _of_cluster(operation: AclOperation) -> Access:
+    return Access(cluster=operation, guard=CLUSTER)
+
+
+def _of_group(operation: AclOperation, **more: AclOperation) -> Access:
+    return Access(group=operation, guard=GROUP, **more)
+
+
+OPEN: Final = Access()
+
+ACCESS: Final[Mapping[Api, Access]] = {
+    # For everybody, also before they have said who they are
+    Api.API_VERSIONS: OPEN,
+    Api.SASL_HANDSHAKE: OPEN,
+    Api.SASL_AUTHENTICATE: OPEN,
+    # Records; the cluster is touched by followers
+    Api.PRODUCE: Access(topic=WRITE, transactional_id=WRITE),
+    Api.FETCH: Access(topic=READ, cluster=CLUSTER_ACTION),
+    Api.LIST_OFFSETS: Access(topic=DESCRIBE),
+    Api.OFFSET_FOR_LEADER_EPOCH: Access(topic=DESCRIBE, or_cluster=CLUSTER_ACTION),
+    Api.DELETE_RECORDS: Access(topic=DELETE),
+    Api.INIT_PRODUCER_ID: Access(transactional_id=WRITE, cluster=IDEMPOTENT_WRITE, or_any_topic=WRITE),
+    # The cluster; anybody learns of its brokers, and DESCRIBE tells what they may do
+    Api.METADATA: Access(topic=DESCRIBE, cluster=DESCRIBE),
+    Api.DESCRIBE_CLUSTER: Access(cluster=DESCRIBE),
+    Api.DESCRIBE_LOG_DIRS: _of_cluster(DESCRIBE),
+    # Topics and options; the options of brokers are the cluster's
+    Api.CREATE_TOPICS: Access(topic=CREATE, or_cluster=CREATE),
+    Api.DELETE_TOPICS: Access(topic=DELETE),
+    Api.CREATE_PARTITIONS: Access(topic=ALTER),
+    Api.DESCRIBE_CONFIGS: Access(topic=DESCRIBE_CONFIGS, cluster=DESCRIBE_CONFIGS),
+    Api.ALTER_CONFIGS: Access(topic=ALTER_CONFIGS, cluster=ALTER_CONFIGS),
+    Api.INCREMENTAL_ALTER_CONFIGS: Access(topic=ALTER_CONFIGS, cluster=ALTER_CONFIGS),
+    # Groups and transactions
+    Api.FIND_COORDINATOR: Access(group=DESCRIBE, transactional_id=DESCRIBE),
+    Api.JOIN_GROUP: _of_group(READ),
+    Api.SYNC_GROUP: _of_group(READ),
+    Api.HEARTBEAT: _of_group(READ),
+    Api.LEAVE_GROUP: _of_group(READ),
+    Api.OFFSET_COMMIT: Access(group=READ, topic=READ),
+    Api.OFFSET_FETCH: Access(group=DESCRIBE, topic=DESCRIBE),
+    Api.OFFSET_DELETE: _of_group(DELETE, topic=READ),
+    Api.DESCRIBE_GROUPS: Access(group=DESCRIBE),
+    Api.LIST_GROUPS: Access(group=DESCRIBE, or_cluster=DESCRIBE),
+    Api.DELETE_GROUPS: Access(group=DELETE),
+    Api.CONSUMER_GROUP_HEARTBEAT: _of_group(READ, topic=DESCRIBE),
+    Api.CONSUMER_GROUP_DESCRIBE: Access(group=DESCRIBE, topic=DESCRIBE),
+    # Users, rights and quotas
+    Api.DESCRIBE_ACLS: _of_cluster(DESCRIBE),
+    Api.CREATE_ACLS: Access(cluster=ALTER),
+    Api.DELETE_ACLS: Access(cluster=ALTER),
+    Api.DESCRIBE_USER_SCRAM_CREDENTIALS: _of_cluster(DESCRIBE),
+    Api.ALTER_USER_SCRAM_CREDENTIALS: Access(cluster=ALTER),
+    Api.DESCRIBE_CLIENT_QUOTAS: _of_cluster(DESCRIBE_CONFIGS),
+    Api.ALTER_CLIENT_QUOTAS: Access(cluster=ALTER_CONFIGS),
+    # From the controller
+    Api.LEADER_AND_ISR: _of_cluster(CLUSTER_ACTION),
+    Api.STOP_REPLICA: _of_cluster(CLUSTER_ACTION),
+    Api.UPDATE_METADATA: _of_cluster(CLUSTER_ACTION),
+    # To the controller
+    Api.ALTER_PARTITION: _of_cluster(CLUSTER_ACTION),
+    Api.ALLOCATE_PRODUCER_IDS: _of_cluster(CLUSTER_ACTION),
+    Api.CONTROLLED_SHUTDOWN: _of_cluster(CLUSTER_ACTION),
+    Api.ELECT_LEADERS: Access(cluster=ALTER),
+    Api.ALTER_PARTITION_REASSIGNMENTS: _of_cluster(ALTER),
+    Api.LIST_PARTITION_REASSIGNMENTS: _of_cluster(DESCRIBE),
+}
+
+# The same for quick answers.
+_NEEDED: Final = {(api, kind): operation for api, row in ACCESS.items() for kind, operation in row.needed.items()}
+
+
+def is_open(request: Request) -> bool:
+    """Whether nobody is refused anything, so that the names of what is touched need not even be gathered."""
+    return request.services.security.authorizer.is_open
+
+
+def allows(
+    request: Request,
+    kind: ResourceType,
+    name: str = CLUSTER_NAME,
+    *,
+    as_api: Api | None = None,
+    log_if_denied: bool = True,
+) -> bool:
+    """Whether who asks may do what the API does, with this resource."""
+    authorizer, session = request.services.security.authorizer, request.session
+    if authorizer.is_open:
+        return True
+    api = request.api if as_api is None else as_api
+    operation = _NEEDED[api, kind]
+    if authorizer.allows(session, operation, kind, name):
+        return True
+    row = ACCESS[api]
+    if kind is CLUSTER:
+        has_other_way = row.or_any_topic is not None and authorizer.allows_any(session, row.or_any_topic, TOPIC)
+    else:
+        has_other_way = row.or_cluster is not None and authorizer.allows(session, row.or_cluster, CLUSTER)
+    if not has_other_way and log_if_denied:
+        authorizer.note_refusal(session, operation, kind, name)
+    return has_other_way
+
+
+def check(request: Request, kind: ResourceType, name: str = CLUSTER_NAME, *, as_api: Api | None = None) -> None:
+    """Raise KafkaError with the code for the kind of resource, unless `allows`."""
+    if not allows(request, kind, name, as_api=as_api):
+        raise KafkaError(_CODES[kind])
+
+
+def denied(request: Request, kind: ResourceType, names: Iterable[str], *, log_if_denied: bool = True) -> frozenset[str]:
+    """Return those of some resources that `allows` does not allow; none at no cost where everybody may everything."""
+    authorizer = request.services.security.authorizer
+    if authorizer.is_open:
+        return _NONE
+    doubtful = authorizer.denied(request.session, _NEEDED[request.api, kind], kind, names)
+    if not doubtful:
+        return doubtful
+    # Another right may stand for it; and what is denied is written down.
+    return frozenset(name for name in doubtful if not allows(request, kind, name, log_if_denied=log_if_denied))
+
+
+def operations(request: Request, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+    """Return what who asks may do with a resource, as a field of bits."""
+    return request.services.security.authorizer.operations(request.session, kind, name)
+
+
+def cluster_operations(request: Request) -> int:
+    """Return what who asks may do with the cluster; nothing to those who may not describe it."""
+    return operations(request, CLUSTER) if allows(request, CLUSTER) else 0
+
+
+def guarded(api: Api, handle: Handler) -> Handler:
+    """Return a handler that is asked only by those who may, where the whole request is about one resource."""
+    kind = ACCESS[api].guard
+    if kind is None:
+        return handle
+
+    @wraps(handle)
+    def guard(request: Request) -> Answer:
+        name = CLUSTER_NAME if kind is CLUSTER else request.body.group_id
+        if allows(request, kind, name):
+            return handle(request)
+        code = _CODES[kind]
+        return error_answer(api, request.version, request.body, code, code.description)
+
+    return guard

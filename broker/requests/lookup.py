@@ -1,0 +1,29 @@
+"""Finding what a request names, with the error that clients expect where it is not here."""
+
+from __future__ import annotations
+
+from ottla.broker.replication.partition import Partition
+from ottla.broker.requests.request import Request
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+
+
+def hosted_partition(request: Request, partition: TopicPartition) -> Partition:
+    """Return a partition of this broker.
+
+    Known elsewhere in the cluster: NOT_LEADER_OR_FOLLOWER; unknown anywhere: UNKNOWN_TOPIC_OR_PARTITION; on a disk that
+    failed: KAFKA_STORAGE_ERROR.
+    """
+    try:
+        return request.services.partitions.get(partition)
+    except KafkaError as error:
+        is_known = request.services.metadata.snapshot.partition(*partition) is not None
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and not is_known:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition)) from error
+        raise
+
+
+def topic_name(request: Request, topic_id: bytes) -> str | None:
+    """Return the name of a topic, from the metadata or from what this broker has of it."""
+    services = request.services
+    return services.metadata.snapshot.topic_names.get(topic_id) or services.partitions.topic_name(topic_id)

@@ -1,0 +1,98 @@
+"""Answering when this broker's metadata shows what was done: topics with leaders, topics that are gone.
+
+What is done to topics is written to ZooKeeper; the controller acts on it and tells all brokers. A client that is
+answered only after this broker was told finds the new state in its next Metadata request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Set
+
+from ottla.broker.cluster.metadata import MetadataSnapshot
+from ottla.broker.common.purgatory import DelayedOperation
+from ottla.broker.requests.request import Delayed, Request, Respond
+from ottla.protocol.message import Message
+
+Condition = Callable[[MetadataSnapshot], bool]
+
+
+def has_leaders(topic: str, partitions: Collection[int]) -> Condition:
+    """The condition that each of these partitions has a leader."""
+
+    def is_met(snapshot: MetadataSnapshot) -> bool:
+        known = snapshot.topic(topic)
+        return known is not None and all(
+            (partition := known.partitions.get(index)) is not None and partition.leader >= 0 for index in partitions
+        )
+
+    return is_met
+
+
+def is_gone(topic: str, topic_id: bytes | None) -> Condition:
+    """The condition that there is no such topic, or only another one of the same name if the id is known."""
+
+    def is_met(snapshot: MetadataSnapshot) -> bool:
+        known = snapshot.topic(topic)
+        return known is None or (topic_id is not None and known.id != topic_id)
+
+    return is_met
+
+
+def answer_when_met(
+    request: Request, timeout_ms: int, conditions: Mapping[str, Condition], answer: Callable[[Set[str]], Message]
+) -> Message | Delayed:
+    """Answer when the conditions, by topic, are met or the time is over; `answer` is given the topics that are late.
+
+    As in Kafka, a client that gives no time is told at once that all of them are late.
+    """
+    if not conditions or timeout_ms <= 0:
+        return answer(conditions.keys())
+    return _Waiting(request, timeout_ms, conditions, answer)
+
+
+class _Waiting(DelayedOperation):
+    """Waits under the names of its topics, which are checked after each UpdateMetadata."""
+
+    __slots__ = ("_answer", "_conditions", "_met", "_request", "_respond", "_timeout_ms")
+
+    def __init__(
+        self,
+        request: Request,
+        timeout_ms: int,
+        conditions: Mapping[str, Condition],
+        answer: Callable[[Set[str]], Message],
+    ) -> None:
+        super().__init__()
+        self._request = request
+        self._timeout_ms = timeout_ms
+        self._conditions = list(conditions.items())
+        # How many conditions, from the first on, were seen met. They are not looked at again, so that a request for
+        # many topics costs each of them once and not once for every topic that comes.
+        self._met = 0
+        self._answer = answer
+        self._respond: Respond | None = None
+
+    def is_satisfied(self) -> bool:
+        """Whether all conditions are met."""
+        snapshot = self._request.services.metadata.snapshot
+        met = self._met
+        while met < len(self._conditions) and self._conditions[met][1](snapshot):
+            met += 1
+        # Threads may overtake each other here; a smaller number only means that some are looked at twice.
+        self._met = met
+        return met == len(self._conditions)
+
+    def on_complete(self, *, expired: bool) -> None:
+        """Answer, naming what is late."""
+        assert self._respond is not None
+        self._respond(lambda: self._answer(self._late() if expired else set()))
+
+    def _late(self) -> set[str]:
+        snapshot = self._request.services.metadata.snapshot
+        return {topic for topic, is_met in self._conditions[self._met :] if not is_met(snapshot)}
+
+    def then(self, respond: Respond) -> None:
+        """Wait in purgatory, and answer from there."""
+        self._respond = respond
+        topics = [topic for topic, _ in self._conditions]
+        self._request.services.delayed_topics.watch(self, topics, self._timeout_ms / 1000)

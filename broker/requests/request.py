@@ -1,0 +1,70 @@
+"""What a handler is given, and what it may answer.
+
+A handler is a function `(Request) -> Message | Delayed | None`: the response, something that will have the response
+later, or nothing at all (Produce with acks=0). It runs on an IO worker, never on the loop, and may block for a disk
+read but never for the network, ZooKeeper's answer excepted. A KafkaError that it raises is answered with its code, any
+other exception with UNKNOWN_SERVER_ERROR and a line in the log; the connection is closed where the API has no place for
+a code, and after a RequestFailedError or a DecodeError. The same holds for what is raised later, on the way to the
+response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from ottla.broker.requests.services import Services
+from ottla.broker.security.session import Session
+from ottla.protocol.api import Api
+from ottla.protocol.message import Message
+
+
+class Delayed(Protocol):
+    """A response that comes later, from any thread."""
+
+    def then(self, respond: Respond) -> None:
+        """Call `respond` once, now or later, with what makes the response."""
+        ...
+
+
+Answer = Message | Delayed | None
+# Ends a request with the answer that a function makes. It takes the function, not the answer, so that whatever making
+# it raises ends the request too: nobody else would know whom to tell. It raises nothing itself.
+Respond = Callable[[Callable[[], Answer]], None]
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One request with where it came from."""
+
+    api: Api
+    version: int
+    # The decoded message; records in it are views of the frame, valid until the response is sent.
+    body: Any
+    client_id: str
+    # Who asks, and from where.
+    session: Session
+    services: Services
+    # Bytes that came over the wire for it.
+    size: int = 0
+    # For how long the client is to wait afterwards, where the handler found it beyond a quota.
+    throttle_ms: int = 0
+
+
+class Refusal(NamedTuple):
+    """The answer to a client that failed to say who it is: sent after a pause, and then the connection is closed."""
+
+    response: Message
+    reason: str
+
+    def then(self, respond: Respond) -> None:
+        """Give the response; `dispatch` sees to the pause."""
+        respond(lambda: self.response)
+
+
+class RequestFailedError(Exception):
+    """A request that cannot be answered: its connection is closed, and the text says why."""
+
+
+Handler = Callable[[Request], Answer]

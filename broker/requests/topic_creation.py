@@ -1,0 +1,95 @@
+"""What creating topics has in common, whether an administrator asks for one or a client merely uses it."""
+
+from __future__ import annotations
+
+import structlog
+
+from ottla.broker.cluster.metadata import MetadataSnapshot
+from ottla.broker.cluster.topics import INTERNAL_TOPICS, CreatedTopic, NewTopic
+from ottla.broker.config import BrokerConfig
+from ottla.broker.groups.placement import CONSUMER_OFFSETS
+from ottla.broker.requests.services import Services
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+log = structlog.get_logger(__name__)
+
+
+def create_topic(services: Services, topic: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
+    """Create a topic and say so in the log, with a warning where its name invites confusion."""
+    created = services.cluster.create_topic(topic, validate_only=validate_only)
+    if not validate_only:
+        log.info(
+            "topic_created",
+            topic=created.name,
+            partitions=len(created.assignment),
+            replication_factor=created.replication_factor,
+        )
+        if topic.name not in INTERNAL_TOPICS and ("." in topic.name or "_" in topic.name):
+            log.warning(
+                "topic_name_may_collide",
+                topic=topic.name,
+                reason="metric names have an underscore for both, so use either dots or underscores, never both",
+            )
+    return created
+
+
+def create_missing_topic(services: Services, name: str) -> ErrorCode:
+    """Create a topic that a client uses and that is not there; return the code to answer for now.
+
+    LEADER_NOT_AVAILABLE has the client ask again, until there are leaders. It is right as well if somebody else
+    created the topic meanwhile, ZooKeeper was too slow to say whether we did, or this broker has just started and not
+    been told of any broker yet.
+    """
+    if not services.metadata.snapshot.brokers:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    topic = NewTopic(name)
+    if name in INTERNAL_TOPICS:
+        topic = internal_topic(services.config, name, known_brokers(services.metadata.snapshot))
+    try:
+        create_topic(services, topic)
+    except KafkaError as error:
+        if error.code not in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT):
+            log.info("topic_not_created", topic=name, reason=str(error))
+            return error.code
+    return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def known_brokers(snapshot: MetadataSnapshot) -> int:
+    """Return how many brokers the cluster has: those that live, and those that have replicas and are away."""
+    placed = {
+        replica
+        for topic in snapshot.topics.values()
+        for partition in topic.partitions.values()
+        for replica in partition.replicas
+    }
+    return len(placed.union(snapshot.brokers))
+
+
+def internal_topic(config: BrokerConfig, name: str, brokers: int) -> NewTopic:
+    """Return an internal topic with its own options, in a cluster of so many brokers.
+
+    A cluster that is smaller than the replication factor gets as many replicas as it has brokers, and the transaction
+    log no higher `min.insync.replicas` than that: a single broker serves groups and transactions without settings. In
+    one that is only smaller for the moment the creation fails until the brokers that are away are back.
+    """
+    if name == CONSUMER_OFFSETS:
+        wanted, partitions = config.offsets_topic_replication_factor, config.offsets_topic_num_partitions
+        options = {
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
+    else:
+        wanted, partitions = (
+            config.transaction_state_log_replication_factor,
+            config.transaction_state_log_num_partitions,
+        )
+        options = {
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(min(config.transaction_state_log_min_isr, wanted, max(brokers, 1))),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        }
+    replicas = min(wanted, max(brokers, 1))
+    if replicas < wanted:
+        log.warning("internal_topic_with_fewer_replicas", topic=name, wanted=wanted, replicas=replicas)
+    return NewTopic(name, partitions, replicas, configs={"cleanup.policy": "compact", **options})

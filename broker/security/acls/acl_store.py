@@ -1,0 +1,256 @@
+"""The ACLs of the cluster: read from ZooKeeper, changed there, and heard of.
+
+One thread of the store reads, in the order in which it is told to, and makes each new snapshot: a later reading never
+gives way to an earlier one. While ZooKeeper is away the last snapshot stays in force. Whoever changes ACLs waits until
+the thread has read them back, so that what was granted holds on this broker when the answer is sent; the others hear
+of it by a note, within milliseconds.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Set
+from typing import Final
+
+import structlog
+
+from ottla.broker.cluster.cluster import translated_errors
+from ottla.broker.cluster.operations import (
+    BadVersionError,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    ZooKeeperError,
+    ZooKeeperUnavailableError,
+)
+from ottla.broker.cluster.znodes import MalformedNodeError
+from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.security.acls.acl import PATTERN_TYPES, RESOURCE_TYPES, AclEntry, ResourcePattern
+from ottla.broker.security.acls.acl_nodes import (
+    CHANGE_PATHS,
+    CHANGE_PREFIX,
+    UNREADABLE,
+    AclNode,
+    acl_path,
+    decode_change,
+    encode_change,
+    is_node_name,
+    permanent_paths,
+    types_path,
+)
+from ottla.broker.security.acls.acl_snapshot import AclSnapshot, Entries
+from ottla.protocol.acls import PatternType
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+log = structlog.get_logger(__name__)
+
+_NOTE: Final = re.compile(re.escape(CHANGE_PREFIX) + r"([0-9]{1,10})")
+_NOTE_AGE_MS_MAX: Final = 15 * 60 * 1000
+_ATTEMPTS_MAX: Final = 20
+# A server closes the connection on whoever sends it more than a mebibyte.
+_NODE_BYTES_MAX: Final = 900 * 1024
+_READ_BACK_SECONDS_MAX: Final = 30.0
+
+_Work = Callable[[], None]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class AclStore:
+    """What ZooKeeper holds of ACLs. `use` is given every new snapshot; any worker thread may change ACLs."""
+
+    def __init__(
+        self, zookeeper: ZooKeeper, use: Callable[[AclSnapshot], None], *, clock: Callable[[], int] = _now_ms
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._use = use
+        self._clock = clock
+        # Both are changed by the thread alone, and by `start` before there is one.
+        self._snapshot = AclSnapshot()
+        self._last_notes = dict.fromkeys(PATTERN_TYPES, -1)
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="acl-changes", daemon=True)
+
+    # Life
+
+    def start(self) -> None:
+        """Read all ACLs, and hear of changes from then on; raise a ZooKeeperError where that cannot be."""
+        for path in permanent_paths():
+            self._zookeeper.ensure_path(path)
+        self._read_all()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Hear of no more changes."""
+        self._work.put(None)
+        if self._thread.is_alive():
+            self._thread.join(timeout=60)
+
+    def session_renewed(self) -> None:
+        """Watch again, and read what was missed."""
+        self._work.put(self._read_all)
+
+    @property
+    def snapshot(self) -> AclSnapshot:
+        """The ACLs that were read last."""
+        return self._snapshot
+
+    # Changing
+
+    def change(
+        self, pattern: ResourcePattern, *, added: Iterable[AclEntry] = (), removed: Iterable[AclEntry] = ()
+    ) -> None:
+        """Add and remove ACLs of one pattern, in one write; KafkaError where that cannot be done."""
+        with translated_errors():
+            self._write(pattern, frozenset(added), frozenset(removed))
+            # Also where nothing had to be changed: a try before this one may have come no further than to the write.
+            note = f"{CHANGE_PATHS[pattern.pattern_type]}/{CHANGE_PREFIX}"
+            self._zookeeper.create_sequential(note, encode_change(pattern))
+        is_read = threading.Event()
+
+        def read_back() -> None:
+            try:
+                self._read({pattern})
+            finally:
+                # Without ZooKeeper it is read later, and nobody is to wait for that.
+                is_read.set()
+
+        self._work.put(read_back)
+        if not is_read.wait(_READ_BACK_SECONDS_MAX):
+            log.warning("acls_not_read_back", pattern=str(pattern))
+
+    def _write(self, pattern: ResourcePattern, added: Set[AclEntry], removed: Set[AclEntry]) -> None:
+        path = acl_path(pattern)
+        for _ in range(_ATTEMPTS_MAX):
+            node = self._zookeeper.read_or_none(path)
+            current = AclNode(acls=[]) if node is None or not node.data else AclNode.decode(node.data, path)
+            wanted = current.changed(added, removed)
+            if wanted == current:
+                return
+            content = wanted.encode()
+            if len(content) > _NODE_BYTES_MAX:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "so many ACLs do not fit into one resource")
+            try:
+                if node is None:
+                    self._zookeeper.create(path, content)
+                elif wanted.acls:
+                    self._zookeeper.write(path, content, node.stat.version)
+                else:
+                    self._zookeeper.delete(path, node.stat.version)
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                continue
+            return
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the ACLs of {pattern.name} are changed by others all the time")
+
+    # Reading, on the thread
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            try:
+                work()
+            except SessionExpiredError:
+                log.debug("acl_changes_wait_for_session")
+            except ZooKeeperUnavailableError as error:
+                # The next call waits for the connection, so this does not spin.
+                log.warning("acl_changes_wait_for_zookeeper", reason=str(error))
+                self._work.put(work)
+            except ZooKeeperError as error:
+                log.error("acls_not_read", reason=str(error))
+
+    def _wake(self) -> None:
+        self._work.put(self._take_notes)
+
+    def _read_all(self) -> None:
+        """Read all ACLs. The notes are counted before: one that comes meanwhile is read again, and none is missed."""
+        for pattern_type in PATTERN_TYPES:
+            numbers = self._notes(pattern_type)
+            self._last_notes[pattern_type] = max(numbers, default=-1)
+        found: dict[ResourcePattern, Entries] = {}
+        for pattern_type in PATTERN_TYPES:
+            for kind in RESOURCE_TYPES:
+                names = self._zookeeper.children(types_path(pattern_type, kind))
+                found |= self._entries([ResourcePattern(kind, name, pattern_type) for name in names])
+        self._swap(AclSnapshot(found))
+        log.info("acls_read", patterns=len(self._snapshot.acls))
+
+    def _read(self, patterns: Set[ResourcePattern]) -> None:
+        self._swap(self._snapshot.replacing(self._entries(sorted(patterns))))
+
+    def _swap(self, snapshot: AclSnapshot) -> None:
+        self._snapshot = snapshot
+        self._use(snapshot)
+
+    def _entries(self, patterns: list[ResourcePattern]) -> Mapping[ResourcePattern, Entries]:
+        nodes = self._zookeeper.read_many([acl_path(pattern) for pattern in patterns])
+        return {pattern: _decoded(pattern, node) for pattern, node in zip(patterns, nodes, strict=True)}
+
+    def _notes(self, pattern_type: PatternType) -> dict[int, str]:
+        """Return the notes that are there, by number, and watch for others."""
+        parent = CHANGE_PATHS[pattern_type]
+        names = self._zookeeper.children(parent, watch=self._wake)
+        return {int(match[1]): f"{parent}/{name}" for name in names if (match := _NOTE.fullmatch(name))}
+
+    def _take_notes(self) -> None:
+        for pattern_type in PATTERN_TYPES:
+            numbers = self._notes(pattern_type)
+            last = self._last_notes[pattern_type]
+            fresh = sorted(number for number in numbers if number > last)
+            nodes = self._zookeeper.read_many([numbers[number] for number in fresh])
+            if None in nodes or fresh != list(range(last + 1, last + 1 + len(fresh))):
+                # One was forgotten before we saw it, by a broker with another clock.
+                self._read_all()
+                return
+            told = [
+                _told(pattern_type, node.data, numbers[number])
+                for number, node in zip(fresh, nodes, strict=True)
+                if node is not None
+            ]
+            if told:
+                self._read({pattern for pattern in told if pattern is not None})
+            # Only now: what fails above is taken up again.
+            self._last_notes[pattern_type] = last + len(fresh)
+            self._forget_old(path for _, path in sorted(numbers.items()))
+
+    def _forget_old(self, paths: Iterable[str]) -> None:
+        """Delete notes that every broker has seen; they are given from the oldest on."""
+        for path in paths:
+            node = self._zookeeper.read_or_none(path)
+            if node is None:
+                continue
+            if self._clock() - node.stat.created_ms <= _NOTE_AGE_MS_MAX:
+                return
+            try:
+                self._zookeeper.delete(path)
+            except NoNodeError:
+                log.debug("acl_change_already_forgotten", note=path)
+
+
+def _told(pattern_type: PatternType, data: bytes, path: str) -> ResourcePattern | None:
+    try:
+        return decode_change(pattern_type, data, path)
+    except MalformedNodeError as error:
+        log.error("acl_change_not_read", reason=str(error))
+        return None
+
+
+def _decoded(pattern: ResourcePattern, node: Node | None) -> Entries:
+    """Return the ACLs in a node. One that cannot be read denies everything: it may have been meant to."""
+    if node is None or not node.data:
+        return frozenset()
+    try:
+        return AclNode.decode(node.data, acl_path(pattern)).entries()
+    except MalformedNodeError as error:
+        log.error("acls_not_readable", reason=str(error))
+        return UNREADABLE
+
+
+def check_name(name: str) -> None:
+    """Raise INVALID_REQUEST for a name that no ACLs can stand at."""
+    if not is_node_name(name):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "no ACLs can stand at an empty name, or at one with / in it")

@@ -1,0 +1,153 @@
+"""May somebody do something? Asked by handlers, for every request; answered from the newest ACLs.
+
+Authorizer       no authorizer is configured: everybody may do everything, and nobody need be asked
+AclAuthorizer    super users may do everything; otherwise the ACLs decide, and where no ACL speaks of a resource,
+                 `allow.everyone.if.no.acl.found`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar, Final
+
+from ottla.broker.security.acls.acl import SUPPORTED
+from ottla.broker.security.acls.acl_snapshot import AclSnapshot
+from ottla.broker.security.acls.audit import Audit
+from ottla.broker.security.session import Session
+from ottla.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
+
+# Answers that are kept for one snapshot: hundreds of clients with hundreds of topics each. Who asks for more, such as
+# one who tries names, makes the others be worked out anew.
+CACHED_MAX: Final = 100_000
+
+_NONE: Final[frozenset[str]] = frozenset()
+
+_Question = tuple[str, str, AclOperation, ResourceType, str]
+
+
+class Authorizer:
+    """Who may do what; this one lets everybody do everything. Any thread may ask."""
+
+    # Constant, so that the way of a request can leave out the questions.
+    is_open: ClassVar[bool] = True
+
+    def allows(
+        self,
+        session: Session,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str = CLUSTER_NAME,
+    ) -> bool:
+        """Whether the one at the other end of a session may do something with a resource."""
+        return True
+
+    def allows_any(self, session: Session, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether they may do it with some resource of a type."""
+        return True
+
+    def denied(
+        self, session: Session, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]
+    ) -> frozenset[str]:
+        """Return those of some resources that they may not do it with."""
+        return _NONE
+
+    def note_refusal(self, session: Session, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+        """Write down that somebody was refused something; not every question that is answered no is a refusal."""
+
+    def operations(self, session: Session, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """Return what they may do with a resource, as bits: 1 << code for each operation."""
+        return sum(
+            1 << operation
+            for operation in SUPPORTED[resource_type]
+            if self.allows(session, operation, resource_type, name)
+        )
+
+
+class AclAuthorizer(Authorizer):
+    """Decides by the ACLs of a snapshot."""
+
+    is_open: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        super_users: Iterable[str],
+        *,
+        allow_if_no_acl: bool,
+        snapshot: AclSnapshot | None = None,
+        audit: Audit | None = None,
+    ) -> None:
+        self._super_users = frozenset(super_users)
+        self._allow_if_no_acl = allow_if_no_acl
+        self._audit = audit or Audit()
+        # Answers are kept together with the ACLs that they follow from, and go with them.
+        self._current: tuple[AclSnapshot, dict[_Question, bool]] = (snapshot or AclSnapshot(), {})
+
+    @property
+    def snapshot(self) -> AclSnapshot:
+        """The ACLs in force."""
+        return self._current[0]
+
+    def use(self, snapshot: AclSnapshot) -> None:
+        """Decide by other ACLs from now on."""
+        self._current = (snapshot, {})
+
+    def allows(
+        self,
+        session: Session,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str = CLUSTER_NAME,
+    ) -> bool:
+        """Whether the one at the other end of a session may do something with a resource."""
+        snapshot, answers = self._current
+        question = (session.principal, session.client_host, operation, resource_type, name)
+        answer = answers.get(question)
+        if answer:
+            return True
+        if answer is None:
+            answer = self._decide(session, operation, resource_type, name, snapshot)
+            if len(answers) >= CACHED_MAX:
+                answers.clear()
+            answers[question] = answer
+        return answer
+
+    def allows_any(self, session: Session, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether they may do it with some resource of a type."""
+        if session.principal in self._super_users:
+            return True
+        return self.snapshot.decide_any(
+            session.principal, session.client_host, operation, resource_type, default=self._allow_if_no_acl
+        )
+
+    def denied(
+        self, session: Session, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]
+    ) -> frozenset[str]:
+        """Return those of some resources that they may not do it with; most often one look for each tells."""
+        answers, principal, host = self._current[1], session.principal, session.client_host
+        unknown = [name for name in names if not answers.get((principal, host, operation, resource_type, name))]
+        if not unknown:
+            return _NONE
+        return frozenset(name for name in unknown if not self.allows(session, operation, resource_type, name))
+
+    def note_refusal(self, session: Session, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+        """Write down that somebody was refused something."""
+        self._audit.denied(session, operation, resource_type, name)
+
+    def _decide(
+        self,
+        session: Session,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        snapshot: AclSnapshot,
+    ) -> bool:
+        """Work an answer out. Allowed ones are written down here, once for each snapshot and not for each request."""
+        if session.principal in self._super_users:
+            answer, reason = True, "super user"
+        else:
+            found = snapshot.decide(session.principal, session.client_host, operation, resource_type, name)
+            answer = self._allow_if_no_acl if found is None else found
+            reason = "ACL" if found else "no ACL"
+        if answer:
+            self._audit.allowed(session, operation, resource_type, name, reason=reason)
+        return answer

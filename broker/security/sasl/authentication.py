@@ -1,0 +1,149 @@
+"""How far the SASL authentication of one connection has come. No I/O.
+
+    (none) --handshake--> tokens --last token--> done --handshake--> tokens of a repetition --last token--> done
+
+Before the first `done`, nothing but these steps and ApiVersions is admitted. Where an authentication lasts for a time
+only, the client repeats it on the same connection, as the same user and with the same mechanism; until then, and until
+the time is over, it is served as before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, Exchange, Proof
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.security.sasl.sasl_listener import SaslListener
+    from ottla.broker.security.session import Session
+
+log = structlog.get_logger(__name__)
+
+# Rounds of one exchange: SCRAM has two.
+_STEPS_MAX: Final = 8
+_ADMITTED: Final = frozenset({Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE})
+_NAME_SHOWN_MAX: Final = 256
+
+
+class NotAuthenticatedError(Exception):
+    """A request that must not be answered: the connection is closed."""
+
+
+class Step(NamedTuple):
+    """What to answer to a token."""
+
+    error: ErrorCode
+    message: str | None
+    token: bytes
+    # How long the client is believed; 0 is for ever.
+    lifetime_ms: int
+
+
+class Authentication:
+    """Of one connection; used by one thread at a time, the one that handles its requests."""
+
+    def __init__(
+        self,
+        listener: SaslListener,
+        session: Session,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._listener = listener
+        self._session = session
+        self._monotonic = monotonic
+        self._wall = wall
+        self.is_done = False
+        # Whether tokens come as they are, without a request around them: after a handshake of version 0.
+        self.expects_raw_token = False
+        # Called once, at the first success.
+        self.on_done: Callable[[], None] = lambda: None
+        self._mechanism = ""
+        self._exchange: Exchange | None = None
+        self._steps = 0
+        # Of the last success.
+        self._proved_with = ""
+        self._expires: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<Authentication {self._mechanism or 'not begun'} done={self.is_done}>"
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """What the listener has."""
+        return self._listener.mechanisms
+
+    def check(self, api: Api) -> None:
+        """Raise NotAuthenticatedError for a request that is not admitted now."""
+        if api in _ADMITTED:
+            return
+        if not self.is_done:
+            raise NotAuthenticatedError(f"{api.label} came before the client was authenticated")
+        if self._expires is not None and self._monotonic() > self._expires:
+            raise NotAuthenticatedError(f"{api.label} came after the authentication had expired")
+
+    def handshake(self, mechanism: str, version: int) -> ErrorCode:
+        """Choose a mechanism."""
+        if self._exchange is not None or (self.is_done and self._expires is None):
+            return ErrorCode.ILLEGAL_SASL_STATE
+        if mechanism not in self._listener.mechanisms:
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        self._mechanism = mechanism
+        self._steps = 0
+        self._exchange = self._listener.exchange(mechanism)
+        next(self._exchange)
+        self.expects_raw_token = version == 0
+        return ErrorCode.NONE
+
+    def step(self, token: bytes) -> Step:
+        """Take a token of the mechanism."""
+        exchange = self._exchange
+        if exchange is None:
+            message = "SaslAuthenticate came without a SaslHandshake before it, or after the end"
+            return Step(ErrorCode.ILLEGAL_SASL_STATE, message, b"", 0)
+        self._steps += 1
+        try:
+            if self._steps > _STEPS_MAX:
+                raise AuthenticationFailedError("Authentication failed: too many messages")
+            answer = exchange.send(token)
+        except StopIteration as end:
+            return self._ended(end.value)
+        except AuthenticationFailedError as error:
+            return self._failed(error)
+        return Step(ErrorCode.NONE, None, answer, 0)
+
+    def _ended(self, proof: Proof) -> Step:
+        self._exchange = None
+        self.expects_raw_token = False
+        principal = f"User:{proof.user}"
+        if self.is_done and (principal, self._mechanism) != (self._session.principal, self._proved_with):
+            return self._failed(AuthenticationFailedError("Cannot change principals or mechanisms on a connection"))
+        lifetime_ms = self._lifetime_ms(proof)
+        if lifetime_ms is not None and lifetime_ms <= 0:
+            return self._failed(AuthenticationFailedError("Authentication failed: what was shown has expired"))
+        self._proved_with = self._mechanism
+        self._expires = None if lifetime_ms is None else self._monotonic() + lifetime_ms / 1000
+        self._listener.succeeded()
+        if not self.is_done:
+            self._session.principal = principal
+            self.is_done = True
+            self.on_done()
+        return Step(ErrorCode.NONE, None, proof.last_token, lifetime_ms or 0)
+
+    def _failed(self, error: AuthenticationFailedError) -> Step:
+        self._exchange = None
+        self.expects_raw_token = False
+        self._listener.failed(self._session.client_host, self._mechanism, error.detail[:_NAME_SHOWN_MAX])
+        return Step(error.code, error.detail, b"", 0)
+
+    def _lifetime_ms(self, proof: Proof) -> int | None:
+        limits = [limit for limit in (self._listener.max_reauth_ms(),) if limit > 0]
+        if proof.expires_ms is not None:
+            limits.append(proof.expires_ms - int(self._wall() * 1000))
+        return min(limits, default=None)

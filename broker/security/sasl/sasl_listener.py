@@ -1,0 +1,154 @@
+"""The SASL mechanisms of one listener: who may use which, and against what they are checked."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from ottla.broker.config.kinds import Password
+from ottla.broker.config.layers import ConfigError, Problem
+from ottla.broker.config.rows.broker import BrokerOptions
+from ottla.broker.security.rarely import Rarely
+from ottla.broker.security.sasl.authentication import Authentication
+from ottla.broker.security.sasl.oauth_bearer import TokenKeysError, TokenRules, TokenVerifier, oauth_bearer
+from ottla.broker.security.sasl.plain import plain
+from ottla.broker.security.sasl.sasl_exchange import Exchange
+from ottla.broker.security.sasl.scram import scram
+from ottla.client.net.jaas import JaasError, Login, parse_login
+
+if TYPE_CHECKING:
+    from ottla.broker.config import BrokerConfig
+    from ottla.broker.security.sasl.scram_credentials import ScramCredentials
+    from ottla.broker.security.session import Session
+
+log = structlog.get_logger(__name__)
+
+# What a stranger may send in one request.
+_FRAME_BYTES_MAX: Final = 64 * 1024
+
+
+class SaslListener:
+    """What authentications at one listener share. Thread-safe."""
+
+    def __init__(self, name: str, config: Callable[[], BrokerConfig], credentials: ScramCredentials) -> None:
+        """Read the logins and keys of the listener; ConfigError where they are missing or cannot be read."""
+        self.name = name
+        self._config = config
+        self._credentials = credentials
+        self._rarely = Rarely()
+        self._counting = threading.Lock()
+        self.successes = 0
+        self.failures = 0
+        self._logins: dict[str, Login | None] = {}
+        self._verifier: TokenVerifier | None = None
+        # The same on all brokers that have the same login, so that a made-up salt is the same on all of them.
+        self._fake_secret = secrets.token_bytes(32)
+        self.configure()
+
+    def __repr__(self) -> str:
+        return f"<SaslListener {self.name} {self.mechanisms}>"
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """How large a request may be before its client is authenticated."""
+        return min(self._config().for_listener(self.name, BrokerOptions.sasl_server_max_receive_size), _FRAME_BYTES_MAX)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """What clients may choose from."""
+        return tuple(self._logins)
+
+    def configure(self) -> None:
+        """Take the options as they are now; ConfigError where that cannot be, and nothing has changed then."""
+        config = self._config()
+        mechanisms = config.for_listener(self.name, BrokerOptions.sasl_enabled_mechanisms)
+        logins = {mechanism: self._login(config, mechanism) for mechanism in mechanisms}
+        verifier = self._token_verifier(config) if "OAUTHBEARER" in mechanisms else None
+        texts = [text.value for mechanism in mechanisms if (text := self._login_text(config, mechanism)) is not None]
+        if texts:
+            self._fake_secret = hashlib.sha256("\0".join(texts).encode()).digest()
+        self._logins, self._verifier = logins, verifier
+
+    def _login_text(self, config: BrokerConfig, mechanism: str) -> Password | None:
+        return config.for_listener(self.name, BrokerOptions.sasl_jaas_config, mechanism)
+
+    def _login(self, config: BrokerConfig, mechanism: str) -> Login | None:
+        text = self._login_text(config, mechanism)
+        if text is None:
+            if mechanism == "PLAIN":
+                raise _wrong(self.name, mechanism, "PLAIN has no users: name them as user_NAME=PASSWORD")
+            return None
+        try:
+            login = parse_login(text.value)
+        except JaasError as error:
+            raise _wrong(self.name, mechanism, str(error)) from error
+        if mechanism in login.mechanisms:
+            return login
+        # One login for all mechanisms may be about another one; only PLAIN has its users there.
+        if mechanism == "PLAIN":
+            raise _wrong(self.name, mechanism, "the login module is not for PLAIN")
+        return None
+
+    def _token_verifier(self, config: BrokerConfig) -> TokenVerifier:
+        keys = config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_jwks_endpoint_url)
+        try:
+            if keys is None:
+                raise TokenKeysError(
+                    "OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url, a local file of public keys"
+                )
+            rules = TokenRules(
+                issuer=config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_expected_issuer),
+                audience=config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_expected_audience) or None,
+                clock_skew_seconds=config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_clock_skew_seconds),
+                subject_claim=config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_sub_claim_name),
+                scope_claim=config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_scope_claim_name),
+            )
+            return TokenVerifier(keys, rules)
+        except TokenKeysError as error:
+            name = BrokerOptions.sasl_oauthbearer_jwks_endpoint_url.name
+            raise ConfigError([Problem((name,), f"listener {self.name}: {error}")]) from error
+
+    def authentication(self, session: Session) -> Authentication:
+        """Begin the authentication of a new connection."""
+        return Authentication(self, session)
+
+    def exchange(self, mechanism: str) -> Exchange:
+        """Begin an exchange in one of the mechanisms."""
+        if mechanism == "PLAIN":
+            login = self._logins.get(mechanism)
+            return plain(login.users if login is not None else {})
+        if mechanism == "OAUTHBEARER":
+            assert self._verifier is not None
+            return oauth_bearer(self._verifier, self._token_refused)
+        return scram(mechanism, lambda user: self._credentials.get(mechanism, user), self._fake_secret)
+
+    def max_reauth_ms(self) -> int:
+        """How long an authentication lasts, in milliseconds; 0 is for ever."""
+        return self._config().for_listener(self.name, BrokerOptions.connections_max_reauth_ms)
+
+    def succeeded(self) -> None:
+        """Count an authentication."""
+        with self._counting:
+            self.successes += 1
+
+    def failed(self, peer: str, mechanism: str, reason: str) -> None:
+        """Count an authentication that failed, and log it unless that peer failed alike a moment ago."""
+        with self._counting:
+            self.failures += 1
+        if self._rarely.allows(f"{peer} {mechanism} {reason}"):
+            log.warning("authentication_failed", listener=self.name, peer=peer, mechanism=mechanism, reason=reason)
+
+    def _token_refused(self, reason: str) -> None:
+        # At once: not every client goes on to the end, where the authentication fails.
+        if self._rarely.allows(f"token {reason}"):
+            log.warning("token_refused", listener=self.name, reason=reason)
+
+
+def _wrong(listener: str, mechanism: str, reason: str) -> ConfigError:
+    name = f"listener.name.{listener.lower()}.{mechanism.lower()}.{BrokerOptions.sasl_jaas_config.name}"
+    return ConfigError([Problem((name,), f"{name}: {reason}")])

@@ -1,0 +1,168 @@
+"""The TLS options of one listener, and the contexts that follow from them."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.config.kinds import Password
+from ottla.broker.config.names import listener_prefix
+from ottla.broker.config.rows.broker import BrokerOptions
+from ottla.broker.security.tls.key_stores import KeyStoreError, as_file, key_pem, pem_of_text, trusted_pem
+
+if TYPE_CHECKING:
+    from ottla.broker.config import BrokerConfig
+
+_CLIENT_AUTH: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_NO_MATCH: Final = "the private key and its first certificate do not belong together"
+_REASONS: Final = {
+    "KEY_VALUES_MISMATCH": _NO_MATCH,
+    "KEY_TYPE_MISMATCH": _NO_MATCH,
+    "BAD_DECRYPT": "the private key has another password than ssl.key.password",
+}
+
+# Modification time in nanoseconds, size and inode of each file; None for one that is not there.
+Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """What is set for one listener; equal settings over unchanged files give equal contexts."""
+
+    keystore_type: str
+    keystore_location: str | None
+    keystore_password: Password | None
+    keystore_key: Password | None
+    keystore_certificate_chain: Password | None
+    key_password: Password | None
+    truststore_type: str
+    truststore_location: str | None
+    truststore_password: Password | None
+    truststore_certificates: Password | None
+    client_auth: str
+    enabled_protocols: tuple[str, ...]
+    cipher_suites: tuple[str, ...]
+    endpoint_identification_algorithm: str
+
+    @classmethod
+    def of(cls, config: BrokerConfig, listener: str) -> TlsSettings:
+        """Look up the options, those of the listener first.
+
+        Where clients say who they are with SASL, they show certificates only if the listener's own option wants them.
+        """
+        options = BrokerOptions.rows()
+        values = {
+            name: config.for_listener(listener, options["ssl." + name.replace("_", ".")])
+            for name in cls.__dataclass_fields__
+        }
+        protocol = config.listener_security_protocol_map.get(listener)
+        own = f"{listener_prefix(listener)}{BrokerOptions.ssl_client_auth.name}"
+        if protocol is not None and protocol.has_sasl and not any(own in layer.settings for layer in config.layers):
+            values["client_auth"] = "none"
+        return cls(**values)
+
+    def stamp(self) -> Stamp:
+        """Tell the present files from others."""
+        return tuple(_stamp(path) for path in (self.keystore_location, self.truststore_location) if path)
+
+    def server_context(self) -> ssl.SSLContext:
+        """Make the context of a listener; KeyStoreError where keys or certificates are not good for it."""
+        context = self._limited(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        # A client cannot make us begin again: an exchange of keys costs us more than it costs him.
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+        if not self._load_key(context):
+            raise KeyStoreError("a listener with TLS needs a key: set ssl.keystore.location or ssl.keystore.key")
+        context.verify_mode = _CLIENT_AUTH[self.client_auth]
+        if context.verify_mode is not ssl.CERT_NONE and not self._load_trusted(context):
+            raise KeyStoreError(f"ssl.client.auth={self.client_auth} needs ssl.truststore.location or .certificates")
+        return context
+
+    def client_context(self) -> ssl.SSLContext:
+        """Make the context for connections to other brokers' listener of this name."""
+        context = self._limited(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        context.check_hostname = bool(self.endpoint_identification_algorithm)
+        self._load_key(context)
+        if not self._load_trusted(context):
+            context.load_default_certs()
+        return context
+
+    def _limited(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        versions = sorted(_VERSIONS[name] for name in self.enabled_protocols)
+        context.minimum_version, context.maximum_version = versions[0], versions[-1]
+        # The suites of TLS 1.3 are few and good, and all of them on.
+        older = [openssl_name(suite) for suite in self.cipher_suites if "_WITH_" in suite or "-" in suite]
+        if older:
+            try:
+                context.set_ciphers(":".join(older))
+            except ssl.SSLError as error:
+                raise KeyStoreError("ssl.cipher.suites names none that is known") from error
+        return context
+
+    def _load_key(self, context: ssl.SSLContext) -> bool:
+        if self.keystore_key:
+            origin = "ssl.keystore.key with ssl.keystore.certificate.chain"
+            pem = pem_of_text(f"{_shown(self.keystore_key)}\n{_shown(self.keystore_certificate_chain) or ''}")
+        elif self.keystore_location:
+            origin = self.keystore_location
+            pem = key_pem(self.keystore_location, self.keystore_type, _shown(self.keystore_password))
+        else:
+            return False
+        try:
+            with as_file(pem) as path:
+                # Never none: OpenSSL would ask for a missing password on the terminal.
+                context.load_cert_chain(path, password=_shown(self.key_password) or "")
+        except OSError as error:
+            raise KeyStoreError(f"{origin}: {_reason(error)}") from error
+        return True
+
+    def _load_trusted(self, context: ssl.SSLContext) -> bool:
+        if self.truststore_certificates:
+            origin, pem = "ssl.truststore.certificates", pem_of_text(self.truststore_certificates.value)
+        elif self.truststore_location:
+            origin = self.truststore_location
+            pem = trusted_pem(origin, self.truststore_type, _shown(self.truststore_password))
+        else:
+            return False
+        try:
+            context.load_verify_locations(cadata=pem.decode("ascii", errors="ignore"))
+        except OSError as error:
+            raise KeyStoreError(f"{origin} has no certificates that can be read") from error
+        return True
+
+
+def openssl_name(suite: str) -> str:
+    """Translate a standard name of a suite, as Kafka has them, to OpenSSL's; leave OpenSSL's as they are."""
+    exchange, separator, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+    if not separator:
+        return suite
+    cipher = cipher.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("_CBC", "")
+    cipher = cipher.replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
+    parts = [cipher] if exchange == "RSA" else [exchange, cipher]
+    return "-".join(parts).replace("_", "-")
+
+
+def _reason(error: OSError) -> str:
+    """Say what is wrong in words that hold nothing of a key."""
+    reason = getattr(error, "reason", None)
+    if not reason:
+        return "a private key with its certificates is expected, and the password of the key in ssl.key.password"
+    return _REASONS.get(reason, f"not good for TLS ({reason})")
+
+
+def _shown(secret: Password | None) -> str | None:
+    return None if secret is None else secret.value
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,267 @@
+"""Compacting one log: of every key the last record stays.
+
+    1. Map: read the dirty segments, and note the last offset of each key, until the map is full.
+    2. Rewrite: copy all segments up to the last mapped offset, from the log's start on, without what is superseded
+       (batch_cleaning.py). Neighbours that fit together become one segment.
+    3. Exchange: put each new segment in the place of the old ones (swap.py).
+
+A map that is full ends the dirty part there, even within a segment or a batch; the next compaction goes on from that
+offset. So a log with more keys than the map takes is compacted all the same, in several rounds.
+
+The log's lock is held to open a segment and to exchange, not while batches are read and written: closed segments do
+not change, and slices stay readable. What happens to the log meanwhile is noticed at the exchange: if a segment was
+deleted or the log cut, the new files are dropped and the old state stays. Rounds that were exchanged before count.
+
+Two compactions of one log must not run at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.broker.config import BrokerConfig
+from ottla.broker.storage.checkpoint import sync_directory
+from ottla.broker.storage.compaction.batch_cleaning import BatchCleaner, LastOfProducer
+from ottla.broker.storage.compaction.cleanable import ClosedSegment, examine, groups
+from ottla.broker.storage.compaction.cleaned_segment import CleanedSegment
+from ottla.broker.storage.compaction.cleaned_transactions import CleanedTransactions
+from ottla.broker.storage.compaction.cleaner_throttle import CleanerThrottle
+from ottla.broker.storage.compaction.offset_map import OffsetMap
+from ottla.broker.storage.compaction.source_reading import AbandonedError, Outcome, SourceReader
+from ottla.broker.storage.compaction.swap import commit_cleaned, put_in_place
+from ottla.broker.storage.directory_files import note_holes
+from ottla.broker.storage.log import Log
+from ottla.broker.storage.maintenance.retention import doom
+from ottla.broker.storage.producers.producer_snapshot import snapshot_path
+from ottla.broker.storage.segment import Segment
+from ottla.protocol.errors import CorruptBatchError
+from ottla.protocol.identifiers import TopicPartition
+
+__all__ = ["CleanerLimits", "CompactionReport", "Outcome", "compact"]
+
+_MAP_BYTES_MAX = 2**31 - 1
+_BUFFER_BYTES_MIN = 64 * 1024
+
+
+class CleanerLimits(NamedTuple):
+    """What the broker's options allow one cleaner thread."""
+
+    map_bytes: int
+    load_factor: float
+    buffer_bytes: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> CleanerLimits:
+        """Divide what the options give between the threads, and the buffer between reading and writing."""
+        threads = max(config.log_cleaner_threads, 1)
+        return cls(
+            min(config.log_cleaner_dedupe_buffer_size // threads, _MAP_BYTES_MAX),
+            config.log_cleaner_io_buffer_load_factor,
+            max(config.log_cleaner_io_buffer_size // threads // 2, _BUFFER_BYTES_MIN),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionReport:
+    """What a compaction did. `cleaned_up_to` is the log's new cleaner checkpoint, however it ended."""
+
+    partition: TopicPartition
+    outcome: Outcome = Outcome.COMPLETE
+    first_dirty_offset: int = 0
+    cleaned_up_to: int = 0
+    # Read for the map, and what that took.
+    bytes_mapped: int = 0
+    records_mapped: int = 0
+    map_entries: int = 0
+    map_bytes: int = 0
+    # Rewritten; segments that turned out to be clean as they were count too.
+    bytes_read: int = 0
+    records_read: int = 0
+    bytes_written: int = 0
+    records_written: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    duration_ms: int = 0
+
+
+def compact(
+    log: Log,
+    checkpoint: int | None,
+    limits: CleanerLimits,
+    *,
+    throttle: CleanerThrottle | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
+    wait: Callable[[float], object] = time.sleep,
+) -> CompactionReport:
+    """Compact a log from where the last compaction ended, which `checkpoint` says; None for a log that had none.
+
+    `is_stopped` is asked at every batch and during pauses. Raises CorruptBatchError for a damaged segment, StorageError
+    for a map that does not take a single key, OSError for what the system refuses. The log goes on as it was, except
+    after an OSError in the exchange: what is left of that one is done at the next start.
+    """
+    reader = SourceReader(log, limits.buffer_bytes, throttle, is_stopped, wait)
+    compaction = _Compaction(log, limits, reader)
+    begin = time.monotonic()
+    outcome = Outcome.COMPLETE
+    try:
+        compaction.run(checkpoint)
+    except AbandonedError as abandoned:
+        outcome = abandoned.outcome
+    except (OSError, CorruptBatchError):
+        if not reader.was_cut:
+            raise
+        outcome = Outcome.CHANGED
+    duration_ms = round((time.monotonic() - begin) * 1000)
+    return replace(compaction.report, outcome=outcome, duration_ms=duration_ms)
+
+
+class _Compaction:
+    """One compaction on its way."""
+
+    def __init__(self, log: Log, limits: CleanerLimits, reader: SourceReader) -> None:
+        self.report = CompactionReport(partition=log.partition)
+        self._log = log
+        self._limits = limits
+        self._reader = reader
+
+    def run(self, checkpoint: int | None) -> None:
+        """Do all of it."""
+        log = self._log
+        now_ms = log.clock()
+        state = examine(log, checkpoint, now_ms)
+        first_dirty = state.first_dirty_offset
+        self.report = replace(self.report, first_dirty_offset=first_dirty, cleaned_up_to=first_dirty)
+        with log.lock:
+            segments = [segment for segment in log.segments[:-1] if segment.base_offset < state.uncleanable_offset]
+            producers = {
+                entry.producer_id: LastOfProducer(entry.last_offset, entry.epoch) for entry in log.producers.entries()
+            }
+        dirty = [segment for segment in segments if segment.next_offset > first_dirty]
+        if not dirty:
+            return
+        offsets, mapped_up_to = self._mapped(dirty, first_dirty)
+        transactions = CleanedTransactions()
+        cleaner = BatchCleaner(offsets, mapped_up_to, transactions, producers, now_ms, log.config.delete_retention_ms)
+        for group in self._groups([segment for segment in segments if segment.base_offset < mapped_up_to]):
+            self._rewrite(group, transactions, cleaner)
+        if self._reader.was_cut:
+            # What lies below `mapped_up_to` now need not be what was mapped.
+            raise AbandonedError(Outcome.CHANGED)
+        self.report = replace(self.report, cleaned_up_to=mapped_up_to)
+
+    def _mapped(self, dirty: Sequence[Segment], first_dirty: int) -> tuple[OffsetMap, int]:
+        """Return the last offset of each key from the first dirty offset on, and the offset at which that ends."""
+        expected = sum(segment.next_offset - max(segment.base_offset, first_dirty) for segment in dirty)
+        offsets = OffsetMap(self._limits.map_bytes, self._limits.load_factor, expected)
+        mapped_up_to = first_dirty
+        for segment in dirty:
+            mapped_up_to = self._map_segment(segment, first_dirty, offsets)
+            if mapped_up_to < segment.next_offset:
+                break
+        self.report = replace(self.report, map_entries=len(offsets), map_bytes=offsets.memory_bytes)
+        return offsets, mapped_up_to
+
+    def _map_segment(self, segment: Segment, first_dirty: int, offsets: OffsetMap) -> int:
+        """Note the keys of a segment; return the offset of the first record for which there was no room, or its end."""
+        put = offsets.put
+        transactions = CleanedTransactions()
+        transactions.expect(self._reader.aborted_in(segment))
+        bytes_mapped = records_mapped = 0
+        for batch in self._reader.batches(segment, first_dirty):
+            bytes_mapped += batch.size
+            records_mapped += batch.record_count
+            if batch.is_control:
+                transactions.end(batch)
+            elif not transactions.is_aborted(batch):
+                for record in batch.records():
+                    key, offset = record.key, record.offset
+                    if key is not None and offset >= first_dirty and not put(key, offset):
+                        return offset
+        self.report = replace(
+            self.report,
+            bytes_mapped=self.report.bytes_mapped + bytes_mapped,
+            records_mapped=self.report.records_mapped + records_mapped,
+        )
+        return segment.next_offset
+
+    def _groups(self, segments: list[Segment]) -> list[list[Segment]]:
+        facts = [ClosedSegment(segment.base_offset, segment.next_offset, segment.size) for segment in segments]
+        index_bytes = [max(map(_size_of, segment.paths[1:3])) for segment in segments]
+        config = self._log.config
+        runs = groups(facts, index_bytes, config.segment_bytes, config.segment_index_bytes)
+        return [segments[run.start : run.stop] for run in runs]
+
+    def _rewrite(self, sources: list[Segment], transactions: CleanedTransactions, cleaner: BatchCleaner) -> None:
+        """Make one segment of several, and put it in their place."""
+        log = self._log
+        cleaned = CleanedSegment(log.directory, sources[0].base_offset, log.limits, self._limits.buffer_bytes)
+        bytes_read = records_read = 0
+        is_same = len(sources) == 1
+        try:
+            for source in sources:
+                transactions.expect(self._reader.aborted_in(source))
+                for batch in self._reader.batches(source):
+                    bytes_read += batch.size
+                    records_read += batch.record_count
+                    if batch.is_control:
+                        is_spent, aborted = transactions.end(batch)
+                        kept = cleaner.marker(batch, is_spent=is_spent)
+                        if aborted is not None:
+                            cleaned.note_aborted(aborted)
+                    else:
+                        kept = cleaner.data(batch)
+                    is_same = is_same and kept is batch.view
+                    if kept is not None:
+                        cleaned.append(kept)
+                        self._reader.moved(len(kept))
+            if not is_same:
+                cleaned.finish(self._reader.modified_ns(sources[-1]))
+                self._exchange(cleaned, sources)
+        finally:
+            # After an exchange there is nothing left to discard.
+            cleaned.discard()
+        report = self.report
+        self.report = replace(
+            report,
+            bytes_read=report.bytes_read + bytes_read,
+            records_read=report.records_read + records_read,
+            bytes_written=report.bytes_written + cleaned.size,
+            records_written=cleaner.records_kept,
+            segments_before=report.segments_before + len(sources),
+            segments_after=report.segments_after + 1,
+        )
+
+    def _exchange(self, cleaned: CleanedSegment, sources: list[Segment]) -> None:
+        log = self._log
+        base_offset = cleaned.base_offset
+        segment = Segment(log.directory, base_offset, log.limits, log.files, log.lock)
+        segment.size = cleaned.size
+        segment.next_offset = sources[-1].next_offset
+        segment.has_aborted = cleaned.has_aborted
+        segment.is_transaction_index_sound = True
+        segment.confirm_largest_timestamp(cleaned.largest_timestamp)
+        with log.lock:
+            at = self._reader.index_of(sources)
+            # The disk is waited for here, once: were the new names committed before the lock is taken, a crash could
+            # bring back what was cut or deleted in between.
+            note_holes(self._log.directory)
+            commit_cleaned(log.directory, base_offset)
+            log.segments[at : at + len(sources)] = [segment]
+            for source in sources:
+                doom(log, source)
+                if source.base_offset != base_offset:
+                    # The snapshot of an offset at which no segment begins any more.
+                    snapshot_path(log.directory, source.base_offset).unlink(missing_ok=True)
+            put_in_place(log.directory, base_offset)
+        sync_directory(log.directory)
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

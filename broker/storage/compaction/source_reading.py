@@ -1,0 +1,127 @@
+"""Reading closed segments for compaction, without the log's lock, at a bounded speed, and until somebody says stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from enum import Enum
+
+from ottla.broker.storage.compaction.cleaned_transactions import aborted_among
+from ottla.broker.storage.compaction.cleaner_throttle import CleanerThrottle
+from ottla.broker.storage.file_slice import FileSlice
+from ottla.broker.storage.log import Log
+from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
+from ottla.broker.storage.producers.producer_replay import check_transaction_index
+from ottla.broker.storage.segment import Segment
+from ottla.protocol.errors import CorruptBatchError
+from ottla.protocol.records import RecordBatch, batches
+
+# Shorter pauses are left to add up.
+_PAUSE_SECONDS_MIN = 0.005
+# How long a stop may go unnoticed.
+_PAUSE_SECONDS_MAX = 0.1
+
+
+class Outcome(Enum):
+    """How a compaction ended."""
+
+    COMPLETE = "complete"
+    STOPPED = "stopped"
+    CHANGED = "the log changed meanwhile"
+
+
+class AbandonedError(Exception):
+    """The compaction cannot go on, or need not."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.value)
+        self.outcome = outcome
+
+
+class SourceReader:
+    """Reads the segments of one log, as long as they are those that it had when the reader was made."""
+
+    def __init__(
+        self,
+        log: Log,
+        buffer_bytes: int,
+        throttle: CleanerThrottle | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._log = log
+        self._cuts = log.cuts
+        self._buffer_bytes = buffer_bytes
+        self._throttle = throttle
+        self._is_stopped = is_stopped
+        self._wait = wait
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether the log was cut back since the reader was made."""
+        return self._log.cuts != self._cuts
+
+    def index_of(self, segments: list[Segment]) -> int:
+        """Return where closed segments stand in the log, or raise AbandonedError. The caller holds the lock."""
+        log = self._log
+        at = log.index_of(segments[0].base_offset)
+        behind = at + len(segments)
+        if self.was_cut or log.segments[at:behind] != segments or behind >= len(log.segments):
+            raise AbandonedError(Outcome.CHANGED)
+        return at
+
+    def modified_ns(self, segment: Segment) -> int:
+        """Return when the log file of a segment was last written."""
+        with self._log.lock:
+            self.index_of([segment])
+            return segment.path.stat().st_mtime_ns
+
+    def aborted_in(self, segment: Segment) -> list[AbortedTransaction]:
+        """Return the aborted transactions with data in a segment, or before and a marker behind its begin."""
+        log = self._log
+        with log.lock:
+            later = log.segments[self.index_of([segment]) :]
+            for other in later:
+                if not other.is_transaction_index_sound:
+                    check_transaction_index(log.directory, log.segments, other)
+            return aborted_among(later, segment.next_offset)
+
+    def batches(self, segment: Segment, from_offset: int = 0) -> Iterator[RecordBatch]:
+        """Read a segment, from the batch that holds an offset on; CRCs are checked, and that offsets rise."""
+        with self._log.lock:
+            self.index_of([segment])
+            first = segment.find(from_offset) if from_offset > segment.base_offset else None
+            position = 0 if first is None else first.position
+            # Held until the end: the descriptor lives as long as a slice of it does.
+            end = segment.size
+            place = FileSlice(segment.file, position, end - position)
+        wanted = self._buffer_bytes
+        next_offset = segment.base_offset
+        while position < end:
+            piece = FileSlice(place.file, position, min(wanted, end - position)).read()
+            taken = 0
+            for batch in batches(piece):
+                batch.check()
+                if not next_offset <= batch.base_offset <= batch.last_offset < segment.next_offset:
+                    raise CorruptBatchError(f"{segment.path} has offset {batch.base_offset} out of order")
+                next_offset = batch.next_offset
+                self._check_stopped()
+                yield batch
+                taken += batch.size
+            if not taken and len(piece) == end - position:
+                raise CorruptBatchError(f"{segment.path} has no batch at position {position}")
+            position += taken
+            wanted = self._buffer_bytes if taken else 2 * wanted
+            self.moved(taken)
+
+    def moved(self, byte_count: int) -> None:
+        """Pause as long as moving these bytes should have taken."""
+        seconds = self._throttle.pause_for(byte_count) if self._throttle is not None else 0.0
+        while seconds >= _PAUSE_SECONDS_MIN:
+            self._check_stopped()
+            self._wait(min(seconds, _PAUSE_SECONDS_MAX))
+            seconds -= _PAUSE_SECONDS_MAX
+
+    def _check_stopped(self) -> None:
+        if self._is_stopped():
+            raise AbandonedError(Outcome.STOPPED)

@@ -1,0 +1,195 @@
+"""What the broker does for its logs in the background.
+
+    thread            step                        every
+    log-maintenance   tell of lost directories    1 s, and at once when one goes offline
+                      free space                  1 s
+                      flushes that are due        1 s
+                      high watermarks             replica.high.watermark.checkpoint.interval.ms
+                      recovery points             log.flush.offset.checkpoint.interval.ms
+                      log starts                  log.flush.start.offset.checkpoint.interval.ms
+    log-retention     retention                   log.retention.check.interval.ms, after log.initial.task.delay.ms
+                      removal of deleted files    1 s
+                      producers                   producer.id.expiration.check.interval.ms
+    log-cleaner-N     compaction (cleaners.py)    at once while a log is due, else log.cleaner.backoff.ms
+
+What goes wrong with one log or one directory is logged when it begins, is counted, and keeps no other from its turn.
+Flushes are only asked for here: the thread of the directory does them, together with those that producers wait for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from ottla.broker.config import BrokerConfig
+from ottla.broker.storage.checkpoint import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from ottla.broker.storage.compaction.cleaners import Cleaners
+from ottla.broker.storage.log import Log
+from ottla.broker.storage.log_changes import remove_doomed_directories
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.logs import Logs
+from ottla.broker.storage.maintenance.background import Loop, Task, monotonic_ms
+from ottla.broker.storage.maintenance.flushing import is_flush_due
+from ottla.broker.storage.maintenance.group_commit import GroupCommit
+from ottla.broker.storage.maintenance.retention import delete_old_segments, remove_doomed
+from ottla.protocol.identifiers import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+OnOffline = Callable[[LogDir, list[TopicPartition]], None]
+
+Subject = TypeVar("Subject")
+
+_LOOK_MS: Final = 1000
+# Whatever the options say, no step makes a thread busy.
+_INTERVAL_MS_MIN: Final = 10
+
+
+class Maintenance:
+    """The background work on the logs of a broker; each step can be called by itself."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        group_commit: GroupCommit,
+        on_offline: OnOffline = lambda log_dir, partitions: None,
+        clock_ms: Callable[[], int] = monotonic_ms,
+    ) -> None:
+        """Take the logs; `on_offline` is told of each directory that is lost, with no lock held."""
+        self.logs = logs
+        # How often each step failed for a log or a directory.
+        self.failures: Counter[str] = Counter()
+        self._group_commit = group_commit
+        self._on_offline = on_offline
+        # The steps that failed when they were tried last, with the log or directory.
+        self._failing: set[tuple[str, object]] = set()
+        self.cleaners = Cleaners(logs)
+        self.loops = self._loops(logs.config, clock_ms)
+
+    def _loops(self, config: BrokerConfig, clock_ms: Callable[[], int]) -> list[Loop]:
+        now_ms = clock_ms()
+
+        def task(step: Callable[[], object], interval_ms: int, delay_ms: int | None = None) -> Task:
+            interval_ms = max(interval_ms, _INTERVAL_MS_MIN)
+            return Task(step.__name__, interval_ms, step, now_ms + (interval_ms if delay_ms is None else delay_ms))
+
+        maintenance = [
+            task(self.sample_space, _LOOK_MS),
+            task(self.request_due_flushes, min(_LOOK_MS, config.log_flush_scheduler_interval_ms)),
+            task(self.checkpoint_high_watermarks, config.replica_high_watermark_checkpoint_interval_ms),
+            task(self.checkpoint_recovery_points, config.log_flush_offset_checkpoint_interval_ms),
+            task(self.checkpoint_log_starts, config.log_flush_start_offset_checkpoint_interval_ms),
+            task(self.tell_of_lost_directories, _LOOK_MS),
+        ]
+        maintenance[-1].on_wake = True
+        retention = [
+            task(self.remove_deleted, _LOOK_MS),
+            task(self.retain, config.log_retention_check_interval_ms, config.log_initial_task_delay_ms),
+            task(self.expire_producers, config.producer_id_expiration_check_interval_ms),
+        ]
+        return [
+            Loop("log-maintenance", maintenance, clock_ms, self.logs.attention),
+            Loop("log-retention", retention, clock_ms),
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for loop in self.loops:
+            loop.start()
+        self.cleaners.start()
+
+    def stop(self) -> None:
+        """End the threads, each after the step that it is in; a compaction ends after the batch."""
+        self.cleaners.stop()
+        for loop in self.loops:
+            loop.stop()
+
+    # Directories
+
+    def sample_space(self) -> None:
+        """Look how much space is left."""
+        for log_dir in self.logs.online_dirs:
+            log_dir.sample_space()
+
+    def tell_of_lost_directories(self) -> None:
+        """Let go of what lies in directories that went offline, and say so."""
+        for log_dir, partitions in self.logs.drop_offline().items():
+            logger.error("logs lost with their directory: %d in %s", len(partitions), log_dir.path)
+            self._on_offline(log_dir, partitions)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write down how far each log is on disk."""
+        self._checkpoint(RECOVERY_POINT_CHECKPOINT)
+
+    def checkpoint_log_starts(self) -> None:
+        """Write down where each log begins."""
+        self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write down how far each log is replicated."""
+        self._checkpoint(HIGH_WATERMARK_CHECKPOINT)
+
+    def _checkpoint(self, name: str) -> None:
+        for log_dir in self.logs.online_dirs:
+            self._attempt(name, log_dir, lambda log_dir: self.logs.checkpoint(name, log_dir), log_dir)
+
+    # Logs
+
+    def retain(self) -> None:
+        """Delete the segments that are too old, too many, or below the start of their log."""
+        self._for_each("retention", _retain)
+
+    def remove_deleted(self) -> None:
+        """Remove deleted files and directories whose delay is over."""
+        self._for_each("removal", lambda log: log.doomed and remove_doomed(log))
+        remove_doomed_directories(self.logs)
+
+    def request_due_flushes(self) -> None:
+        """Have the logs flushed whose options, or a rolled segment, ask for it."""
+        now_ms = self.logs.clock()
+        for log in self.logs:
+            if is_flush_due(log, now_ms):
+                self._group_commit.request(log)
+
+    def expire_producers(self) -> None:
+        """Forget the producers that were idle for long."""
+        now_ms, expiration_ms = self.logs.clock(), self.logs.config.producer_id_expiration_ms
+
+        def expire(log: Log) -> None:
+            with log.lock:
+                log.producers.expire(now_ms, expiration_ms)
+
+        self._for_each("producer expiry", expire)
+
+    def _for_each(self, name: str, step: Callable[[Log], object]) -> None:
+        for log, log_dir in self.logs.places():
+            if log_dir.is_online:
+                self._attempt(name, log, step, log_dir)
+
+    def _attempt(self, name: str, subject: Subject, step: Callable[[Subject], object], log_dir: LogDir) -> None:
+        """Do a step for a log or a directory; a failure is noted, and logged where it is new."""
+        key = (name, subject)
+        try:
+            step(subject)
+        except Exception as error:
+            if isinstance(subject, Log) and self.logs.find(subject.partition) is not subject:
+                return  # it was deleted meanwhile
+            self.failures[name] += 1
+            if isinstance(error, OSError):
+                log_dir.failed(error)
+            if key not in self._failing:
+                self._failing.add(key)
+                logger.exception("%s failed: %r", name, subject)
+        else:
+            self._failing.discard(key)
+
+
+def _retain(log: Log) -> None:
+    for segment, reason in delete_old_segments(log):
+        logger.info("segment deleted: %s of %s, %s", segment.path.name, log.partition, reason.value)

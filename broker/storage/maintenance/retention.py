@@ -1,0 +1,177 @@
+"""Deleting old segments: by age, by size, and below the log start.
+
+Only whole segments go, oldest first, and none that holds anything above the high watermark. Their files are
+renamed to `.deleted` at once and removed after `file.delete.delay.ms`; a start removes what a crash left of them.
+
+Nothing here needs room on the disk: a full one is when deleting matters most. And no segment goes because an index
+says that it is old: what was not read from its batches by this process is looked up there first.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.broker.config import TopicConfig
+from ottla.broker.storage.batch_headers import batch_headers
+from ottla.broker.storage.log import Log
+from ottla.broker.storage.producers.producer_snapshot import delete_snapshots_below
+from ottla.broker.storage.segment import Segment
+from ottla.broker.storage.segment_reading import CORRUPT
+from ottla.protocol.errors import CorruptBatchError
+from ottla.protocol.records import NO_TIMESTAMP
+
+DELETED_SUFFIX = ".deleted"
+
+
+class Reason(Enum):
+    """Why a segment goes."""
+
+    LOG_START = "below the log start offset"
+    SIZE = "the log is larger than retention.bytes"
+    TIME = "older than retention.ms"
+
+
+class Candidate(NamedTuple):
+    """What retention wants to know of a segment."""
+
+    next_offset: int
+    size: int
+    largest_timestamp: int
+    is_active: bool
+
+
+def expired(
+    candidates: Iterable[Candidate],
+    config: TopicConfig,
+    log_size: int,
+    log_start_offset: int,
+    high_watermark: int,
+    now_ms: int,
+) -> list[Reason]:
+    """Return why each of the first segments goes; the first that stays ends the list."""
+    deletes = "delete" in config.cleanup_policy
+    surplus = log_size - config.retention_bytes
+    reasons: list[Reason] = []
+    for candidate in candidates:
+        if candidate.next_offset > high_watermark or (candidate.is_active and not candidate.size):
+            break
+        if candidate.next_offset <= log_start_offset and not candidate.is_active:
+            reasons.append(Reason.LOG_START)
+        elif deletes and config.retention_bytes >= 0 and surplus >= candidate.size:
+            reasons.append(Reason.SIZE)
+        elif deletes and 0 <= config.retention_ms < now_ms - candidate.largest_timestamp:
+            reasons.append(Reason.TIME)
+        else:
+            break
+        surplus -= candidate.size
+    return reasons
+
+
+def delete_old_segments(log: Log) -> list[tuple[Segment, Reason]]:
+    """Delete what has expired; return the segments that went. When all have, the active one is rolled first."""
+    now_ms = log.clock()
+    while (doubtful := _first_doubtful(log, now_ms)) is not None:
+        _confirm_largest_timestamp(log, doubtful)
+    gone: list[tuple[Segment, Reason]] = []
+    with log.lock:
+        reasons = _reasons(log, now_ms)
+        if len(reasons) == len(log.segments):
+            try:
+                log.roll_locked(log.log_end_offset)
+            except OSError:
+                # No room for a new segment yet; there will be when the others are gone.
+                reasons.pop()
+        for reason in reasons:
+            doom(log, log.segments[0])
+            gone.append((log.segments.pop(0), reason))
+        if gone:
+            begin = log.segments[0].base_offset
+            log.log_start_offset = max(log.log_start_offset, begin)
+            log.recovery_point = max(log.recovery_point, begin)
+            # Left undone by a full disk, this is done again at the next start.
+            with suppress(OSError):
+                log.leader_epochs.truncate_from_start(log.log_start_offset)
+            delete_snapshots_below(log.directory, begin)
+    return gone
+
+
+def doom(log: Log, segment: Segment) -> None:
+    """Take a segment's files out of the log, to be removed after a delay. The caller holds the lock."""
+    segment.discard()
+    log.doomed.append((log.clock() + log.config.file_delete_delay_ms, rename_deleted(segment.paths)))
+
+
+def rename_deleted(paths: Sequence[Path]) -> list[Path]:
+    """Mark files as deleted; return their new paths. Where a full directory cannot take those, remove them at once."""
+    renamed = []
+    for path in paths:
+        try:
+            renamed.append(path.rename(path.with_name(path.name + DELETED_SUFFIX)))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            path.unlink(missing_ok=True)
+    return renamed
+
+
+def remove_doomed(log: Log) -> int:
+    """Remove the files whose delay is over; return how many."""
+    now_ms = log.clock()
+    with log.lock:
+        due = [paths for deadline_ms, paths in log.doomed if deadline_ms <= now_ms]
+        log.doomed = [(deadline_ms, paths) for deadline_ms, paths in log.doomed if deadline_ms > now_ms]
+    for paths in due:
+        for path in paths:
+            path.unlink(missing_ok=True)
+    return sum(map(len, due))
+
+
+def _reasons(log: Log, now_ms: int) -> list[Reason]:
+    return expired(_candidates(log), log.config, log.size, log.log_start_offset, log.high_watermark, now_ms)
+
+
+def _candidates(log: Log) -> Iterator[Candidate]:
+    """Look at one segment after the other: few of them are old, and the age of the others need not be read."""
+    for segment in log.segments:
+        yield Candidate(segment.next_offset, segment.size, _age_stamp(segment), segment is log.active)
+
+
+def _age_stamp(segment: Segment) -> int:
+    """The largest timestamp; where no record has one, or none can be read, when the file was last written."""
+    with suppress(*CORRUPT):
+        if (timestamp := segment.largest_timestamp[0]) != NO_TIMESTAMP:
+            return timestamp
+    return segment.path.stat().st_mtime_ns // 1_000_000
+
+
+def _first_doubtful(log: Log, now_ms: int) -> Segment | None:
+    """Return the first segment that would go by its age, as far as its index can be believed."""
+    with log.lock:
+        for segment, reason in zip(log.segments, _reasons(log, now_ms), strict=False):
+            if reason is Reason.TIME and not segment.is_largest_certain:
+                return segment
+    return None
+
+
+def _confirm_largest_timestamp(log: Log, segment: Segment) -> None:
+    """Read the largest timestamp from the batches, without the lock if the segment does not change any more."""
+    with log.lock:
+        if segment is log.active:
+            segment.rebuild_indexes()
+            return
+        file, size, path = segment.file, segment.size, segment.path
+    largest = (NO_TIMESTAMP, segment.base_offset)
+    # What lies behind damage cannot be read by anybody, and does not keep the segment.
+    with suppress(CorruptBatchError):
+        for batch in batch_headers(file, path, 0, size, segment.base_offset, segment.next_offset):
+            if batch.max_timestamp > largest[0]:
+                largest = (batch.max_timestamp, batch.last_offset)
+    with log.lock:
+        segment.confirm_largest_timestamp(largest)

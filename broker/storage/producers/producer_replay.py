@@ -1,0 +1,100 @@
+"""The producers' state and the aborted transactions of a log, had again from its batches.
+
+A snapshot says what the state was at its offset, and the batches from there on give the rest. The same pass gives the
+index of aborted transactions: a segment whose index may be wrong gets the one that its markers call for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
+
+from ottla.broker.storage.batch_headers import read_batch
+from ottla.broker.storage.errors import CorruptIndexError
+from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
+from ottla.broker.storage.producers.producer_snapshot import (
+    ProducerSnapshot,
+    delete_snapshots_above,
+    load_newest_snapshot,
+    write_snapshot,
+)
+from ottla.broker.storage.producers.producers import Producers
+from ottla.broker.storage.segment import Segment
+
+
+def replay_from_snapshot(directory: Path, producers: Producers, segments: Sequence[Segment]) -> None:
+    """Bring the producers' state to the end of the log; the transaction indexes are complete already."""
+    begin = _restore(directory, producers, segments[-1].next_offset)
+    for _ in _replayed(producers, segments, begin):
+        pass
+
+
+def replay_scanned(directory: Path, producers: Producers, segments: Sequence[Segment], scanned: int) -> None:
+    """Do the same after an unclean stop, for a log whose last segments, from the index `scanned` on, were scanned.
+
+    Their transaction indexes and the snapshots within them may tell of batches that are lost: they are made anew.
+    """
+    first_offset = segments[scanned].base_offset
+    delete_snapshots_above(directory, first_offset)
+    begin = _restore(directory, producers, first_offset)
+    for _ in _replayed(producers, segments[:scanned], begin):
+        pass
+    for segment in segments[scanned:]:
+        if segment.base_offset > first_offset:
+            # A full disk must not keep the log from being opened: an older one serves as well.
+            with suppress(OSError):
+                write_snapshot(directory, ProducerSnapshot(segment.base_offset, producers.entries()), durable=False)
+        _replace_transaction_index(segment, _replayed(producers, [segment], begin))
+
+
+def check_transaction_index(directory: Path, segments: Sequence[Segment], segment: Segment) -> None:
+    """Make sure that the transaction index that an earlier process left in a segment says what the markers say."""
+    if segment.aborted_transactions.path.exists():
+        producers = Producers()
+        begin = _restore(directory, producers, segment.base_offset)
+        for _ in _replayed(producers, takewhile(lambda earlier: earlier is not segment, segments), begin):
+            pass
+        aborted = list(_replayed(producers, [segment], begin))
+        try:
+            is_right = list(segment.aborted_transactions) == aborted
+        except CorruptIndexError:
+            is_right = False
+        if not is_right:
+            _replace_transaction_index(segment, aborted)
+    segment.has_aborted = segment.aborted_transactions.path.exists()
+    segment.is_transaction_index_sound = True
+
+
+def _replace_transaction_index(segment: Segment, aborted: Iterable[AbortedTransaction]) -> None:
+    segment.aborted_transactions.delete()
+    segment.has_aborted = False
+    for transaction in aborted:
+        segment.add_aborted(transaction)
+    segment.is_transaction_index_sound = True
+
+
+def _restore(directory: Path, producers: Producers, offset: int) -> int:
+    """Go back to the newest snapshot up to `offset`; return where replaying goes on."""
+    snapshot = load_newest_snapshot(directory, offset)
+    if snapshot is None:
+        producers.reset()
+        return 0
+    producers.restore(snapshot)
+    return snapshot.offset
+
+
+def _replayed(producers: Producers, segments: Iterable[Segment], begin: int) -> Iterator[AbortedTransaction]:
+    """Note every batch from `begin` on; yield the transactions that they abort."""
+    for segment in segments:
+        if segment.next_offset <= begin:
+            continue
+        file = segment.file
+        for header in segment.headers_from(begin):
+            if header.base_offset < begin or header.producer_id < 0:
+                continue
+            batch = read_batch(file.fd, segment.path, header.position, segment.size)
+            aborted = producers.update(batch, header.base_offset)
+            if aborted is not None:
+                yield aborted

@@ -1,0 +1,315 @@
+"""What a partition knows of its producers: their sequences, against duplicates and gaps, and their transactions.
+
+Per producer id: the epoch, the last five batches (a producer has at most five in flight), the open transaction.
+The leader calls `check` before an append and `update` after it; followers, and a log that replays its batches, only
+`update`. What is checked was not yet applied: batches of one append that build on each other must go one by one.
+
+The last stable offset is the first offset whose fate is still open:
+
+    min(first offset of the earliest ongoing transaction,
+        first offset of the earliest ended transaction whose marker is not below the high watermark,
+        high watermark)
+
+Ongoing transactions begin at rising offsets, so the earliest is the first that was inserted. Ended ones leave in the
+order of their markers, which also rise. So one that began later than a later ended one can never again be the
+earliest, and is dropped when that one arrives: what is left rises in both first offset and marker.
+
+Not thread-safe: the partition's lock protects it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Final, NamedTuple
+
+from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
+from ottla.broker.storage.producers.producer_snapshot import ProducerEntry, ProducerSnapshot
+from ottla.protocol.control_records import ControlType, EndTransactionMarker, read_marker
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records import CONTROL_BIT, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT, RecordBatch
+
+BATCHES_MAX: Final = 5
+SEQUENCE_MAX: Final = (1 << 31) - 1
+NO_OFFSET: Final = -1
+NO_COORDINATOR_EPOCH: Final = -1
+
+
+class BatchMetadata(NamedTuple):
+    """A batch that is in the log; what a producer is told when it sends the same batch again."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class ProducerState:
+    """One producer id in one partition."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "next_sequence", "transaction_first_offset")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        # Of this epoch, oldest first, at most BATCHES_MAX.
+        self.batches: list[BatchMetadata] = []
+        # What the next batch of this epoch must begin with: 0 while there are no batches.
+        self.next_sequence = 0
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.transaction_first_offset = NO_OFFSET
+        self.last_timestamp = NO_TIMESTAMP
+
+    def enter_epoch(self, epoch: int) -> None:
+        """Forget the batches if the epoch is another one."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+            self.next_sequence = 0
+
+    def append(self, batch: BatchMetadata) -> None:
+        """Note a batch of the present epoch."""
+        batches = self.batches
+        batches.append(batch)
+        if len(batches) > BATCHES_MAX:
+            del batches[0]
+        self.next_sequence = (batch.last_sequence + 1) & SEQUENCE_MAX
+        self.last_timestamp = batch.timestamp
+
+
+class Producers:
+    """The producers of one partition."""
+
+    __slots__ = ("_ended", "_ongoing", "_states")
+
+    def __init__(self) -> None:
+        self._states: dict[int, ProducerState] = {}
+        # Producer id by first offset. An OrderedDict finds its first key at once also after many deletions.
+        self._ongoing: OrderedDict[int, int] = OrderedDict()
+        # (first offset, marker offset), both rising; none of them known to be replicated.
+        self._ended: deque[tuple[int, int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __repr__(self) -> str:
+        return f"Producers({len(self._states)} known, {len(self._ongoing)} in a transaction)"
+
+    def has_open_transaction(self, producer_id: int) -> bool:
+        """Whether the producer has written to this partition in a transaction that no marker ended yet."""
+        state = self._states.get(producer_id)
+        return state is not None and state.transaction_first_offset != NO_OFFSET
+
+    def check(self, batch: RecordBatch, *, from_client: bool = True) -> BatchMetadata | None:
+        """Decide about a batch before it is appended: None to go on, or the batch that it duplicates.
+
+        Raises KafkaError for a gap in the sequence, an old epoch or a wrong transaction. The broker's own coordinators
+        send no sequences, so theirs are not looked at.
+        """
+        state = self._states.get(batch.producer_id)
+        attributes = batch.attributes
+        if attributes & CONTROL_BIT:
+            marker = read_marker(batch)
+            if marker is not None:
+                self.check_marker(batch.producer_id, batch.producer_epoch, marker)
+            return None
+        if state is None:
+            return None
+        # In sequence is not a duplicate: five batches do not span all sequences, so the usual case ends here.
+        if batch.producer_epoch != state.epoch or (from_client and batch.base_sequence != state.next_sequence):
+            duplicate = _check_sequence(state, batch, from_client=from_client)
+            if duplicate is not None:
+                return duplicate
+        if state.transaction_first_offset != NO_OFFSET and not attributes & TRANSACTIONAL_BIT:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {batch.producer_id} sent a batch outside its transaction, "
+                f"which is open since offset {state.transaction_first_offset}",
+            )
+        return None
+
+    def check_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> None:
+        """Raise KafkaError unless the marker comes from the present coordinator for the present producer."""
+        state = self._states.get(producer_id)
+        if state is None:
+            return
+        if producer_epoch < state.epoch:
+            raise _old_epoch(producer_id, producer_epoch, state.epoch)
+        if marker.coordinator_epoch < state.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {marker.coordinator_epoch} for producer {producer_id} is older than "
+                f"{state.coordinator_epoch}",
+            )
+
+    def update(self, batch: RecordBatch, base_offset: int) -> AbortedTransaction | None:
+        """Note a batch that was appended at `base_offset`.
+
+        Returns the transaction that the batch aborted, for the index of the segment that the batch is in.
+        """
+        producer_id = batch.producer_id
+        if producer_id < 0:
+            return None
+        attributes = batch.attributes
+        if attributes & CONTROL_BIT:
+            marker = read_marker(batch)
+            if marker is None:
+                return None
+            return self.complete(producer_id, batch.producer_epoch, marker, base_offset, batch.max_timestamp)
+        state = self._states.get(producer_id)
+        if state is None:
+            state = self._states[producer_id] = ProducerState(batch.producer_epoch)
+        elif state.epoch != batch.producer_epoch:
+            state.enter_epoch(batch.producer_epoch)
+        last_offset = base_offset + batch.last_offset_delta
+        state.append(
+            BatchMetadata(batch.base_sequence, batch.last_sequence, base_offset, last_offset, batch.max_timestamp)
+        )
+        if attributes & TRANSACTIONAL_BIT and state.transaction_first_offset == NO_OFFSET:
+            state.transaction_first_offset = base_offset
+            self._ongoing[base_offset] = producer_id
+        return None
+
+    def complete(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        marker_offset: int,
+        timestamp: int,
+    ) -> AbortedTransaction | None:
+        """Note a marker that was appended; returns the transaction if it had data and is aborted."""
+        state = self._states.get(producer_id)
+        if state is None:
+            state = self._states[producer_id] = ProducerState(producer_epoch)
+        state.enter_epoch(producer_epoch)
+        state.coordinator_epoch = marker.coordinator_epoch
+        state.last_timestamp = timestamp
+        first_offset = state.transaction_first_offset
+        if first_offset == NO_OFFSET:
+            return None
+        state.transaction_first_offset = NO_OFFSET
+        del self._ongoing[first_offset]
+        ended = self._ended
+        while ended and ended[-1][0] > first_offset:
+            ended.pop()
+        ended.append((first_offset, marker_offset))
+        if marker.control_type is ControlType.COMMIT:
+            return None
+        last_stable_offset = next(iter(self._ongoing), marker_offset + 1)
+        return AbortedTransaction(producer_id, first_offset, marker_offset, last_stable_offset)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Drop the ended transactions whose marker is replicated."""
+        ended = self._ended
+        while ended and ended[0][1] < high_watermark:
+            ended.popleft()
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return how far a read_committed consumer may read; may lie below the log start if that has moved on."""
+        stable = min(high_watermark, next(iter(self._ongoing), high_watermark))
+        for first_offset, marker_offset in self._ended:
+            if marker_offset >= high_watermark:
+                return min(stable, first_offset)
+        return stable
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget the producers that wrote nothing for `expiration_ms` and have no open transaction; return how many."""
+        expired = [
+            producer_id
+            for producer_id, state in self._states.items()
+            if now_ms - state.last_timestamp >= expiration_ms and state.transaction_first_offset == NO_OFFSET
+        ]
+        for producer_id in expired:
+            del self._states[producer_id]
+        return len(expired)
+
+    def entries(self) -> list[ProducerEntry]:
+        """Return every producer as a snapshot keeps it, and as DescribeProducers shows it."""
+        return [_entry_of(producer_id, state) for producer_id, state in self._states.items()]
+
+    def reset(self) -> None:
+        """Forget everything, as for a log that begins anew."""
+        self._states.clear()
+        self._ongoing.clear()
+        self._ended.clear()
+
+    def restore(self, snapshot: ProducerSnapshot) -> None:
+        """Go back to a snapshot; the caller then replays the batches from its offset on.
+
+        A snapshot does not tell of ended transactions. Those whose marker is below it are still right, and stay.
+        """
+        self._states = {entry.producer_id: _state_of(entry) for entry in snapshot.entries}
+        self._ongoing = OrderedDict(
+            sorted(
+                (entry.current_transaction_first_offset, entry.producer_id)
+                for entry in snapshot.entries
+                if entry.current_transaction_first_offset != NO_OFFSET
+            )
+        )
+        while self._ended and self._ended[-1][1] >= snapshot.offset:
+            self._ended.pop()
+
+
+def _check_sequence(state: ProducerState, batch: RecordBatch, *, from_client: bool) -> BatchMetadata | None:
+    """Decide about a batch that is not the next one of the known epoch."""
+    producer_id, epoch, first_sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
+    if epoch == state.epoch:
+        last_sequence = batch.last_sequence
+        for known in state.batches:
+            if known.first_sequence == first_sequence and known.last_sequence == last_sequence:
+                return known
+        expected = state.next_sequence
+    elif epoch < state.epoch:
+        raise _old_epoch(producer_id, epoch, state.epoch)
+    else:
+        expected = 0
+    if from_client and first_sequence != expected:
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"expected sequence {expected}, got {first_sequence} from producer {producer_id} epoch {epoch}",
+        )
+    return None
+
+
+def _old_epoch(producer_id: int, epoch: int, known_epoch: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {epoch} of producer {producer_id} is older than {known_epoch}"
+    )
+
+
+def _entry_of(producer_id: int, state: ProducerState) -> ProducerEntry:
+    if state.batches:
+        last = state.batches[-1]
+        last_sequence, last_offset, offset_delta = (
+            last.last_sequence,
+            last.last_offset,
+            last.last_offset - last.base_offset,
+        )
+    else:
+        last_sequence, last_offset, offset_delta = NO_SEQUENCE, NO_OFFSET, 0
+    return ProducerEntry(
+        producer_id,
+        state.epoch,
+        last_sequence,
+        last_offset,
+        offset_delta,
+        state.last_timestamp,
+        state.coordinator_epoch,
+        state.transaction_first_offset,
+    )
+
+
+def _state_of(entry: ProducerEntry) -> ProducerState:
+    state = ProducerState(entry.epoch)
+    if entry.last_offset != NO_OFFSET:
+        first_sequence = entry.last_sequence
+        if first_sequence != NO_SEQUENCE:
+            first_sequence = (entry.last_sequence - entry.offset_delta) & SEQUENCE_MAX
+        base_offset = entry.last_offset - entry.offset_delta
+        state.append(
+            BatchMetadata(first_sequence, entry.last_sequence, base_offset, entry.last_offset, entry.last_timestamp)
+        )
+    state.last_timestamp = entry.last_timestamp
+    state.coordinator_epoch = entry.coordinator_epoch
+    state.transaction_first_offset = entry.current_transaction_first_offset
+    return state
