@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from tests.broker.handlers.access_samples import built
 from tests.broker.handlers.small_cluster import SmallCluster, every_version
+from tests.broker.requests.access_samples import built
 
 from ottla.broker.security.acls.acl import AclEntry, ResourcePattern
 from ottla.broker.security.acls.acl_snapshot import AclSnapshot

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests.broker.groups.coordinating import answered, coordinating_broker, stable_member
-from tests.broker.handlers.access_samples import NAMES, SAMPLES, built, error_codes
 from tests.broker.handlers.data_path import Broker, topic_id
 from tests.broker.handlers.small_cluster import FakeCluster, every_version
+from tests.broker.requests.access_samples import NAMES, SAMPLES, built, error_codes
 
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.requests.access import ACCESS, CLUSTER, GROUP, OPEN, TOPIC, TRANSACTIONAL_ID

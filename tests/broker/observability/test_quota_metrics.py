@@ -53,6 +53,6 @@ def test_no_more_than_some_hundred_clients_are_shown() -> None:
 
 def test_the_page_names_every_metric_of_quotas() -> None:
     """Nobody looks for what is not written down."""
-    page = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "METRICS.md").read_text()
 
     assert [family.name for family in QuotaCollector(quotas()).collect() if f"`{family.name}`" not in page] == []

@@ -136,7 +136,7 @@ def test_the_state_of_the_session_is_one_of_all(broker: Broker) -> None:
 
 def test_every_metric_is_in_the_documentation(broker: Broker) -> None:
     """With the name that a query uses."""
-    page = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "METRICS.md").read_text()
     network: Any = SimpleNamespace(
         queue=(),
         connections=lambda: (),

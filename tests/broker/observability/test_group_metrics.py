@@ -84,7 +84,7 @@ def test_commits_and_rebalances_are_counted(broker: Broker, ends: EndOffsets) ->
 
 def test_every_metric_of_groups_is_in_the_documentation(broker: Broker, ends: EndOffsets) -> None:
     """With the name that a query uses."""
-    page = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "METRICS.md").read_text()
     families = GroupCollector(broker.services.groups, ends).collect()
     names = {sample.name for family in families for sample in family.samples}
     assert len(names) == 15

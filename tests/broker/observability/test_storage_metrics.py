@@ -157,7 +157,7 @@ def test_a_refused_batch_is_counted_by_what_is_wrong_with_it(
 
 def test_every_metric_of_storage_is_in_the_documentation(broker: Broker) -> None:
     """With the name that a query uses."""
-    page = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "METRICS.md").read_text()
     names = {sample.name for family in collector(broker).collect() for sample in family.samples}
     assert len(names) == 10
     assert sorted(name for name in names if f"`{name}`" not in page) == []

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.broker.handlers.access_samples import SAMPLES, built
 from tests.broker.handlers.data_path import received, topic_id
 from tests.broker.handlers.small_cluster import every_version
+from tests.broker.requests.access_samples import SAMPLES, built
 
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.requests.error_answers import error_answer
