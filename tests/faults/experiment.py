@@ -69,6 +69,8 @@ class Experiment:
             BROKER_IDS[number % 3 :] + BROKER_IDS[: number % 3] for number in range(partitions)
         ]
         self._rate = rate
+        # The clients end by themselves after this long, should nobody end them.
+        self.seconds_max = 600.0
         self._folder = folder
         self._paths = {name: folder / f"history-{name}.jsonl" for name in ("clients", "drain", "cluster")}
         self._writer = HistoryWriter(self._paths["cluster"])
@@ -83,7 +85,7 @@ class Experiment:
         self.replicas = replicas or self.replicas
         self.cluster.create_topic(self.topic, self.replicas, **configs)
         self._watcher.start()
-        self._workload = self._process("clients", "--rate", str(self._rate))
+        self._workload = self._process("clients", "--rate", str(self._rate), "--seconds-max", str(self.seconds_max))
         self.wait_for_acks(20)
         until(self._all_have_read, "every partition was read")
 
