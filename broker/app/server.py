@@ -162,6 +162,7 @@ class Server:
         return None
 
     def _make_replicas(self) -> None:
+        self.group_commit = GroupCommit(self.logs.dirs)
         context = PartitionContext(
             self.membership.broker_id,
             now_ms,
@@ -169,13 +170,13 @@ class Server:
             is_alive=lambda broker: broker in self.metadata.snapshot.brokers,
             broker_epoch=lambda: self.membership.broker_epoch,
             may_lead_alone=lambda: self.membership.may_lead_alone,
+            group_commit=self.group_commit,
         )
         self.partitions = Partitions(context, self.logs, self._read_topic_options)
         self.partitions.on_damaged = self._on_damaged
         self.throttles = self.partitions.throttles = Throttles(self.membership.broker_id, self.config)
         for topic in self.topic_configs:
             self.throttles.set_topic(topic, self.topic_configs.of(topic))
-        self.group_commit = GroupCommit(self.logs.dirs)
         self.partitions.fetchers = Fetchers(
             lambda: self.config,
             self.membership.broker_id,
@@ -183,7 +184,6 @@ class Server:
             self._broker_address,
             self.logs,
             self.group_commit,
-            self.partitions.moved,
             self.throttles.follower,
             self.security.connector,
         )
@@ -202,9 +202,7 @@ class Server:
             clock=now_ms,
             connector=self.security.control_plane_connector,
         )
-        self.groups = Coordinator(
-            lambda: self.config, self.partitions, self._offsets_partitions, clock=now_ms, group_commit=self.group_commit
-        )
+        self.groups = Coordinator(lambda: self.config, self.partitions, self._offsets_partitions, clock=now_ms)
         self.group_offsets = GroupOffsets(self.groups, lambda: self.membership.may_lead_alone)
         self.partitions.on_role_changed = self.groups.role_changed
         self.services = Services(
@@ -310,8 +308,7 @@ class Server:
 
     def _on_log_dir_offline(self, log_dir: LogDir, partitions: Sequence[TopicPartition]) -> None:
         log.error("log_directory_offline", directory=str(log_dir.path), partitions=len(partitions))
-        for partition in partitions:
-            self.partitions.moved(partition)
+        self.partitions.failed(partitions)
         self._report_lost_replicas()
 
     def _on_unregistered(self) -> None:

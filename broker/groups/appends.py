@@ -1,19 +1,13 @@
-"""Writing to `__consumer_offsets`: an append is done when all replicas in sync have it, and nobody blocks until then.
-
-Appending and waiting are two steps. The first happens under the group's lock, so that what a group writes lies in the
-log in the order in which it happened; the second after the lock is released, since it may call back at once.
-"""
+"""Writing to `__consumer_offsets`: the batch, and what members are told where it cannot be written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ottla.broker.common.purgatory import DelayedOperation
 from ottla.broker.groups.records import StoredRecord, batch_of
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.partitions import Partitions
-from ottla.broker.storage.maintenance.group_commit import GroupCommit
+from ottla.broker.replication.pending_append import PendingAppend, PendingAppends
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -49,78 +43,45 @@ def commit_error(error: ErrorCode) -> ErrorCode:
     return _COMMIT_ERRORS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-class Append(DelayedOperation):
-    """A batch that was appended, or could not be, on its way to being committed."""
+class Append:
+    """Records of a group as one batch that was appended, or could not be."""
 
-    __slots__ = ("_done", "_error", "_is_flushed", "_last_offset", "_partition", "first_offset")
+    __slots__ = ("_error", "_pending", "first_offset")
 
     def __init__(self, partition: Partition | None, records: Sequence[StoredRecord], now_ms: int, codec: Codec) -> None:
-        """Append some records as one batch. `None` in place of the partition: this broker does not have it."""
-        super().__init__()
-        self._partition = partition
-        self._done: Done = lambda error: None
+        """Append the records; a group's lock may be held. `partition` is None where this broker does not have it."""
         self._error: ErrorCode | None = None
-        self._is_flushed = True
-        self.first_offset = self._last_offset = -1
+        self._pending: PendingAppend | None = None
+        self.first_offset = -1
         try:
-            self._append(records, now_ms, codec)
+            self._pending = _append(partition, records, now_ms, codec)
+            self.first_offset = self._pending.appended.first_offset
         except KafkaError as error:
             self._error = error.code
-
-    def _append(self, records: Sequence[StoredRecord], now_ms: int, codec: Codec) -> None:
-        partition = self._partition
-        if partition is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        batch = batch_of(records, now_ms, codec)
-        if batch.size > partition.log.config.max_message_bytes:
-            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {batch.size} bytes for {partition.partition}")
-        appended = partition.append_batch(batch)
-        self.first_offset, self._last_offset = appended.first_offset, appended.last_offset
 
     @property
     def error(self) -> ErrorCode | None:
         """Why nothing was appended; None where it was."""
         return self._error
 
-    def is_satisfied(self) -> bool:
-        """Whether it is known how the append ended."""
-        if self._error is not None:
-            return True
-        assert self._partition is not None
-        error = self._partition.commit_error(self._last_offset)
-        return error is not None and (self._is_flushed or error is not ErrorCode.NONE)
-
-    def on_complete(self, *, expired: bool) -> None:
-        """Say how it ended."""
-        error = self._error
-        if error is None:
-            assert self._partition is not None
-            error = self._partition.commit_error(self._last_offset)
-            if error is ErrorCode.NONE and not self._is_flushed:
-                error = None
-        self._done(ErrorCode.REQUEST_TIMED_OUT if error is None else error)
-
-    def then(self, partitions: Partitions, group_commit: GroupCommit | None, timeout_ms: int, done: Done) -> None:
-        """Call `done` when it is committed, or will not be; perhaps before this returns. No lock may be held."""
-        self._done = done
-        partition = self._partition
-        if self._error is not None or partition is None:
-            self.complete()
+    def then(self, timeout_ms: int, done: Done) -> None:
+        """Call `done` when the batch is committed, or will not be; perhaps before this returns. No lock may be held."""
+        pending = self._pending
+        if pending is None:
+            done(self._error or ErrorCode.NONE)
             return
-        key = partition.partition
-        partitions.moved(key)
-        log = partition.log
-        if group_commit is not None and log.is_flush_wanted:
-            self._is_flushed = False
 
-            def flushed(error: KafkaError | None) -> None:
-                if error is not None:
-                    self._error = error.code
-                self._is_flushed = True
-                partitions.delayed_produces.check(key)
+        def ended() -> None:
+            outcome = pending.outcome
+            done(ErrorCode.REQUEST_TIMED_OUT if outcome is None else outcome)
 
-            group_commit.when_flushed(log, self._last_offset + 1, flushed)
-        if self.is_satisfied():
-            self.complete()
-            return
-        partitions.delayed_produces.watch(self, [key], timeout_ms / 1000)
+        PendingAppends([pending]).when_done(timeout_ms, ended)
+
+
+def _append(partition: Partition | None, records: Sequence[StoredRecord], now_ms: int, codec: Codec) -> PendingAppend:
+    if partition is None:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    batch = batch_of(records, now_ms, codec)
+    if batch.size > partition.log.config.max_message_bytes:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {batch.size} bytes for {partition.partition}")
+    return partition.append_batch(batch)

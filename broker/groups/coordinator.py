@@ -40,7 +40,6 @@ from ottla.broker.groups.shards import Shard, Shards
 from ottla.broker.groups.work import Work
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
-from ottla.broker.storage.maintenance.group_commit import GroupCommit
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -69,7 +68,6 @@ class Coordinator:
         *,
         clock: Callable[[], int],
         now_ms: Callable[[], int] = monotonic_ms,
-        group_commit: GroupCommit | None = None,
     ) -> None:
         """`clock` is the time since 1970, which is stored; `now_ms` runs timers.
 
@@ -80,7 +78,6 @@ class Coordinator:
         self.clock = clock
         self.now_ms = now_ms
         self._partition_count = partition_count
-        self._group_commit = group_commit
         # Groups wait here for the next moment that something is due: a session, a join, a sync.
         self.rebalances = Purgatory("rebalance", lambda: now_ms() / 1000)
         self.work = Work("groups")
@@ -328,7 +325,7 @@ class Coordinator:
 
     def await_append(self, append: Append, done: Done) -> None:
         """Have `done` called when what was written is committed, or will not be. No lock may be held."""
-        append.then(self.partitions, self._group_commit, self.config().offsets_commit_timeout_ms, done)
+        append.then(self.config().offsets_commit_timeout_ms, done)
 
     def _begin(self, entry: CoordinatedGroup, effects: Effects) -> Append | None:
         """Do what must happen under the group's lock."""

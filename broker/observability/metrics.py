@@ -105,9 +105,9 @@ class BrokerCollector(Collector):
         yield sent
         yield from _authentications(network.security)
         for name, purgatory in (
-            ("Fetch", self._partitions.delayed_fetches),
-            ("Produce", self._partitions.delayed_produces),
-            ("DeleteRecords", self._partitions.delayed_deletions),
+            ("Fetch", self._partitions.waits.fetches),
+            ("Produce", self._partitions.waits.produces),
+            ("DeleteRecords", self._partitions.waits.deletions),
         ):
             size = GaugeMetricFamily(
                 "kafka_server_delayedoperationpurgatory_purgatorysize",

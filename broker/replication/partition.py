@@ -1,16 +1,17 @@
 """One partition on this broker: who leads it, which replicas are in sync, and how far it is committed.
 
-The partition alone decides about the high watermark. Its lock protects leader epoch, ISR and the followers'
-positions; the log has a lock of its own, taken inside. Appends, truncations and reads hold the lock, so that none of
-an earlier role comes after the next role began: who asked in one epoch must not get another leader's records. Nothing
-waits for the network or ZooKeeper under the lock.
+The partition alone decides about the high watermark, and wakes the requests that wait for what it changes. Its lock
+protects leader epoch, ISR and the followers' positions; the log has a lock of its own, taken inside. Appends,
+truncations and reads hold the lock, so that none of an earlier role comes after the next role began: a request of one
+epoch must not get records of another leader. Nothing waits for the network or ZooKeeper under the lock, and no request
+is woken under it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ottla.broker.replication.leader.leadership import (
@@ -22,8 +23,11 @@ from ottla.broker.replication.leader.leadership import (
     PartitionRole,
     RemoteReplica,
 )
+from ottla.broker.replication.pending_append import PendingAppend
+from ottla.broker.replication.waits import PartitionWaits
 from ottla.broker.storage.file_slice import FileSlice
-from ottla.broker.storage.log import Appended, Log
+from ottla.broker.storage.log import Log
+from ottla.broker.storage.maintenance.group_commit import Callback, GroupCommit
 from ottla.broker.storage.validation import validated
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -61,10 +65,6 @@ class Read(NamedTuple):
     aborted_transactions: list[tuple[int, int]] | None
     # Where the follower's log stops being like ours; it gets no records then.
     diverging: EpochEndOffset | None = None
-    # Whether the high watermark moved because of this fetch.
-    has_moved: bool = False
-    # Whether the follower's log begins elsewhere than was known.
-    has_other_start: bool = False
 
 
 @dataclass(slots=True)
@@ -82,6 +82,10 @@ class PartitionContext:
     may_lead_alone: Callable[[], bool] = lambda: True
     # Sends a proposal to the controller; the answer comes through `take_isr_answer`.
     propose: Callable[[IsrProposal], None] = lambda proposal: None
+    # Requests that wait for partitions.
+    waits: PartitionWaits = field(default_factory=PartitionWaits)
+    # Forces records to disk; None where no topic asks for that before records are acknowledged.
+    group_commit: GroupCommit | None = None
 
 
 class Partition:
@@ -92,6 +96,7 @@ class Partition:
         self.topic_id = topic_id
         self.node_id = context.node_id
         self.log = log
+        self.waits = context.waits
         self.lock = threading.Lock()
         self._context = context
         self._role = PartitionRole(NO_LEADER, -1, -1, (), frozenset())
@@ -186,16 +191,16 @@ class Partition:
 
     # Appending
 
-    def append(self, data: memoryview | bytes, *, required_acks: int) -> Appended:
+    def append(self, data: memoryview | bytes, *, required_acks: int) -> PendingAppend:
         """Append a producer's batch; raise KafkaError with nothing appended."""
         self._check_may_append(self.check_leader(), required_acks)
         return self._append(validated(data, self.log.rules, self._context.clock()), required_acks)
 
-    def append_batch(self, batch: RecordBatch) -> Appended:
-        """Append a batch that this broker made: records of internal topics, transaction markers."""
+    def append_batch(self, batch: RecordBatch) -> PendingAppend:
+        """Append a batch that this broker made, with acks=all: records of internal topics, transaction markers."""
         return self._append(batch, -1, from_client=False)
 
-    def _append(self, batch: RecordBatch, required_acks: int, *, from_client: bool = True) -> Appended:
+    def _append(self, batch: RecordBatch, required_acks: int, *, from_client: bool = True) -> PendingAppend:
         with self.lock:
             role = self.check_leader()
             self._check_may_append(role, required_acks)
@@ -206,7 +211,18 @@ class Partition:
             self.appends += 1
             self.records_in += batch.record_count
             self.bytes_in += batch.size
-        return appended
+        if not appended.is_duplicate:
+            self.waits.appended(self.partition)
+        group_commit = self._context.group_commit
+        must_flush = group_commit is not None and self.log.is_flush_wanted
+        if must_flush and group_commit is not None:
+            group_commit.request(self.log)
+        return PendingAppend(self, appended, required_acks, must_flush=must_flush)
+
+    def when_flushed(self, offset: int, callback: Callback) -> None:
+        """Call back when everything below an offset is on disk, or with the reason why it will not be."""
+        assert self._context.group_commit is not None
+        self._context.group_commit.when_flushed(self.log, offset, callback)
 
     def _check_may_append(self, role: PartitionRole, required_acks: int) -> None:
         # While it waits for another ISR, some of this one may follow another leader, and nothing can be committed.
@@ -254,6 +270,21 @@ class Partition:
         self.log.advance_high_watermark(end)
         return True
 
+    def delete_records(self, offset: int | None) -> int:
+        """Let the leader's log start at an offset, at the high watermark where there is none; return where it starts.
+
+        KafkaError where the offset is beyond the high watermark. The other replicas follow with their next fetches.
+        """
+        log = self.log
+        with self.lock:
+            self.check_leader()
+            start = log.high_watermark if offset is None else offset
+            if not 0 <= start <= log.high_watermark:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{start} is above the high watermark")
+            log.advance_log_start(start)
+        self.waits.moved(self.partition)
+        return start
+
     def low_watermark(self) -> int:
         """Return up to where all live replicas have deleted the log; KafkaError where this broker does not lead it."""
         self.check_leader()
@@ -286,31 +317,31 @@ class Partition:
             proposal = leadership.propose(self.partition, self.topic_id, isr, context.broker_epoch())
         context.propose(proposal)
 
-    def take_isr_answer(self, proposal: IsrProposal, answer: IsrAnswer) -> bool:
-        """Take what the controller answered to a proposal; return whether the high watermark may have moved."""
+    def take_isr_answer(self, proposal: IsrProposal, answer: IsrAnswer) -> None:
+        """Take the controller's answer to a proposal; propose again where it failed for a reason that may pass."""
         with self.lock:
             leadership = self._leadership
             if leadership is None or leadership.pending is not proposal:
-                return False
-            if answer.error_code is ErrorCode.NONE:
+                return
+            is_accepted = answer.error_code is ErrorCode.NONE
+            if is_accepted:
                 if answer.leader_epoch != leadership.role.leader_epoch:
                     # The controller's next LeaderAndIsr is on its way.
-                    return False
+                    return
                 size_before = len(leadership.role.isr)
                 leadership.committed(answer)
                 self._role = leadership.role
                 self.isr_shrinks += len(self._role.isr) < size_before
                 self.isr_expands += len(self._role.isr) > size_before
                 self._advance_high_watermark(leadership)
-                return True
-            self.failed_isr_updates += 1
-            if answer.is_refusal:
-                leadership.withdraw()
-                return False
-            if answer.is_uncertain:
-                return False
-        self._context.propose(proposal)
-        return False
+            else:
+                self.failed_isr_updates += 1
+                if answer.is_refusal:
+                    leadership.withdraw()
+        if is_accepted:
+            self.waits.moved(self.partition)
+        elif not answer.is_refusal and not answer.is_uncertain:
+            self._context.propose(proposal)
 
     # Reading
 
@@ -365,10 +396,41 @@ class Partition:
             proposal = self._expansion(leadership, fetch.replica_id)
             has_moved = self._advance_high_watermark(leadership)
             self.replicated_bytes_out += len(records) if records is not None else 0
-            read = Read(records, log.high_watermark, -1, log.log_start_offset, None, None, has_moved, has_other_start)
+            read = Read(records, log.high_watermark, -1, log.log_start_offset, None)
         if proposal is not None:
             self._context.propose(proposal)
+        if has_moved:
+            self.waits.moved(self.partition)
+        elif has_other_start:
+            self.waits.low_watermark_moved(self.partition)
         return read
+
+    def note_idle_follower(self, fetch: FollowerFetch, now_ms: int) -> bool:
+        """Note that a follower in sync fetches at the end of a log that is committed up to there.
+
+        Most partitions of a broker are idle most of the time, and their followers fetch twice a second. All there is to
+        note is that they still do: otherwise the next append would find them behind for as long as nothing happened.
+        Return False, with nothing noted, where it is anything else: then the fetch has to be read. The caller knows
+        that the follower's log equals ours up to the same offset and in the same leader epoch.
+        """
+        log = self.log
+        with self.lock:
+            role = self._role
+            follower = self.follower_positions().get(fetch.replica_id)
+            if (
+                follower is None
+                or role.leader_epoch != fetch.current_leader_epoch
+                or fetch.replica_id not in role.isr
+                or not follower.log_end_offset == fetch.offset == log.high_watermark == log.log_end_offset
+                or follower.log_start_offset != fetch.log_start_offset
+                or follower.broker_epoch != fetch.broker_epoch
+            ):
+                return False
+            if now_ms > follower.last_fetch_ms:
+                follower.last_fetch_ms = now_ms
+            if now_ms > follower.last_caught_up_ms:
+                follower.last_caught_up_ms = now_ms
+            return True
 
     def read_again_for_follower(self, offset: int, leader_epoch: int, max_bytes: int, *, at_least_one: bool) -> Read:
         """Read for a follower that has waited, in the epoch in which its log was found to be like ours."""

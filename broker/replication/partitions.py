@@ -1,4 +1,4 @@
-"""All partitions of this broker: giving them their roles, and waking the operations that wait for them to move on."""
+"""All partitions of this broker: creating their logs, giving them their roles, watching their replicas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.replication.leader.leadership import NO_LEADER, IsrAnswer, IsrProposal, PartitionRole
 from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.storage import log_changes
@@ -63,11 +62,7 @@ class Partitions:
         self.failed_reads: Counter[str] = Counter()
         # Batches of producers that were refused because of what is in them.
         self.flawed_batches: Counter[Flaw] = Counter()
-        # Operations by partition: fetches wait for bytes, produces for the high watermark, deletions of records for
-        # the low one.
-        self.delayed_fetches = Purgatory("fetch")
-        self.delayed_produces = Purgatory("produce")
-        self.delayed_deletions = Purgatory("delete-records")
+        self.waits = context.waits
         self._is_stopping = threading.Event()
         self._watch = threading.Thread(target=self._watch_replicas, name="replica-watch", daemon=True)
 
@@ -79,9 +74,7 @@ class Partitions:
 
     def start(self) -> None:
         """Begin to look after what waits, and after followers that fall behind."""
-        self.delayed_fetches.start()
-        self.delayed_produces.start()
-        self.delayed_deletions.start()
+        self.waits.start()
         self._watch.start()
         if self.fetchers is not None:
             self.fetchers.start()
@@ -97,9 +90,7 @@ class Partitions:
             self.isr_changes.stop()
         if self.fetchers is not None:
             self.fetchers.stop()
-        self.delayed_deletions.stop()
-        self.delayed_produces.stop()
-        self.delayed_fetches.stop()
+        self.waits.stop()
 
     # Finding
 
@@ -169,7 +160,7 @@ class Partitions:
                     self.fetchers.add(known, role.leader_id)
                 else:
                     self.fetchers.remove(partition)
-            self.moved(partition)
+            self.waits.moved(partition)
             self.on_role_changed(known)
         return known
 
@@ -211,7 +202,7 @@ class Partitions:
             dropped.resign()
         if self.fetchers is not None:
             self.fetchers.remove(partition)
-        self.moved(partition)
+        self.waits.moved(partition)
         if dropped is not None:
             self.on_role_changed(dropped)
         if delete:
@@ -223,28 +214,22 @@ class Partitions:
         for partition in self:
             if partition.is_leader:
                 partition.resign()
-                self.moved(partition.partition)
+                self.waits.moved(partition.partition)
                 self.on_role_changed(partition)
 
     def session_renewed(self) -> None:
         """Wait for the controller, which gives every partition its role again."""
 
-    def moved(self, partition: TopicPartition) -> None:
-        """Tell those that wait that something of a partition has changed: high watermark, leader, log start."""
-        self.delayed_produces.check(partition)
-        self.delayed_fetches.check(partition)
-        self.follower_start_moved(partition)
-
-    def follower_start_moved(self, partition: TopicPartition) -> None:
-        """Tell deletions of records that wait that the log of a follower begins elsewhere."""
-        if self.delayed_deletions:
-            self.delayed_deletions.check(partition)
+    def failed(self, partitions: Iterable[TopicPartition]) -> None:
+        """End requests that wait for partitions whose disk failed, or whose topic is deleted."""
+        for partition in partitions:
+            self.waits.moved(partition)
 
     def brokers_changed(self) -> None:
-        """Learn that brokers may have come or gone: nobody waits for those that are gone."""
-        if self.delayed_deletions:
+        """Check deletions of records again: no replica of a broker that is gone is waited for."""
+        if self.waits.deletions:
             for partition in self:
-                self.delayed_deletions.check(partition.partition)
+                self.waits.low_watermark_moved(partition.partition)
 
     # In sync
 
@@ -254,8 +239,8 @@ class Partitions:
 
     def _take_answer(self, proposal: IsrProposal, answer: IsrAnswer) -> None:
         partition = self._partitions.get(proposal.partition)
-        if partition is not None and partition.take_isr_answer(proposal, answer):
-            self.moved(proposal.partition)
+        if partition is not None:
+            partition.take_isr_answer(proposal, answer)
 
     def _watch_replicas(self) -> None:
         """Look from time to time for followers that have fallen behind, and for logs that are damaged."""
@@ -282,5 +267,5 @@ class Partitions:
             reason = partition.log.damage
             if reason is not None and self.logs.find(partition.partition) is partition.log:
                 log_changes.mark_broken(self.logs, partition.partition, reason)
-                self.moved(partition.partition)
+                self.waits.moved(partition.partition)
                 self.on_damaged(partition.partition)

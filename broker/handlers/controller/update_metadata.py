@@ -21,8 +21,7 @@ def update_metadata(request: Request) -> UpdateMetadataResponse:
     except KafkaError as error:
         return UpdateMetadataResponse(error_code=error.code)
     request.services.partitions.brokers_changed()
-    for partition in deleted:
-        request.services.partitions.moved(partition)
+    request.services.partitions.failed(deleted)
     listed = {state.topic_name for state in body.topic_states or body.ungrouped_partition_states}
     changed = listed.union(partition.topic for partition in deleted)
     for topic in changed:

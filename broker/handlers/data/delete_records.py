@@ -108,7 +108,7 @@ class _Waiting(DelayedOperation):
         self._respond = respond
         keys = {each.partition.partition for _, asked in self._deletions for each in asked if each.partition}
         timeout_seconds = max(self._request.body.timeout_ms, 0) / 1000
-        self._request.services.partitions.delayed_deletions.watch(self, keys, timeout_seconds)
+        self._request.services.partitions.waits.deletions.watch(self, keys, timeout_seconds)
 
 
 def delete_records(request: Request) -> DeleteRecordsResponse | Delayed:
@@ -130,16 +130,9 @@ def _delete(request: Request, topic: str, wanted: DeleteRecordsPartition) -> _De
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is kept by the brokers alone")
         partition = hosted_partition(request, key)
         partition.check_leader()
-        log = partition.log
-        if "delete" not in log.config.cleanup_policy:
+        if "delete" not in partition.log.config.cleanup_policy:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not allow deletion")
-        with partition.lock:
-            partition.check_leader()
-            offset = log.high_watermark if wanted.offset == _HIGH_WATERMARK else wanted.offset
-            if not 0 <= offset <= log.high_watermark:
-                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above the high watermark")
-            log.advance_log_start(offset)
+        offset = partition.delete_records(None if wanted.offset == _HIGH_WATERMARK else wanted.offset)
     except KafkaError as error:
         return _Deletion(wanted.partition_index, error.code)
-    request.services.partitions.moved(key)
     return _Deletion(wanted.partition_index, partition=partition, offset=offset)

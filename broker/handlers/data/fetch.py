@@ -106,7 +106,7 @@ class _Waiting(DelayedOperation):
         """Wait in purgatory, and answer from there."""
         self._respond = respond
         timeout_seconds = self._request.body.max_wait_ms / 1000
-        purgatory = self._request.services.partitions.delayed_fetches
+        purgatory = self._request.services.partitions.waits.fetches
         purgatory.watch(self, self._partitions, timeout_seconds, self._since)
 
 
@@ -118,7 +118,7 @@ def fetch(request: Request) -> FetchResponse | Delayed:
     except KafkaError as error:
         return FetchResponse(error_code=error.code, responses=[])
     reader = FetchReader(request)
-    began = request.services.partitions.delayed_fetches.mark()
+    began = request.services.partitions.waits.fetches.mark()
     answers = reader.read(context)
     if body.max_wait_ms <= 0 or not context.partitions or _is_enough(answers, reader.min_bytes):
         return _sent(request, context, reader, answers)

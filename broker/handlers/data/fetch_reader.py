@@ -11,7 +11,6 @@ work as possible, and nothing is built for them: the response leaves them out.
 from __future__ import annotations
 
 from ottla.broker.replication.leader.fetch_sessions import CachedPartition, FetchContext, replica_of
-from ottla.broker.replication.leader.idle_followers import note_idle
 from ottla.broker.replication.partition import NO_LEADER, FollowerFetch, Partition, Read
 from ottla.broker.requests.access import CLUSTER, TOPIC, allows, check, denied, is_open
 from ottla.broker.requests.leader_hints import leader_hints
@@ -89,14 +88,10 @@ class FetchReader:
         self._denied: frozenset[str] = frozenset()
 
     def read(self, context: FetchContext) -> Answers:
-        """Read all partitions in turn until the request's limit is used up; who waits for what that moved is told."""
-        moved: list[TopicPartition] = []
+        """Read all partitions in turn until the request's limit is used up."""
         if not is_open(self._request):
             self._denied = self._denied_topics(context)
-        answers = self._read_in_turn(context.partitions, moved, may_skip=context.is_incremental)
-        for key in moved:
-            self._partitions.moved(key)
-        return answers
+        return self._read_in_turn(context.partitions, may_skip=context.is_incremental)
 
     def _denied_topics(self, context: FetchContext) -> frozenset[str]:
         topics = {cached.key.topic for cached in context.partitions}
@@ -107,7 +102,7 @@ class FetchReader:
 
     def read_again(self, partitions: list[CachedPartition]) -> Answers:
         """Read for a request that has waited. What a follower has is not noted again: it may have fetched since."""
-        return self._read_in_turn(partitions, None, may_skip=False)
+        return self._read_in_turn(partitions, may_skip=False, is_again=True)
 
     def available(self, cached: CachedPartition) -> int | None:
         """Return how many bytes a request that waits would find now; None where it must not wait any longer.
@@ -147,9 +142,7 @@ class FetchReader:
             return None  # (a)
         return len(found) if found is not None else 0
 
-    def _read_in_turn(
-        self, partitions: list[CachedPartition], moved: list[TopicPartition] | None, *, may_skip: bool
-    ) -> Answers:
+    def _read_in_turn(self, partitions: list[CachedPartition], *, may_skip: bool, is_again: bool = False) -> Answers:
         left = self._max_bytes
         is_first = True
         answers: Answers = []
@@ -163,7 +156,7 @@ class FetchReader:
                 continue
             is_held = self._is_held(cached)
             limit = 0 if is_held else max(min(cached.wanted.partition_max_bytes, left), 0)
-            answer = self._read_one(cached, limit, is_first and not is_held, moved, may_skip)
+            answer = self._read_one(cached, limit, is_first and not is_held, may_skip, is_again)
             if answer is None:
                 continue
             size = size_of(answer)
@@ -177,15 +170,15 @@ class FetchReader:
         cached: CachedPartition,
         max_bytes: int,
         at_least_one: bool,
-        moved: list[TopicPartition] | None,
         may_skip: bool,
+        is_again: bool,
     ) -> PartitionData | None:
         """Read one partition; None where there is nothing new and that may be left out."""
         try:
             partition = self._hosted(cached)
             if not self._is_follower:
                 return self._read_for_consumer(cached, partition, max_bytes, at_least_one)
-            if moved is None:
+            if is_again:
                 read = partition.read_again_for_follower(
                     cached.wanted.fetch_offset, cached.checked_epoch, max_bytes, at_least_one=at_least_one
                 )
@@ -193,10 +186,6 @@ class FetchReader:
                 fetch = cached.follower_fetch or self._follower_fetch(cached)
                 epoch = partition.role.leader_epoch
                 read = partition.read_for_follower(fetch, max_bytes, at_least_one=at_least_one)
-                if read.has_moved:
-                    moved.append(cached.key)
-                if read.has_other_start:
-                    self._partitions.follower_start_moved(cached.key)
                 if read.diverging is None:
                     # The epoch in which it was read: the role may have changed just before.
                     cached.checked_epoch = epoch if fetch.current_leader_epoch < 0 else fetch.current_leader_epoch
@@ -263,7 +252,7 @@ class FetchReader:
             and cached.checked_epoch == fetch.current_leader_epoch
             and cached.topic_id in (UUID_ZERO, partition.topic_id)
             and _is_usable(partition)
-            and note_idle(partition, fetch, self._now_ms)
+            and partition.note_idle_follower(fetch, self._now_ms)
         )
 
     # Consumers

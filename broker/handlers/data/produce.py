@@ -16,14 +16,15 @@ it as final here too, while INVALID_TXN_STATE would make it try to abort, which 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from ottla.broker.cluster.topics import INTERNAL_TOPICS
-from ottla.broker.common.purgatory import DelayedOperation
-from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.pending_append import PendingAppend, PendingAppends
 from ottla.broker.requests.access import TOPIC, TRANSACTIONAL_ID, allows, check
 from ottla.broker.requests.leader_hints import LeaderHints, leader_hints
 from ottla.broker.requests.lookup import hosted_partition
 from ottla.broker.requests.request import Delayed, Request, RequestFailedError, Respond
-from ottla.broker.storage.log import Appended
 from ottla.broker.storage.validation import InvalidBatchError, InvalidRecordsError
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -44,155 +45,80 @@ _ADMIN_CLIENT = "__admin_client"
 _FORMAT_2_VERSION = 3
 _ZSTD_VERSION = 7
 _HINTS_VERSION = 10
-_REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-class _Outcome:
-    """How the append to one partition ended, until the response is made of it."""
+class _Failed(NamedTuple):
+    """Why nothing was appended to a partition."""
 
-    __slots__ = ("appended", "code", "detail", "index", "is_flushed", "partition", "record_errors")
-
-    def __init__(self, index: int, code: ErrorCode = ErrorCode.NONE) -> None:
-        self.index = index
-        self.partition: Partition | None = None
-        self.appended: Appended | None = None
-        # False while the topic wants the records on disk before they are acknowledged, and they are not yet.
-        self.is_flushed = True
-        self.code = code
-        self.detail = ""
-        self.record_errors: list[tuple[int, str]] = []
-
-    def must_wait(self, acks: int) -> bool:
-        """Whether the append cannot be acknowledged yet, and may still be."""
-        if self.partition is None or self.appended is None or self.code is not ErrorCode.NONE:
-            return False
-        is_open = acks == -1 and self.partition.commit_error(self.appended.last_offset) is None
-        return is_open or not self.is_flushed
-
-    def settle(self, acks: int) -> None:
-        """Note how the append ended, now that nobody waits any more."""
-        if self.partition is None or self.appended is None or self.code is not ErrorCode.NONE:
-            return
-        if self.must_wait(acks):
-            self.code = ErrorCode.REQUEST_TIMED_OUT
-        elif acks == -1:
-            self.code = self.partition.commit_error(self.appended.last_offset) or ErrorCode.NONE
-
-    def flush(self, request: Request, key: TopicPartition) -> None:
-        """Have the records forced to disk together with what others append meanwhile."""
-        assert self.partition is not None
-        assert self.appended is not None
-        self.is_flushed = False
-
-        def flushed(error: KafkaError | None) -> None:
-            if error is not None:
-                self.code, self.detail = error.code, error.detail
-            self.is_flushed = True
-            request.services.partitions.delayed_produces.check(key)
-
-        request.services.group_commit.when_flushed(self.partition.log, self.appended.last_offset + 1, flushed)
-
-    def answer(self) -> PartitionProduceResponse:
-        """Make the response of it."""
-        if self.code is ErrorCode.NONE and self.appended is not None:
-            return PartitionProduceResponse(
-                index=self.index,
-                error_code=0,
-                base_offset=self.appended.first_offset,
-                log_append_time_ms=self.appended.log_append_time_ms,
-                log_start_offset=self.appended.log_start_offset,
-            )
-        return PartitionProduceResponse(
-            index=self.index,
-            error_code=int(self.code),
-            base_offset=-1,
-            error_message=f"{self.code.description} {self.detail}".strip(),
-            record_errors=[
-                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=f"record {reason}")
-                for index, reason in self.record_errors
-            ],
-        )
+    code: ErrorCode
+    detail: str = ""
+    record_errors: Sequence[tuple[int, str]] = ()
 
 
-_Outcomes = dict[str, list[_Outcome]]
+_REFUSED = _Failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+# What became of the partitions of each topic, by the index that the request names.
+_Results = dict[str, list[tuple[int, PendingAppend | _Failed]]]
 
 
-class _Waiting(DelayedOperation):
-    """An acks=all produce: waits until every partition is committed, or cannot be."""
+class _Waiting:
+    """A response that waits until every partition has acknowledged its batch, or cannot."""
 
-    __slots__ = ("_outcomes", "_request", "_respond")
+    __slots__ = ("_appends", "_request", "_results")
 
-    def __init__(self, request: Request, outcomes: _Outcomes) -> None:
-        super().__init__()
+    def __init__(self, request: Request, results: _Results, appends: Sequence[PendingAppend]) -> None:
         self._request = request
-        self._outcomes = outcomes
-        self._respond: Respond | None = None
-
-    def is_satisfied(self) -> bool:
-        """Whether no partition has to wait any more."""
-        return not _must_wait(self._request, self._outcomes)
-
-    def on_complete(self, *, expired: bool) -> None:
-        """Answer with how each partition ended."""
-        assert self._respond is not None
-        self._respond(lambda: _response(self._request, self._outcomes))
+        self._results = results
+        self._appends = appends
 
     def then(self, respond: Respond) -> None:
-        """Wait in purgatory, and answer from there."""
-        self._respond = respond
-        keys = [
-            outcome.partition.partition
-            for outcomes in self._outcomes.values()
-            for outcome in outcomes
-            if outcome.partition is not None
-        ]
-        timeout_seconds = max(self._request.body.timeout_ms, 0) / 1000
-        self._request.services.partitions.delayed_produces.watch(self, keys, timeout_seconds)
+        """Respond when the appends are done, or the client's time is over."""
+        timeout_ms = self._request.body.timeout_ms
+        PendingAppends(self._appends).when_done(
+            timeout_ms, lambda: respond(lambda: _response(self._request, self._results))
+        )
 
 
 def produce(request: Request) -> ProduceResponse | Delayed | None:
     """Append what was sent."""
     body: ProduceRequest = request.body
-    outcomes: _Outcomes = {}
+    results: _Results = {}
     for topic in body.topic_data:
         if allows(request, TOPIC, topic.name):
-            appended = [_append(request, topic.name, data) for data in topic.partition_data]
+            of_topic = [(data.index, _append(request, topic.name, data)) for data in topic.partition_data]
         else:
-            appended = [_Outcome(data.index, _REFUSED) for data in topic.partition_data]
-        outcomes.setdefault(topic.name, []).extend(appended)
+            of_topic = [(data.index, _REFUSED) for data in topic.partition_data]
+        results.setdefault(topic.name, []).extend(of_topic)
     if body.acks == 0:
-        if any(outcome.code is not ErrorCode.NONE for appended in outcomes.values() for outcome in appended):
+        if any(isinstance(result, _Failed) for of_topic in results.values() for _, result in of_topic):
             # The client does not wait for an answer; losing the connection is how it learns.
             raise RequestFailedError("a produce with acks=0 failed")
         return None
-    if _must_wait(request, outcomes):
-        return _Waiting(request, outcomes)
-    return _response(request, outcomes)
+    pending = [
+        result
+        for of_topic in results.values()
+        for _, result in of_topic
+        if isinstance(result, PendingAppend) and result.outcome is None
+    ]
+    return _Waiting(request, results, pending) if pending else _response(request, results)
 
 
-def _must_wait(request: Request, outcomes: _Outcomes) -> bool:
-    acks = request.body.acks
-    return any(outcome.must_wait(acks) for appended in outcomes.values() for outcome in appended)
-
-
-def _response(request: Request, outcomes: _Outcomes) -> ProduceResponse:
-    for appended in outcomes.values():
-        for outcome in appended:
-            outcome.settle(request.body.acks)
+def _response(request: Request, results: _Results) -> ProduceResponse:
+    answers = {topic: [_answer(index, result) for index, result in of_topic] for topic, of_topic in results.items()}
     not_leading = [
-        TopicPartition(topic, outcome.index)
-        for topic, appended in outcomes.items()
-        for outcome in appended
-        if outcome.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        TopicPartition(topic, answer.index)
+        for topic, of_topic in answers.items()
+        for answer in of_topic
+        if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     ]
     hints = leader_hints(request, not_leading) if not_leading and request.version >= _HINTS_VERSION else None
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=topic,
-                partition_responses=[_hinted(topic, outcome, hints) for outcome in appended],
+                partition_responses=of_topic if hints is None else [_hinted(topic, each, hints) for each in of_topic],
             )
-            for topic, appended in outcomes.items()
+            for topic, of_topic in answers.items()
         ],
         node_endpoints=[
             NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack) for node in hints.nodes
@@ -202,9 +128,35 @@ def _response(request: Request, outcomes: _Outcomes) -> ProduceResponse:
     )
 
 
-def _hinted(topic: str, outcome: _Outcome, hints: LeaderHints | None) -> PartitionProduceResponse:
-    answer = outcome.answer()
-    leader = hints.leaders.get(TopicPartition(topic, outcome.index)) if hints else None
+def _answer(index: int, result: PendingAppend | _Failed) -> PartitionProduceResponse:
+    if isinstance(result, PendingAppend):
+        # What has no outcome yet when the response is made will not get one in time.
+        outcome = result.outcome
+        code = ErrorCode.REQUEST_TIMED_OUT if outcome is None else outcome
+        if code is ErrorCode.NONE:
+            appended = result.appended
+            return PartitionProduceResponse(
+                index=index,
+                error_code=0,
+                base_offset=appended.first_offset,
+                log_append_time_ms=appended.log_append_time_ms,
+                log_start_offset=appended.log_start_offset,
+            )
+        result = _Failed(code, result.detail)
+    return PartitionProduceResponse(
+        index=index,
+        error_code=int(result.code),
+        base_offset=-1,
+        error_message=f"{result.code.description} {result.detail}".strip(),
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=f"record {reason}")
+            for batch_index, reason in result.record_errors
+        ],
+    )
+
+
+def _hinted(topic: str, answer: PartitionProduceResponse, hints: LeaderHints) -> PartitionProduceResponse:
+    leader = hints.leaders.get(TopicPartition(topic, answer.index))
     if leader is None:
         return answer
     fields = {field.name: getattr(answer, field.name) for field in answer.wire_fields}
@@ -212,32 +164,19 @@ def _hinted(topic: str, outcome: _Outcome, hints: LeaderHints | None) -> Partiti
     return PartitionProduceResponse(**fields)
 
 
-def _append(request: Request, topic: str, data: PartitionProduceData) -> _Outcome:
+def _append(request: Request, topic: str, data: PartitionProduceData) -> PendingAppend | _Failed:
     """Append one partition's batch."""
-    outcome = _Outcome(data.index)
-    partitions = request.services.partitions
     try:
         records = _checked_records(request, topic, data)
         partition = hosted_partition(request, TopicPartition(topic, data.index))
-        appended = partition.append(records, required_acks=request.body.acks)
+        return partition.append(records, required_acks=request.body.acks)
     except KafkaError as error:
-        outcome.code, outcome.detail = error.code, error.detail
+        partitions = request.services.partitions
         partitions.failed_appends[topic] += 1
         if isinstance(error, InvalidBatchError) and error.flaw is not None:
             partitions.flawed_batches[error.flaw] += 1
-        if isinstance(error, InvalidRecordsError):
-            outcome.record_errors = error.record_errors
-        return outcome
-    outcome.partition, outcome.appended = partition, appended
-    if not appended.is_duplicate:
-        partitions.moved(partition.partition)
-    log = partition.log
-    if log.is_flush_wanted:
-        if request.body.acks != 0:
-            outcome.flush(request, partition.partition)
-        else:
-            request.services.group_commit.request(log)
-    return outcome
+        record_errors = error.record_errors if isinstance(error, InvalidRecordsError) else ()
+        return _Failed(error.code, error.detail, record_errors)
 
 
 def _checked_records(request: Request, topic: str, data: PartitionProduceData) -> memoryview:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import structlog
@@ -59,10 +59,8 @@ class Fetcher:
         config: BrokerConfig,
         logs: Logs,
         group_commit: GroupCommit,
-        moved: Callable[[TopicPartition], None],
         throttle: ReplicationThrottle | None = None,
     ) -> None:
-        """`moved` is told of each partition that got records or whose high watermark rose."""
         self.name = name
         self._leader = leader
         # None of these options changes while the broker runs.
@@ -81,7 +79,7 @@ class Fetcher:
         self._was_interrupted = False
 
         # The thread's own.
-        self._following = Following(logs, group_commit, moved, self._backoff_ms, throttle)
+        self._following = Following(logs, group_commit, self._backoff_ms, throttle)
         # In a row.
         self._failures = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

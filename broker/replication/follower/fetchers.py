@@ -38,21 +38,16 @@ class Fetchers:
         endpoint_of: Callable[[int], tuple[str, int] | None],
         logs: Logs,
         group_commit: GroupCommit,
-        moved: Callable[[TopicPartition], None],
         throttle: ReplicationThrottle | None = None,
         connector: Connector = IN_THE_CLEAR,
     ) -> None:
-        """`endpoint_of` tells where a broker is reached, None while that is not known.
-
-        `moved` is called, without a lock, after a partition got records or its high watermark rose.
-        """
+        """`endpoint_of` returns the address of a broker, None while that is not known."""
         self._config = config
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._endpoint_of = endpoint_of
         self._logs = logs
         self._group_commit = group_commit
-        self._moved = moved
         self._throttle = throttle
         self._connector = connector
         # All below under the lock, which is never held while a log is written.
@@ -147,7 +142,7 @@ class Fetchers:
         leader = LeaderClient(
             leader_id, self._node_id, self._broker_epoch, self._endpoint_of, config, client_id, self._connector
         )
-        fetcher = Fetcher(name, leader, config, self._logs, self._group_commit, self._moved, self._throttle)
+        fetcher = Fetcher(name, leader, config, self._logs, self._group_commit, self._throttle)
         if self._is_running:
             fetcher.start()
         return fetcher

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import insort
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import structlog
@@ -22,7 +22,6 @@ from ottla.broker.replication.throttle import ReplicationThrottle
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.protocol.primitives import UUID_ZERO
 
@@ -53,14 +52,12 @@ class Following:
         self,
         logs: Logs,
         group_commit: GroupCommit,
-        moved: Callable[[TopicPartition], None],
         backoff_ms: int,
         throttle: ReplicationThrottle | None = None,
     ) -> None:
         self.session = FetchSession()
         self._logs = logs
         self._group_commit = group_commit
-        self._moved = moved
         self._backoff_ms = backoff_ms
         self._throttle = throttle
         # By topic as an answer names it: by id, or by name in versions before 13.
@@ -148,7 +145,7 @@ class Following:
                 else:
                     self._ask_from_here(followed)
                 if step is Step.ADVANCED or own_log.high_watermark != high_watermark:
-                    self._moved(followed.name)
+                    followed.partition.waits.moved(followed.name)
             elif step is not Step.OUT_OF_RANGE:
                 self._turn(followed, step, code)
         except Exception:

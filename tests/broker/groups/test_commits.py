@@ -117,7 +117,7 @@ def test_a_commit_counts_when_all_replicas_have_it(broker: Broker) -> None:
 @pytest.mark.parametrize(
     ("end", "code"),
     [
-        (lambda broker: broker.services.partitions.delayed_produces.expire(1e12), ErrorCode.REQUEST_TIMED_OUT),
+        (lambda broker: broker.services.partitions.waits.produces.expire(1e12), ErrorCode.REQUEST_TIMED_OUT),
         (lambda broker: broker.lead(CONSUMER_OFFSETS, epoch=2, leader=2, isr=(2,)), ErrorCode.NOT_COORDINATOR),
     ],
 )

@@ -127,7 +127,7 @@ def test_an_assignment_that_is_not_stored_in_time_makes_members_join_again(broke
     joined = answered(join(broker, member_id))
     broker.lead(CONSUMER_OFFSETS, epoch=1, isr=(1, 2))
     waiting = sync(broker, member_id, joined.generation_id, {member_id: b"mine"})
-    broker.services.partitions.delayed_produces.expire(float("inf"))
+    broker.services.partitions.waits.produces.expire(float("inf"))
     assert waiting[0].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert heartbeat(broker, member_id, joined.generation_id) == ErrorCode.REBALANCE_IN_PROGRESS
 

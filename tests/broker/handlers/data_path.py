@@ -139,9 +139,14 @@ def running_broker(
         config, MetaProperties(BROKER_ID, "c" * 22), lambda topic: configs.get(topic, default), lambda: NOW_MS
     )
     metadata = MetadataCache()
-    context = PartitionContext(BROKER_ID, lambda: NOW_MS, is_alive=lambda broker: broker in metadata.snapshot.brokers)
-    partitions = Partitions(context, logs)
     group_commit = GroupCommit(logs.dirs)
+    context = PartitionContext(
+        BROKER_ID,
+        lambda: NOW_MS,
+        is_alive=lambda broker: broker in metadata.snapshot.brokers,
+        group_commit=group_commit,
+    )
+    partitions = Partitions(context, logs)
 
     groups = Coordinator(
         lambda: services.config,
@@ -149,7 +154,6 @@ def running_broker(
         partial(offsets_partitions, metadata),
         clock=lambda: NOW_MS + broker.now_ms,
         now_ms=lambda: broker.now_ms,
-        group_commit=group_commit,
     )
     partitions.on_role_changed = groups.role_changed
     services: Services = services_of(

@@ -205,7 +205,7 @@ class SmallCluster:
         self.zookeeper = FakeCluster(lambda: self.services.config)
         self.delayed_topics = Purgatory("topics", lambda: self.now)
         partitions: Any = SimpleNamespace(
-            moved=lambda _partition: None,
+            failed=lambda _partition: None,
             brokers_changed=lambda: None,
             node_id=BROKER_ID,
             find=lambda _partition: None,

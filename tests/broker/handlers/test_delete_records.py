@@ -103,7 +103,7 @@ def test_the_time_of_a_deletion_is_the_clients(broker: Broker) -> None:
     """The leader has made it by then, and tells so to all; partitions that are done are answered as such."""
     answers = delete(broker, 0, 3, 99)
     assert answers == []
-    broker.services.partitions.delayed_deletions.expire(float("inf"))
+    broker.services.partitions.waits.deletions.expire(float("inf"))
     assert results(answers) == [
         (ErrorCode.NONE, 0),
         (ErrorCode.REQUEST_TIMED_OUT, -1),

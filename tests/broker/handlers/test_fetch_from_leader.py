@@ -139,7 +139,7 @@ def test_a_fetch_that_has_waited_is_answered_with_the_newest_high_watermark(brok
     answers = follow(broker, 1, max_wait_ms=FOREVER_MS)
     follow(broker, 1, replica=OTHER)
 
-    broker.services.partitions.delayed_fetches.expire(float("inf"))
+    broker.services.partitions.waits.fetches.expire(float("inf"))
 
     assert answer_of(answers).high_watermark == 1
 

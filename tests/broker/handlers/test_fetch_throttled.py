@@ -96,7 +96,7 @@ def test_a_held_fetch_waits_though_there_are_records(broker: Broker) -> None:
     found = broker.services.partitions.find(TopicPartition("slow", 0))
     assert found is not None
     found.append(batch(b"more"), required_acks=1)
-    broker.services.partitions.moved(found.partition)
+    broker.services.partitions.waits.moved(found.partition)
     assert waiting == []
     assert throttle.pause_seconds() == before
     broker.services.partitions.drop(found.partition, delete=False)

@@ -54,15 +54,10 @@ def test_what_nobody_waits_for_is_flushed_at_once_all_the_same(broker: Broker) -
 
 def test_what_groups_store_waits_for_the_disk_too(broker: Broker) -> None:
     """An offset that was committed is a record like any other."""
-    services, partition = broker.services, partition_of(broker, "one")
+    partition = partition_of(broker, "one")
     ended: list[tuple[ErrorCode, int]] = []
     append = Append(partition, [StoredRecord(b"key", b"value")], 0, Codec.NONE)
-    append.then(
-        services.partitions,
-        services.group_commit,
-        60_000,
-        lambda error: ended.append((error, partition.log.recovery_point)),
-    )
+    append.then(60_000, lambda error: ended.append((error, partition.log.recovery_point)))
 
     until(lambda: ended, "the append has ended")
     assert ended == [(ErrorCode.NONE, 1)]

@@ -185,7 +185,7 @@ def test_acks_all_that_takes_too_long_says_so(broker: Broker) -> None:
     broker.lead("t", epoch=1, isr=(1, 2))
     answers = produce(broker, batch(b"a"), acks=-1)
 
-    broker.services.partitions.delayed_produces.expire(float("inf"))
+    broker.services.partitions.waits.produces.expire(float("inf"))
 
     assert answers[0].responses[0].partition_responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
@@ -207,7 +207,7 @@ def test_losing_the_leadership_answers_who_waits(broker: Broker) -> None:
 def test_a_topic_may_ask_for_the_disk_before_the_answer(broker: Broker, acks: int) -> None:
     """The answer comes when the records are forced to disk."""
     answered = threading.Event()
-    watch = broker.services.partitions.delayed_produces.check
+    watch = broker.services.partitions.waits.produces.check
 
     def checked(key: Any) -> int:
         done = watch(key)
@@ -215,7 +215,7 @@ def test_a_topic_may_ask_for_the_disk_before_the_answer(broker: Broker, acks: in
             answered.set()
         return done
 
-    broker.services.partitions.delayed_produces.check = checked  # type: ignore[method-assign]
+    broker.services.partitions.waits.produces.check = checked  # type: ignore[method-assign]
     answers = produce(broker, batch(b"a"), topic="flushed", acks=acks)
 
     assert isinstance(answers, list)
@@ -252,7 +252,7 @@ def test_a_fetch_that_waited_long_enough_is_answered_empty(broker: Broker) -> No
     """With the high watermark, and no error."""
     answers = broker.ask(Api.FETCH, 12, fetch_body(max_wait_ms=60_000))
 
-    broker.services.partitions.delayed_fetches.expire(float("inf"))
+    broker.services.partitions.waits.fetches.expire(float("inf"))
 
     answer = answers[0].responses[0].partitions[0]
     assert (answer.error_code, values(answer)) == (0, [])

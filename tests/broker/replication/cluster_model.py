@@ -174,11 +174,11 @@ class Cluster:
         builder = RecordBatchBuilder()
         builder.append(self.clock.now, None, value)
         try:
-            appended = broker.partition.append(bytes(builder.build()), required_acks=required_acks)
+            pending = broker.partition.append(bytes(builder.build()), required_acks=required_acks)
         except KafkaError:
             return
         if required_acks == -1:
-            broker.produces.append(Produce(appended.last_offset, value))
+            broker.produces.append(Produce(pending.appended.last_offset, value))
             self.complete(broker)
 
     def complete(self, broker: ModelBroker) -> None:
@@ -269,8 +269,8 @@ class Cluster:
         broker = self.brokers[request.broker]
         if broker.partition is None or broker.broker_epoch != request.broker_epoch:
             return
-        if broker.partition.take_isr_answer(request.proposal, message.answer):
-            self.complete(broker)
+        broker.partition.take_isr_answer(request.proposal, message.answer)
+        self.complete(broker)
 
     def lose_answer(self, message: AnswerMessage) -> None:
         """Let the answer get lost: the broker asks again."""

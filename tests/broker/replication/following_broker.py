@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.broker.replication.fake_leader import VERSIONS, FakeLeader, LeaderLog, topic_id
 from tests.broker.replication.peer import Peer, peer
+from tests.broker.replication.recorded_waits import RecordedWaits
 
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.replication.follower.fetchers import Fetchers
@@ -55,7 +56,6 @@ class FollowingBroker:
             self.endpoints.get,
             self.logs,
             self.group_commit,
-            self._moved,
         )
         self.fetchers.start()
 
@@ -72,7 +72,8 @@ class FollowingBroker:
         name = TopicPartition(topic, index)
         identifier = topic_id(topic) if identifier is None else identifier
         log = self.logs.create(name, identifier, is_new=True)
-        return Partition(name, identifier, log, PartitionContext(FOLLOWER, lambda: 5000))
+        context = PartitionContext(FOLLOWER, lambda: 5000, waits=RecordedWaits(self._moved))
+        return Partition(name, identifier, log, context)
 
     def follow(self, partition: Partition, epoch: int = 0, leader: int = LEADER) -> Partition:
         """Become follower, as the controller says."""

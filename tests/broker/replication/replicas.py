@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.broker.replication.recorded_waits import RecordedWaits
 from tests.kit.clock import FakeClock
 
 from ottla.broker.config import BrokerConfig, TopicConfig
@@ -64,6 +65,7 @@ class Replica:
         self.live = {1, 2, 3}
         self.may_lead_alone = True
         self.proposals: list[IsrProposal] = []
+        self.waits = RecordedWaits()
         config = BrokerConfig.of({"log.dirs": str(directory), "log.segment.bytes": "400"})
         topic = TopicConfig(config, {"min.insync.replicas": str(min_isr)})
         self.logs = open_logs(config, MetaProperties(1, "a-cluster"), lambda _: topic, self.clock)
@@ -75,6 +77,7 @@ class Replica:
             broker_epoch=lambda: 10,
             may_lead_alone=lambda: self.may_lead_alone,
             propose=self.proposals.append,
+            waits=self.waits,
         )
         self.partition = Partition(ORDERS, TOPIC_ID, self.logs.create(ORDERS, TOPIC_ID), context)
         self.log = self.partition.log

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.broker.replication.replicas import LAG_MAX_MS, Replica, fetch, role
+from tests.broker.replication.replicas import LAG_MAX_MS, ORDERS, Replica, fetch, role
 
 from ottla.broker.replication.partition import EpochEndOffset, IsrAnswer, Read
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -184,27 +184,28 @@ def test_a_follower_reads_past_the_high_watermark(replica: Replica) -> None:
     assert read.high_watermark == 0
 
 
-def test_the_fetch_that_moves_the_high_watermark_says_so(replica: Replica) -> None:
-    """So that whoever waits for it is woken."""
+def test_the_fetch_that_moves_the_high_watermark_wakes_requests(replica: Replica) -> None:
+    """Produces and consumers wait for it."""
     replica.lead()
     replica.append()
-    first = replica.partition.read_for_follower(fetch(2, 1), 1000, at_least_one=True)
-    second = replica.partition.read_for_follower(fetch(3, 1), 1000, at_least_one=True)
+    replica.fetched_by(2, offset=1)
+    assert replica.waits.moves == []
+    replica.fetched_by(3, offset=1)
 
-    assert [first.has_moved, second.has_moved, second.high_watermark] == [False, True, 1]
+    assert replica.log.high_watermark == 1
+    assert replica.waits.moves == [ORDERS]
 
 
-def test_the_fetch_that_tells_of_another_log_start_says_so(replica: Replica) -> None:
-    """A deletion of records may wait for it, also right after an election, when no start is known."""
+def test_the_fetch_that_shows_another_log_start_wakes_deletions(replica: Replica) -> None:
+    """Also right after an election, when no start is known."""
     replica.lead()
-    reads = [
-        replica.partition.read_for_follower(
-            fetch(2, 0)._replace(log_start_offset=start), 1000, at_least_one=True
-        ).has_other_start
-        for start in (0, 0, 1)
-    ]
+    woken = []
+    for start in (0, 0, 1):
+        request = fetch(2, 0)._replace(log_start_offset=start)
+        replica.partition.read_for_follower(request, 1000, at_least_one=True)
+        woken.append(len(replica.waits.low_watermark_moves))
 
-    assert reads == [True, False, True]
+    assert woken == [1, 1, 2]
 
 
 def test_a_follower_with_another_log_learns_where_it_differs(replica: Replica) -> None:
@@ -246,8 +247,10 @@ def test_an_offset_or_an_epoch_that_is_not_here_is_out_of_range(replica: Replica
 
 
 def answer(replica: Replica, code: ErrorCode, isr: tuple[int, ...] = (), epoch: int = 0) -> bool:
-    """Let the controller answer the last proposal."""
-    return replica.partition.take_isr_answer(replica.proposals[-1], IsrAnswer(code, 1, epoch, isr, 5))
+    """Let the controller answer the last proposal; return whether that woke requests."""
+    before = len(replica.waits.moves)
+    replica.partition.take_isr_answer(replica.proposals[-1], IsrAnswer(code, 1, epoch, isr, 5))
+    return len(replica.waits.moves) > before
 
 
 def test_a_follower_that_has_caught_up_is_proposed_once(replica: Replica) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.broker.replication.recorded_waits import Waiting
 from tests.broker.replication.replicas import NOW_MS, ORDERS, TOPIC_ID, batch, role
 
-from ottla.broker.common.purgatory import DelayedOperation
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.replication.leader.leadership import NO_LEADER
 from ottla.broker.replication.partition import Partition, PartitionContext, PartitionRole
@@ -36,21 +36,6 @@ class FakeFetchers:
     def remove(self, partition: TopicPartition) -> None:
         """Follow nobody."""
         self.leaders.pop(partition, None)
-
-
-class Waiting(DelayedOperation):
-    """Counts how often it is asked whether it is complete."""
-
-    __slots__ = ("asked",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = 0
-
-    def is_satisfied(self) -> bool:
-        """Never."""
-        self.asked += 1
-        return False
 
 
 class Broker:
@@ -137,9 +122,9 @@ def test_a_new_role_wakes_those_that_wait(broker: Broker) -> None:
     """Fetches and produces look at the partition again; those that wait for another do not."""
     partitions = broker.partitions
     fetch, produce, other = Waiting(), Waiting(), Waiting()
-    partitions.delayed_fetches.watch(fetch, [ORDERS], 60_000)
-    partitions.delayed_produces.watch(produce, [ORDERS], 60_000)
-    partitions.delayed_produces.watch(other, [VIEWS], 60_000)
+    partitions.waits.fetches.watch(fetch, [ORDERS], 60_000)
+    partitions.waits.produces.watch(produce, [ORDERS], 60_000)
+    partitions.waits.produces.watch(other, [VIEWS], 60_000)
     before = [fetch.asked, produce.asked, other.asked]
     broker.take(role(2))
 

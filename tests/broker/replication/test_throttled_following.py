@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.broker.handlers.data_path import BROKER_ID, Broker, batch, running_broker, topic_id
+from tests.broker.replication.recorded_waits import Waiting
 from tests.kit.clock import FakeClock
 
 from ottla.broker.replication.follower.followed import Followed
@@ -27,9 +28,8 @@ class Follower:
         self.throttle = ReplicationThrottle(Side.FOLLOWER, BROKER_ID, self.clock)
         self.throttle.configure(100)
         self.throttle.set_topic("slow", "*")
-        self.moves: list[TopicPartition] = []
         partitions = broker.services.partitions
-        self.following = Following(partitions.logs, broker.services.group_commit, self.moves.append, 50, self.throttle)
+        self.following = Following(partitions.logs, broker.services.group_commit, 50, self.throttle)
         self.followed = {}
         for topic in ("slow", "fast"):
             broker.lead(topic, leader=LEADER, isr=(LEADER,), replicas=(LEADER, BROKER_ID))
@@ -69,9 +69,13 @@ def follower(tmp_path: Path) -> Iterator[Follower]:
 
 def test_a_partition_that_lags_is_left_out_until_the_rate_is_kept(follower: Follower) -> None:
     """What it got is appended and told; the others go on."""
+    partition = follower.followed["slow"].partition
+    waiting = Waiting()
+    partition.waits.fetches.watch(waiting, [partition.partition], 60_000)
+    before = waiting.asked
     follower.receive("slow", high_watermark=9)
     assert follower.fetched == 1
-    assert follower.moves == [TopicPartition("slow", 0)]
+    assert waiting.asked == before + 1
     due = follower.following.next_due
     assert due is not None
     assert due <= time.monotonic() + 1

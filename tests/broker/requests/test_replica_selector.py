@@ -147,6 +147,6 @@ def test_a_consumer_waits_at_a_follower_until_more_is_committed(follower: Broker
     partition = partition_of(follower)
     partition.log.advance_high_watermark(3)
 
-    follower.services.partitions.moved(partition.partition)
+    follower.services.partitions.waits.moved(partition.partition)
 
     assert values(answer_of(answers)) == [b"c"]

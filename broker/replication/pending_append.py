@@ -1,0 +1,90 @@
+"""A batch that the leader has appended, until it may be acknowledged.
+
+`Partition.append` returns one. It is acknowledged with acks=all when every replica in sync has it, and where the topic
+asks for that (`flush.messages`, `ottla.flush.before.ack`) when it is on disk. Producers, groups and transactions wait
+for both in the same way.
+
+Appending and waiting are two steps. A group appends under its lock, so that its records lie in the log in the order of
+its changes. It waits after the lock is released, because `when_done` may call back at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.broker.common.purgatory import DelayedOperation
+from ottla.broker.storage.log import Appended
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.replication.partition import Partition
+
+
+class PendingAppend:
+    """One batch in the log of one partition."""
+
+    __slots__ = ("_flush_error", "_is_flushed", "_required_acks", "appended", "partition")
+
+    def __init__(self, partition: Partition, appended: Appended, required_acks: int, *, must_flush: bool) -> None:
+        self.partition = partition
+        self.appended = appended
+        self._required_acks = required_acks
+        self._is_flushed = not must_flush
+        self._flush_error: KafkaError | None = None
+
+    @property
+    def outcome(self) -> ErrorCode | None:
+        """NONE or an error; None while it must wait."""
+        if self._flush_error is not None:
+            return self._flush_error.code
+        if self._required_acks == -1:
+            error = self.partition.commit_error(self.appended.last_offset)
+            if error is not ErrorCode.NONE:
+                return error
+        return ErrorCode.NONE if self._is_flushed else None
+
+    @property
+    def detail(self) -> str:
+        """What is known of an error beyond its code."""
+        return "" if self._flush_error is None else self._flush_error.detail
+
+    def await_flush(self) -> None:
+        """Have the flush noted, if the batch needs one. No lock may be held: it may be noted at once."""
+        if not self._is_flushed:
+            self.partition.when_flushed(self.appended.last_offset + 1, self._flushed)
+
+    def _flushed(self, error: KafkaError | None) -> None:
+        self._flush_error = error
+        self._is_flushed = True
+        self.partition.waits.produces.check(self.partition.partition)
+
+
+class PendingAppends(DelayedOperation):
+    """Batches of one request that are acknowledged together."""
+
+    __slots__ = ("_appends", "_done")
+
+    def __init__(self, appends: Sequence[PendingAppend]) -> None:
+        super().__init__()
+        self._appends = appends
+        self._done: Callable[[], None] = lambda: None
+
+    def is_satisfied(self) -> bool:
+        """Whether no batch has to wait any more."""
+        return all(append.outcome is not None for append in self._appends)
+
+    def on_complete(self, *, expired: bool) -> None:
+        """Call back; the outcome of a batch is None if its time is over."""
+        self._done()
+
+    def when_done(self, timeout_ms: int, done: Callable[[], None]) -> None:
+        """Call `done` once, when every outcome is known or the time is over. No lock may be held."""
+        self._done = done
+        for append in self._appends:
+            append.await_flush()
+        if not self._appends or self.is_satisfied():
+            self.complete()
+            return
+        keys = [append.partition.partition for append in self._appends]
+        self._appends[0].partition.waits.produces.watch(self, keys, max(timeout_ms, 0) / 1000)
