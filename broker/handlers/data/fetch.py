@@ -4,8 +4,11 @@ Behavior: reads each partition up to its limit and the request's, as file slices
 here. Fewer than `min_bytes`: the answer waits in purgatory until there are enough, an error appears, or `max_wait_ms`
 is over. Consumers see nothing above the high watermark; with read_committed nothing above the last stable offset.
 Followers (`replica_id`, from version 15 on `replica_state`) read up to the end of the log, and where they read from
-moves the high watermark. How partitions are read is in `fetch_reader.py`, sessions are in `fetch_sessions.py`, reading
-from followers is in `replica_selector.py`. A client beyond its quota gets an empty answer: `throttling.py`.
+moves the high watermark. Consumers of another rack may be told to read from a follower there, and get no records here.
+A client beyond its quota gets an empty answer.
+
+In an incremental session most partitions have nothing new most of the time. They are recognized first, with as little
+work as possible, and nothing is built for them: the response leaves them out.
 
 Version notes: versions below 4 carry older message formats, which we do not write: UNSUPPORTED_VERSION for each
 partition. From 3 on the first partition with data gives a whole batch even past the limits. From 11 on a follower
@@ -17,97 +20,47 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ottla.broker.common.purgatory import DelayedOperation, Mark
-from ottla.broker.handlers.data.fetch_reader import Answers, FetchReader, size_of
-from ottla.broker.replication.leader.fetch_sessions import NO_SESSION, CachedPartition, FetchContext, SessionKey
+from ottla.broker.replication.leader.fetch_sessions import (
+    NO_SESSION,
+    CachedPartition,
+    FetchContext,
+    SessionKey,
+    replica_of,
+)
+from ottla.broker.replication.partition import NO_LEADER, FollowerFetch, Partition, Read
+from ottla.broker.requests.access import CLUSTER, TOPIC, allows, check, denied, is_open
 from ottla.broker.requests.leader_hints import leader_hints
+from ottla.broker.requests.lookup import hosted_partition, topic_name
+from ottla.broker.requests.replica_selector import NO_REPLICA, is_rack_aware, preferred_replica
 from ottla.broker.requests.request import Delayed, Request, Respond
-from ottla.broker.requests.throttling import admits_fetch
-from ottla.protocol.errors import KafkaError
+from ottla.broker.requests.throttling import admits_fetch, fetch_bytes_max
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
 )
+from ottla.protocol.primitives import UUID_ZERO
 
+_FORMAT_2_VERSION = 4
+_STORAGE_ERROR_VERSION = 6
+_READ_FOLLOWER_VERSION = 11
 _TOPIC_IDS_VERSION = 13
+_HINTS_VERSION = 16
+_HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_READ_COMMITTED = 1
+_NO_RECORDS = b""
+_NO_EPOCH = EpochEndOffset()
+_NO_LEADER_HINT = LeaderIdAndEpoch()
+_DENIED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
-
-class _Waiting(DelayedOperation):
-    """A fetch that found too little: waits for bytes, an error, or the end of its time.
-
-    It has hundreds of partitions, of which one moves: only those that moved are looked at, and read again in the end.
-    """
-
-    __slots__ = (
-        "_answers",
-        "_available",
-        "_context",
-        "_moved",
-        "_partitions",
-        "_reader",
-        "_request",
-        "_respond",
-        "_since",
-    )
-
-    def __init__(
-        self, request: Request, context: FetchContext, reader: FetchReader, answers: Answers, since: Mark
-    ) -> None:
-        super().__init__()
-        self._request = request
-        self._context = context
-        self._reader = reader
-        # What reading found, after the moment `since`.
-        self._answers = answers
-        self._since = since
-        self._respond: Respond | None = None
-        self._partitions: dict[Hashable, CachedPartition] = {cached.key: cached for cached in context.partitions}
-        # In the order in which they moved.
-        self._moved: dict[Hashable, None] = {}
-        # Bytes by partition; where any byte is enough, nobody counts them. It has all its keys from the beginning:
-        # several threads change it.
-        self._available: dict[Hashable, int] = {}
-        if reader.min_bytes > 1:
-            self._available = dict.fromkeys(self._partitions, 0)
-            self._available.update((cached.key, size_of(answer)) for cached, answer in answers)
-
-    def is_satisfied(self) -> bool:
-        """Whether reading again would find enough, or an error."""
-        return any(self.is_satisfied_by(key) for key in self._partitions)
-
-    def is_satisfied_by(self, key: Hashable) -> bool:
-        """Whether what happened to one partition makes the whole enough."""
-        self._moved[key] = None
-        available = self._reader.available(self._partitions[key])
-        if available is None or not self._available:
-            return available != 0
-        self._available[key] = available
-        return sum(self._available.values()) >= self._reader.min_bytes
-
-    def on_complete(self, *, expired: bool) -> None:
-        """Read again, and answer with what is there."""
-        assert self._respond is not None
-        self._respond(self._read_again)
-
-    def _read_again(self) -> FetchResponse:
-        if any(size_of(answer) for _, answer in self._answers):
-            # What is found where something moved leaves less room for the rest.
-            answers = self._reader.read_again(self._context.partitions)
-        else:
-            moved = dict(self._moved)
-            answers = [answer for answer in self._answers if answer[0].key not in moved]
-            answers += self._reader.read_again([self._partitions[key] for key in moved])
-        return _sent(self._request, self._context, self._reader, answers)
-
-    def then(self, respond: Respond) -> None:
-        """Wait in purgatory, and answer from there."""
-        self._respond = respond
-        timeout_seconds = self._request.body.max_wait_ms / 1000
-        purgatory = self._request.services.partitions.waits.fetches
-        purgatory.watch(self, self._partitions, timeout_seconds, self._since)
+_Answers = list[tuple[CachedPartition, PartitionData]]
 
 
 def fetch(request: Request) -> FetchResponse | Delayed:
@@ -117,7 +70,7 @@ def fetch(request: Request) -> FetchResponse | Delayed:
         context = request.services.fetch_sessions.context(body, request.version, _listed(request), _forgotten(request))
     except KafkaError as error:
         return FetchResponse(error_code=error.code, responses=[])
-    reader = FetchReader(request)
+    reader = _Reader(request)
     began = request.services.partitions.waits.fetches.mark()
     answers = reader.read(context)
     if body.max_wait_ms <= 0 or not context.partitions or _is_enough(answers, reader.min_bytes):
@@ -125,13 +78,13 @@ def fetch(request: Request) -> FetchResponse | Delayed:
     return _Waiting(request, context, reader, answers, began)
 
 
-def _is_enough(answers: Answers, min_bytes: int) -> bool:
+def _is_enough(answers: _Answers, min_bytes: int) -> bool:
     if any(
         answer.error_code or answer.preferred_read_replica >= 0 or answer.diverging_epoch.epoch >= 0
         for _, answer in answers
     ):
         return True
-    return sum(size_of(answer) for _, answer in answers) >= min_bytes
+    return sum(_size_of(answer) for _, answer in answers) >= min_bytes
 
 
 def _listed(request: Request) -> list[CachedPartition]:
@@ -154,9 +107,9 @@ def _forgotten(request: Request) -> list[SessionKey]:
     ]
 
 
-def _sent(request: Request, context: FetchContext, reader: FetchReader, answers: Answers) -> FetchResponse:
+def _sent(request: Request, context: FetchContext, reader: _Reader, answers: _Answers) -> FetchResponse:
     """Make the response; beyond the client's quota it is empty, and the client may ask again when it has waited."""
-    if admits_fetch(request, sum(size_of(answer) for _, answer in answers)):
+    if admits_fetch(request, sum(_size_of(answer) for _, answer in answers)):
         reader.count_sent(answers)
         return _response(request, context, answers)
     if context.is_incremental:
@@ -166,7 +119,7 @@ def _sent(request: Request, context: FetchContext, reader: FetchReader, answers:
     return FetchResponse(error_code=0, session_id=NO_SESSION, responses=[])
 
 
-def _response(request: Request, context: FetchContext, answers: Answers) -> FetchResponse:
+def _response(request: Request, context: FetchContext, answers: _Answers) -> FetchResponse:
     topics: dict[tuple[str, bytes], list[PartitionData]] = {}
     for cached, answer in context.shown(answers):
         topics.setdefault((cached.key.topic, cached.topic_id), []).append(answer)
@@ -183,3 +136,386 @@ def _response(request: Request, context: FetchContext, answers: Answers) -> Fetc
             NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack) for node in nodes
         ],
     )
+
+
+def _size_of(answer: PartitionData) -> int:
+    """Bytes of records in an answer."""
+    return len(answer.records) if answer.records is not None else 0
+
+
+class _Reader:
+    """Reads the partitions of one request."""
+
+    __slots__ = (
+        "_broker_epoch",
+        "_committed_only",
+        "_denied",
+        "_is_follower",
+        "_is_rack_aware",
+        "_max_bytes",
+        "_may_read_follower",
+        "_now_ms",
+        "_partitions",
+        "_replica_id",
+        "_request",
+        "_throttle",
+        "min_bytes",
+    )
+
+    def __init__(self, request: Request) -> None:
+        body: FetchRequest = request.body
+        self._request = request
+        self._partitions = request.services.partitions
+        self._now_ms = request.services.clock()
+        self._replica_id, self._broker_epoch = replica_of(body)
+        self._is_follower = self._replica_id >= 0
+        self._committed_only = body.isolation_level == _READ_COMMITTED
+        self._max_bytes = body.max_bytes
+        if not self._is_follower:
+            self._max_bytes = min(body.max_bytes, fetch_bytes_max(request))
+        self.min_bytes = min(body.min_bytes, self._max_bytes)
+        throttles = self._partitions.throttles
+        self._throttle = throttles.leader if throttles is not None and self._is_follower else None
+        self._may_read_follower = request.version >= _READ_FOLLOWER_VERSION and not self._is_follower
+        self._is_rack_aware = not self._is_follower and is_rack_aware(request)
+        # Topics that nothing is read of for who asks.
+        self._denied: frozenset[str] = frozenset()
+
+    def read(self, context: FetchContext) -> _Answers:
+        """Read all partitions in turn until the request's limit is used up."""
+        if not is_open(self._request):
+            self._denied = self._denied_topics(context)
+        return self._read_in_turn(context.partitions, may_skip=context.is_incremental)
+
+    def _denied_topics(self, context: FetchContext) -> frozenset[str]:
+        topics = {cached.key.topic for cached in context.partitions}
+        if self._is_follower:
+            return frozenset() if allows(self._request, CLUSTER) else frozenset(topics)
+        # What has no name yet is looked at when it has one.
+        return denied(self._request, TOPIC, topics - {""})
+
+    def read_again(self, partitions: list[CachedPartition]) -> _Answers:
+        """Read for a request that has waited. What a follower has is not noted again: it may have fetched since."""
+        return self._read_in_turn(partitions, may_skip=False, is_again=True)
+
+    def available(self, cached: CachedPartition) -> int | None:
+        """Return how many bytes a request that waits would find now; None where it must not wait any longer.
+
+        That is where it would find (a) an error, or that this broker is not what it was; (b) data in a segment that is
+        not written any more: more would come from another segment, and so only with the next fetch. Where `min_bytes`
+        does not tell more from less, any data counts as one byte.
+        """
+        wanted = cached.wanted
+        offset, epoch = wanted.fetch_offset, wanted.current_leader_epoch
+        try:
+            partition = self._partitions.get(cached.key)
+        except KafkaError:
+            return None  # (a)
+        role, log = partition.role, partition.log
+        if not partition.is_leader and (role.leader_id == NO_LEADER or not self._may_read_follower):
+            return None  # (a)
+        if self._is_follower:
+            upper = log.log_end_offset
+            if role.leader_epoch != cached.checked_epoch or self._replica_id not in role.replicas:
+                return None  # (a)
+        else:
+            upper = partition.upper_offset(committed_only=self._committed_only)
+            if epoch >= 0 and epoch != role.leader_epoch:
+                return None  # (a)
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            return None  # (a)
+        if upper <= offset or self._is_held(cached):
+            return 0
+        if self.min_bytes <= 1:
+            return 1
+        if log.active.base_offset > offset:
+            return None  # (b)
+        try:
+            found = log.read(offset, wanted.partition_max_bytes, upper)
+        except KafkaError:
+            return None  # (a)
+        return len(found) if found is not None else 0
+
+    def _read_in_turn(self, partitions: list[CachedPartition], *, may_skip: bool, is_again: bool = False) -> _Answers:
+        left = self._max_bytes
+        is_first = True
+        answers: _Answers = []
+        is_idle = self._is_idle_for_follower if self._is_follower else self._is_idle_for_consumer
+        denied_topics = self._denied
+        for cached in partitions:
+            if denied_topics and cached.key.topic in denied_topics:
+                answers.append((cached, self._refused(cached, _DENIED)))
+                continue
+            if may_skip and is_idle(cached):
+                continue
+            is_held = self._is_held(cached)
+            limit = 0 if is_held else max(min(cached.wanted.partition_max_bytes, left), 0)
+            answer = self._read_one(cached, limit, is_first and not is_held, may_skip, is_again)
+            if answer is None:
+                continue
+            size = _size_of(answer)
+            left -= size
+            is_first = is_first and not size
+            answers.append((cached, answer))
+        return answers
+
+    def _read_one(
+        self,
+        cached: CachedPartition,
+        max_bytes: int,
+        at_least_one: bool,
+        may_skip: bool,
+        is_again: bool,
+    ) -> PartitionData | None:
+        """Read one partition; None where there is nothing new and that may be left out."""
+        try:
+            partition = self._hosted(cached)
+            if not self._is_follower:
+                return self._read_for_consumer(cached, partition, max_bytes, at_least_one)
+            if is_again:
+                read = partition.read_again_for_follower(
+                    cached.wanted.fetch_offset, cached.checked_epoch, max_bytes, at_least_one=at_least_one
+                )
+            else:
+                fetch = cached.follower_fetch or self._follower_fetch(cached)
+                epoch = partition.role.leader_epoch
+                read = partition.read_for_follower(fetch, max_bytes, at_least_one=at_least_one)
+                if read.diverging is None:
+                    # The epoch in which it was read: the role may have changed just before.
+                    cached.checked_epoch = epoch if fetch.current_leader_epoch < 0 else fetch.current_leader_epoch
+        except KafkaError as error:
+            self._partitions.failed_reads[cached.key.topic] += 1
+            return self._refused(cached, error)
+        if (
+            may_skip
+            and read.records is None
+            and read.high_watermark == cached.high_watermark
+            and read.log_start_offset == cached.log_start_offset
+            and read.diverging is None
+        ):
+            return None
+        return _answer(cached, read)
+
+    def _hosted(self, cached: CachedPartition) -> Partition:
+        """Return the partition; KafkaError where this broker has none that the client can mean."""
+        request = self._request
+        if request.version < _FORMAT_2_VERSION:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "fetch version 4 or later gives what is stored")
+        if request.version >= _TOPIC_IDS_VERSION and not cached.key.topic:
+            name = topic_name(request, cached.topic_id)
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+            if not self._is_follower:
+                check(request, TOPIC, name)
+            cached.key = TopicPartition(name, cached.wanted.partition)
+        partition = hosted_partition(request, cached.key)
+        if cached.topic_id not in (UUID_ZERO, partition.topic_id):
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{cached.key.topic} has another id")
+        # The very object that tables have as their key is found in them much faster than one that equals it.
+        cached.key = partition.partition
+        return partition
+
+    # Idle partitions
+
+    def _is_idle_for_consumer(self, cached: CachedPartition) -> bool:
+        """Whether a consumer in a session has read all there is, and was told all that is known about it."""
+        partition = self._partitions.find(cached.key)
+        if partition is None:
+            return False
+        wanted, role, log = cached.wanted, partition.role, partition.log
+        return (
+            log.high_watermark == cached.high_watermark
+            and log.log_start_offset == cached.log_start_offset
+            and log.high_watermark <= wanted.fetch_offset <= log.log_end_offset
+            and role.leader_id == partition.node_id
+            and wanted.current_leader_epoch in (-1, role.leader_epoch)
+            and cached.topic_id in (UUID_ZERO, partition.topic_id)
+            and not self._is_rack_aware
+            and _is_usable(partition)
+        )
+
+    def _is_idle_for_follower(self, cached: CachedPartition) -> bool:
+        """Whether a follower in a session has all there is, and was told so; its leader knows that it still fetches."""
+        partition = self._partitions.find(cached.key)
+        fetch = cached.follower_fetch
+        return (
+            partition is not None
+            and fetch is not None
+            and cached.high_watermark == fetch.offset
+            and cached.log_start_offset == partition.log.log_start_offset
+            and cached.checked_epoch == fetch.current_leader_epoch
+            and cached.topic_id in (UUID_ZERO, partition.topic_id)
+            and _is_usable(partition)
+            and partition.note_idle_follower(fetch, self._now_ms)
+        )
+
+    # Consumers
+
+    def _read_for_consumer(
+        self, cached: CachedPartition, partition: Partition, max_bytes: int, at_least_one: bool
+    ) -> PartitionData:
+        wanted = cached.wanted
+        if self._is_rack_aware and partition.is_leader:
+            partition.check_leader(wanted.current_leader_epoch)
+            preferred = preferred_replica(self._request, partition, wanted.fetch_offset)
+            if preferred != NO_REPLICA:
+                log = partition.log
+                found = Read(None, log.high_watermark, log.last_stable_offset, log.log_start_offset, None)
+                return _answer(cached, found, preferred)
+        return _answer(
+            cached,
+            partition.read(
+                wanted.fetch_offset,
+                max_bytes,
+                wanted.current_leader_epoch,
+                committed_only=self._committed_only,
+                at_least_one=at_least_one,
+                client_may_read_follower=self._may_read_follower,
+            ),
+        )
+
+    # Followers
+
+    def _follower_fetch(self, cached: CachedPartition) -> FollowerFetch:
+        wanted = cached.wanted
+        cached.follower_fetch = FollowerFetch(
+            self._replica_id,
+            self._broker_epoch,
+            wanted.fetch_offset,
+            wanted.last_fetched_epoch,
+            wanted.current_leader_epoch,
+            wanted.log_start_offset,
+        )
+        return cached.follower_fetch
+
+    def _is_held(self, cached: CachedPartition) -> bool:
+        """Whether a follower gets no records for now: too much was copied, and it is not in sync anyway."""
+        throttle = self._throttle
+        if throttle is None or not throttle.is_throttled(cached.key):
+            return False
+        partition = self._partitions.find(cached.key)
+        return partition is not None and self._replica_id not in partition.isr and throttle.is_exceeded()
+
+    def count_sent(self, answers: _Answers) -> None:
+        """Count what is sent of throttled partitions; what was read for a request that then waited is not."""
+        throttle = self._throttle
+        if throttle is not None:
+            throttle.record(sum(_size_of(answer) for cached, answer in answers if throttle.is_throttled(cached.key)))
+
+    def _refused(self, cached: CachedPartition, error: KafkaError) -> PartitionData:
+        code, version = error.code, self._request.version
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_VERSION:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        leader = _NO_LEADER_HINT
+        if version >= _HINTS_VERSION and code in _HINTED:
+            known = leader_hints(self._request, [cached.key]).leaders.get(cached.key)
+            if known is not None:
+                leader = LeaderIdAndEpoch(leader_id=known[0], leader_epoch=known[1])
+        return PartitionData(
+            partition_index=cached.wanted.partition,
+            error_code=int(code),
+            high_watermark=-1,
+            current_leader=leader,
+            aborted_transactions=None,
+            records=_NO_RECORDS,
+        )
+
+
+def _is_usable(partition: Partition) -> bool:
+    """Whether the disk works, and is not so full that someone should look closer."""
+    guard = partition.log.guard
+    return guard is None or guard.refusal is None
+
+
+def _answer(cached: CachedPartition, read: Read, preferred_read_replica: int = NO_REPLICA) -> PartitionData:
+    diverging, aborted = read.diverging, read.aborted_transactions
+    return PartitionData(
+        partition_index=cached.wanted.partition,
+        error_code=0,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        diverging_epoch=_NO_EPOCH
+        if diverging is None
+        else EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset),
+        aborted_transactions=None
+        if aborted is None
+        else [AbortedTransaction(producer_id=producer, first_offset=first) for producer, first in aborted],
+        preferred_read_replica=preferred_read_replica,
+        records=read.records if read.records is not None else _NO_RECORDS,
+    )
+
+
+class _Waiting(DelayedOperation):
+    """A fetch that found too little: waits for bytes, an error, or the end of its time.
+
+    It has hundreds of partitions, of which one moves: only those that moved are looked at, and read again in the end.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_available",
+        "_context",
+        "_moved",
+        "_partitions",
+        "_reader",
+        "_request",
+        "_respond",
+        "_since",
+    )
+
+    def __init__(
+        self, request: Request, context: FetchContext, reader: _Reader, answers: _Answers, since: Mark
+    ) -> None:
+        super().__init__()
+        self._request = request
+        self._context = context
+        self._reader = reader
+        # What reading found, after the moment `since`.
+        self._answers = answers
+        self._since = since
+        self._respond: Respond | None = None
+        self._partitions: dict[Hashable, CachedPartition] = {cached.key: cached for cached in context.partitions}
+        # In the order in which they moved.
+        self._moved: dict[Hashable, None] = {}
+        # Bytes by partition; where any byte is enough, nobody counts them. It has all its keys from the beginning:
+        # several threads change it.
+        self._available: dict[Hashable, int] = {}
+        if reader.min_bytes > 1:
+            self._available = dict.fromkeys(self._partitions, 0)
+            self._available.update((cached.key, _size_of(answer)) for cached, answer in answers)
+
+    def is_satisfied(self) -> bool:
+        """Whether reading again would find enough, or an error."""
+        return any(self.is_satisfied_by(key) for key in self._partitions)
+
+    def is_satisfied_by(self, key: Hashable) -> bool:
+        """Whether what happened to one partition makes the whole enough."""
+        self._moved[key] = None
+        available = self._reader.available(self._partitions[key])
+        if available is None or not self._available:
+            return available != 0
+        self._available[key] = available
+        return sum(self._available.values()) >= self._reader.min_bytes
+
+    def on_complete(self, *, expired: bool) -> None:
+        """Read again, and answer with what is there."""
+        assert self._respond is not None
+        self._respond(self._read_again)
+
+    def _read_again(self) -> FetchResponse:
+        if any(_size_of(answer) for _, answer in self._answers):
+            # What is found where something moved leaves less room for the rest.
+            answers = self._reader.read_again(self._context.partitions)
+        else:
+            moved = dict(self._moved)
+            answers = [answer for answer in self._answers if answer[0].key not in moved]
+            answers += self._reader.read_again([self._partitions[key] for key in moved])
+        return _sent(self._request, self._context, self._reader, answers)
+
+    def then(self, respond: Respond) -> None:
+        """Wait in purgatory, and answer from there."""
+        self._respond = respond
+        timeout_seconds = self._request.body.max_wait_ms / 1000
+        purgatory = self._request.services.partitions.waits.fetches
+        purgatory.watch(self, self._partitions, timeout_seconds, self._since)
