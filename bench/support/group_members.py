@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -40,7 +40,7 @@ class Joined:
 class Crew:
     """Several groups; their first members share a connection, and so do the second and the third ones."""
 
-    def __init__(self, connect: Callable[[], Connection], group_ids: Sequence[str]) -> None:
+    def __init__(self, connect: Callable[[], BlockingConnection], group_ids: Sequence[str]) -> None:
         self._connections = [connect() for _ in range(MEMBERS)]
         self._rows = [[Joined(group_id) for group_id in group_ids] for _ in range(MEMBERS)]
         # By group, the generation that has all members.
@@ -80,7 +80,7 @@ class Crew:
                 if self._join(self._connections[number], member):
                     self._wait_for_the_others(self._connections[number], member)
 
-    def _join(self, connection: Connection, member: Joined) -> bool:
+    def _join(self, connection: BlockingConnection, member: Joined) -> bool:
         """Enter the next generation; say whether that led to an assignment."""
         request = JoinGroupRequest(
             group_id=member.group_id,
@@ -111,7 +111,7 @@ class Crew:
             self._full[member.group_id] = member.generation
         return True
 
-    def _wait_for_the_others(self, connection: Connection, member: Joined) -> None:
+    def _wait_for_the_others(self, connection: BlockingConnection, member: Joined) -> None:
         while not self.failures and self._full.get(member.group_id) != member.generation:
             if self._beat(connection, member) != ErrorCode.NONE:
                 return
@@ -128,7 +128,7 @@ class Crew:
                 self.heartbeats += 1
                 due_s += step_s
 
-    def _beat(self, connection: Connection, member: Joined) -> int:
+    def _beat(self, connection: BlockingConnection, member: Joined) -> int:
         request = HeartbeatRequest(
             group_id=member.group_id, generation_id=member.generation, member_id=member.member_id
         )

@@ -18,7 +18,7 @@ from tests.kit.waiting import until
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.client.local_cluster.plan import SESSION_TIMEOUT_MS, broker_defaults
-from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -164,24 +164,24 @@ def _cpu_percent(cluster: Ottla, during: Callable[[], None]) -> float:
     return 100 * (cpu_seconds(cluster.pids) - before) / (time.perf_counter() - begun)
 
 
-def _connection(address: str) -> Connection:
+def _connection(address: str) -> BlockingConnection:
     port = int(address.rpartition(":")[2])
     timeout_ms = int(_WAIT_S * 1000)
-    return Connection(HOST, port, client_id="bench", connect_timeout_ms=5_000, request_timeout_ms=timeout_ms)
+    return BlockingConnection(HOST, port, client_id="bench", connect_timeout_ms=5_000, request_timeout_ms=timeout_ms)
 
 
-def _coordinator(connection: Connection, group_id: str) -> int | None:
+def _coordinator(connection: BlockingConnection, group_id: str) -> int | None:
     answer = connection.request(Api.FIND_COORDINATOR, _FIND_VERSION, FindCoordinatorRequest(key=group_id, key_type=0))
     return answer.node_id if answer.error_code == ErrorCode.NONE else None
 
 
-def _leader(connection: Connection) -> int:
+def _leader(connection: BlockingConnection) -> int:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=CONSUMER_OFFSETS)], allow_auto_topic_creation=False)
     leader: int = connection.request(Api.METADATA, _METADATA_VERSION, request).topics[0].partitions[0].leader_id
     return leader
 
 
-def _create_topic(connections: dict[int, Connection]) -> None:
+def _create_topic(connections: dict[int, BlockingConnection]) -> None:
     wanted = CreatableTopic(name="topic", num_partitions=_PARTITIONS, replication_factor=1, assignments=[], configs=[])
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=int(_WAIT_S * 1000))
     controller = connections[1].request(Api.METADATA, _METADATA_VERSION, MetadataRequest(topics=[])).controller_id
@@ -190,7 +190,7 @@ def _create_topic(connections: dict[int, Connection]) -> None:
         raise RuntimeError(str(answer))
 
 
-def _commit(connection: Connection, group_id: str, offset: int) -> None:
+def _commit(connection: BlockingConnection, group_id: str, offset: int) -> None:
     rows = [
         OffsetCommitRequestPartition(partition_index=number, committed_offset=offset, committed_metadata="")
         for number in range(_PARTITIONS)
@@ -204,7 +204,7 @@ def _commit(connection: Connection, group_id: str, offset: int) -> None:
     _wait(commit)
 
 
-def _fetch(connection: Connection, group_id: str) -> dict[int, int] | None:
+def _fetch(connection: BlockingConnection, group_id: str) -> dict[int, int] | None:
     answer = connection.request(Api.OFFSET_FETCH, _FETCH_VERSION, OffsetFetchRequest(group_id=group_id, topics=None))
     if answer.error_code != ErrorCode.NONE:
         return None

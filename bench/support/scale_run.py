@@ -13,7 +13,7 @@ from bench.support.usage import cpu_seconds, memory_mb
 from tests.kit.waiting import until
 
 from ottla.client.local_cluster.plan import SESSION_TIMEOUT_MS
-from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -41,7 +41,7 @@ class Clients:
 
     def __init__(self, addresses: Mapping[int, str]) -> None:
         self._connections = {
-            broker: Connection(
+            broker: BlockingConnection(
                 HOST,
                 int(address.rpartition(":")[2]),
                 client_id="bench",

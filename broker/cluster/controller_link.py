@@ -12,7 +12,7 @@ from typing import Any
 from ottla.broker.cluster.metadata import MetadataSnapshot
 from ottla.broker.config import BrokerConfig
 from ottla.client.net.api_versions import common_version, supported_versions
-from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.client.net.connector import IN_THE_CLEAR, Connector
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -36,7 +36,7 @@ class ControllerLink:
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._connector = connector
-        self._connection: Connection | None = None
+        self._connection: BlockingConnection | None = None
         self._versions: Mapping[int, Versions] | None = None
         self._is_closed = False
 
@@ -67,7 +67,7 @@ class ControllerLink:
         if connection is not None:
             connection.close()
 
-    def _to_controller(self) -> Connection:
+    def _to_controller(self) -> BlockingConnection:
         snapshot, config = self._snapshot(), self._config()
         endpoint = snapshot.endpoint(snapshot.controller_id, config.inter_broker_listener.name)
         if endpoint is None:

@@ -20,7 +20,7 @@ from ottla.broker.controller.schedule import Event, Schedule
 from ottla.broker.controller.state_store import StateStore
 from ottla.broker.controller.stats import ElectionCounters
 from ottla.broker.controller.transitions import Transitions
-from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.client.net.connector import Connector
 from ottla.protocol.api import Api
 
@@ -117,7 +117,7 @@ class Office:
 
     # Brokers
 
-    def _connection(self, broker: int) -> Connection | None:
+    def _connection(self, broker: int) -> BlockingConnection | None:
         config = self.config()
         listener = config.control_plane_listener_name or config.inter_broker_listener.name
         for endpoint in self.context.brokers[broker].node.parsed_endpoints():

@@ -16,7 +16,7 @@ import structlog
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.replication.partitions import Partitions
 from ottla.client.net.api_versions import common_version, supported_versions
-from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.client.net.connector import IN_THE_CLEAR, Connector
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -128,7 +128,7 @@ class LeaderEnds:
         self._address_of = address_of
         self._connector = connector
         self._client_id = client_id
-        self._connections: dict[int, tuple[Connection, int]] = {}
+        self._connections: dict[int, tuple[BlockingConnection, int]] = {}
 
     def __call__(self, leader: int, partitions: Sequence[TopicPartition]) -> EndsByPartition:
         """Return where partitions end; KafkaError or ProtocolError where the leader does not answer."""
@@ -155,7 +155,7 @@ class LeaderEnds:
             connection.close()
         self._connections.clear()
 
-    def _connected(self, leader: int, address: tuple[str, int]) -> tuple[Connection, int]:
+    def _connected(self, leader: int, address: tuple[str, int]) -> tuple[BlockingConnection, int]:
         known = self._connections.get(leader)
         if known is not None and (known[0].host, known[0].port) == address:
             return known

@@ -35,7 +35,7 @@ from ottla.client.admin.results import (
     CreatedTopic,
     DeletedRecords,
     ListedOffset,
-    LogDir,
+    LogDirDescription,
     NewTopic,
     PartitionOutcome,
     Reassignment,
@@ -56,7 +56,7 @@ from ottla.client.admin.security_results import (
     UserOutcome,
     UserScramCredentials,
 )
-from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.settings import ClientSettings
 from ottla.client.types import OffsetAndMetadata, TopicPartition
 
@@ -81,7 +81,7 @@ class Admin:
         await self.close()
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterClient:
         """Connections and metadata, for requests that have no call here."""
         return self._requests.cluster
 
@@ -217,7 +217,7 @@ class Admin:
 
     async def describe_log_dirs(
         self, partitions: Collection[TopicPartition] | None = None, *, raise_errors: bool = True
-    ) -> tuple[LogDir, ...]:
+    ) -> tuple[LogDirDescription, ...]:
         """Describe the log directories of all brokers, with these partitions or all."""
         results = await partition_requests.describe_log_dirs(self._requests, partitions)
         return raised(results, raise_errors)

@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from ottla.client.admin.results import (
-    Append,
+    ConfigAppend,
     ConfigDescription,
     ConfigEntry,
     ConfigOutcome,
     ConfigResource,
     ConfigResourceType,
-    Subtract,
+    ConfigSubtract,
 )
 from ottla.client.admin.routing import AdminRequests, error_of
 from ottla.protocol.api import Api
@@ -29,7 +29,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-ConfigValue = str | Append | Subtract | None
+ConfigValue = str | ConfigAppend | ConfigSubtract | None
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _DEFAULT_SOURCE: Final = "default"
@@ -144,8 +144,8 @@ def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:
 
 
 def _alterable(name: str, value: ConfigValue) -> AlterableConfig:
-    if isinstance(value, Append):
+    if isinstance(value, ConfigAppend):
         return AlterableConfig(name=name, config_operation=_APPEND, value=value.value)
-    if isinstance(value, Subtract):
+    if isinstance(value, ConfigSubtract):
         return AlterableConfig(name=name, config_operation=_SUBTRACT, value=value.value)
     return AlterableConfig(name=name, config_operation=_DELETE if value is None else _SET, value=value)

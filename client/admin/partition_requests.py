@@ -8,7 +8,7 @@ from typing import Literal
 from ottla.client.admin.results import (
     DeletedRecords,
     ListedOffset,
-    LogDir,
+    LogDirDescription,
     LogDirReplica,
     PartitionOutcome,
     Reassignment,
@@ -203,7 +203,9 @@ async def list_partition_reassignments(
     )
 
 
-async def describe_log_dirs(requests: AdminRequests, partitions: Collection[TopicPartition] | None) -> list[LogDir]:
+async def describe_log_dirs(
+    requests: AdminRequests, partitions: Collection[TopicPartition] | None
+) -> list[LogDirDescription]:
     """Ask every broker about its log directories."""
     topics = None
     if partitions is not None:
@@ -212,13 +214,13 @@ async def describe_log_dirs(requests: AdminRequests, partitions: Collection[Topi
     return [_log_dir(broker_id, row) for broker_id, response in responses.items() for row in response.results]
 
 
-def _log_dir(broker_id: int, row: DescribeLogDirsResult) -> LogDir:
+def _log_dir(broker_id: int, row: DescribeLogDirsResult) -> LogDirDescription:
     replicas = tuple(
         LogDirReplica(topic.name, each.partition_index, each.partition_size, each.offset_lag, each.is_future_key)
         for topic in row.topics
         for each in topic.partitions
     )
-    return LogDir(
+    return LogDirDescription(
         broker_id,
         row.log_dir,
         None if row.total_bytes < 0 else row.total_bytes,

@@ -212,7 +212,7 @@ class LogDirReplica(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class LogDir(Result):
+class LogDirDescription(Result):
     """A log directory of a broker; sizes of its disk are None where the broker is too old to tell."""
 
     broker_id: int
@@ -245,13 +245,13 @@ class ConfigResource(NamedTuple):
     name: str
 
 
-class Append(NamedTuple):
+class ConfigAppend(NamedTuple):
     """Add to an option that is a list."""
 
     value: str
 
 
-class Subtract(NamedTuple):
+class ConfigSubtract(NamedTuple):
     """Take away from an option that is a list."""
 
     value: str

@@ -20,7 +20,7 @@ from ottla.client.errors import (
     error_for,
 )
 from ottla.client.net.asyncio_connection import Request
-from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.settings import ClientSettings
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
@@ -47,7 +47,7 @@ class AdminRequests:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
-        self.cluster = Cluster(settings)
+        self.cluster = ClusterClient(settings)
 
     async def by_leader(
         self,

@@ -14,7 +14,7 @@ from ottla.client.admin.results import (
 )
 from ottla.client.admin.routing import AdminRequests, error_of
 from ottla.client.errors import UnknownTopicOrPartitionError, error_for
-from ottla.client.net.metadata import TopicMetadata
+from ottla.client.net.metadata import TopicInfo
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import (
@@ -132,7 +132,7 @@ def _topic_id(topic_id: bytes) -> str | None:
     return None if topic_id == UUID_ZERO else uuid_to_text(topic_id)
 
 
-def _described(name: str, topic: TopicMetadata | None) -> TopicDescription:
+def _described(name: str, topic: TopicInfo | None) -> TopicDescription:
     if topic is None or topic.error:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
         is_missing = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

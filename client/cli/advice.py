@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.client.cli.dialing import Dialed, Verdict
+from ottla.client.cli.dialing import Dialed, DialVerdict
 from ottla.client.net.settings import ClientSettings
 
 _UNKNOWN = ("See what the broker's log says of this connection.", "")
@@ -16,36 +16,36 @@ def advice_for(dialed: Dialed, settings: ClientSettings) -> tuple[str, str]:
     to_plaintext = "SASL_PLAINTEXT" if settings.uses_sasl else "PLAINTEXT"
     to_sasl = "SASL_SSL" if settings.uses_tls else "SASL_PLAINTEXT"
     return {
-        Verdict.UNKNOWN_NAME: ("Correct the name, or teach this host to resolve it.", ""),
-        Verdict.REFUSED: ("Start the broker, or give the port of its listener.", "ottla up --detach"),
-        Verdict.SILENT: ("Check that the host is up, and that no firewall is in between.", ""),
-        Verdict.TLS: (
+        DialVerdict.UNKNOWN_NAME: ("Correct the name, or teach this host to resolve it.", ""),
+        DialVerdict.REFUSED: ("Start the broker, or give the port of its listener.", "ottla up --detach"),
+        DialVerdict.SILENT: ("Check that the host is up, and that no firewall is in between.", ""),
+        DialVerdict.TLS: (
             "Have the client speak TLS (SASL_SSL where it needs a password, too).",
             f"security.protocol={to_tls}",
         ),
-        Verdict.PLAINTEXT: ("Have the client speak plaintext.", f"security.protocol={to_plaintext}"),
-        Verdict.SASL: (
+        DialVerdict.PLAINTEXT: ("Have the client speak plaintext.", f"security.protocol={to_plaintext}"),
+        DialVerdict.SASL: (
             "Have the client authenticate, with sasl.username and sasl.password.",
             f"security.protocol={to_sasl}",
         ),
-        Verdict.PASSWORD: (
+        DialVerdict.PASSWORD: (
             f"Check sasl.username, sasl.password and sasl.mechanism. An administrator can set the password of {user}:",
             f"ottla user update {user}",
         ),
-        Verdict.MECHANISM: ("Choose one of those that it offers.", "sasl.mechanism=SCRAM-SHA-512"),
-        Verdict.UNTRUSTED: (
+        DialVerdict.MECHANISM: ("Choose one of those that it offers.", "sasl.mechanism=SCRAM-SHA-512"),
+        DialVerdict.UNTRUSTED: (
             "Trust the authority that signed the broker's certificate: name the file with the authority's own.",
             "ssl.truststore.location=ca.pem",
         ),
-        Verdict.EXPIRED: ("Give the broker a new certificate; it takes one without a restart.", ""),
-        Verdict.OTHER_NAME: (
+        DialVerdict.EXPIRED: ("Give the broker a new certificate; it takes one without a restart.", ""),
+        DialVerdict.OTHER_NAME: (
             f"Reach the broker by a name in its certificate, or have {host} among the names of a new one.",
             "",
         ),
-        Verdict.CLIENT_CERTIFICATE: (
+        DialVerdict.CLIENT_CERTIFICATE: (
             "Show a certificate that the broker trusts: a PEM file with key and certificate.",
             "ssl.keystore.location=client.pem",
         ),
-        Verdict.ZOOKEEPER: ("Give the port of a broker.", f"bootstrap.servers={host}:9092"),
-        Verdict.HTTP: ("Give the port of a broker's listener.", f"bootstrap.servers={host}:9092"),
+        DialVerdict.ZOOKEEPER: ("Give the port of a broker.", f"bootstrap.servers={host}:9092"),
+        DialVerdict.HTTP: ("Give the port of a broker's listener.", f"bootstrap.servers={host}:9092"),
     }.get(dialed.verdict, _UNKNOWN)

@@ -14,7 +14,7 @@ from ottla.client.cli.target import Target, command
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
-    from ottla.client.cli.topic_plan import Step
+    from ottla.client.cli.topic_plan import TopicStep
 
 app = noun_app("apply")
 
@@ -43,7 +43,7 @@ def apply(
     wanted = read_topics(file)
     is_refused = False
 
-    async def work(admin: Admin) -> list[Step]:
+    async def work(admin: Admin) -> list[TopicStep]:
         nonlocal is_refused
         steps = await plan(admin, wanted)
         is_refused = any(each.action is Action.REFUSE for each in steps)
@@ -52,7 +52,7 @@ def apply(
     steps = target.run(work)
     done = "planned" if dry_run or is_refused else "done"
 
-    def status(each: Step) -> str:
+    def status(each: TopicStep) -> str:
         return "failed" if each.error is not None else "-" if each.action is Action.NOTHING else done
 
     if target.is_data:

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Final
 
 from ottla.client.admin.admin import Admin
-from ottla.client.admin.results import BrokerDescription, ConfigResource, ConfigResourceType, LogDir
+from ottla.client.admin.results import BrokerDescription, ConfigResource, ConfigResourceType, LogDirDescription
 from ottla.client.cli.advice import advice_for
 from ottla.client.cli.clocks import compare_clocks
-from ottla.client.cli.dialing import Dialed, Verdict, dial
+from ottla.client.cli.dialing import Dialed, DialVerdict, dial
 from ottla.client.cli.findings import Finding, Status
 from ottla.client.cli.health import Health, WeakPartition, examine
 from ottla.client.cli.listeners import ADVERTISED, Behind, who_is_behind
 from ottla.client.cli.surroundings import local_zookeeper, surroundings
 from ottla.client.cli.zookeeper_check import check_zookeeper, unknown_zookeeper
 from ottla.client.errors import KafkaTimeoutError
-from ottla.client.net.settings import Address, ClientSettings
+from ottla.client.net.settings import ClientSettings, HostPort
 
 _DISK_FREE_MIN: Final = 0.10
 _NAMED_MAX: Final = 3
@@ -45,7 +45,7 @@ async def diagnose(settings: ClientSettings, directory: Path, zookeeper: str | N
         behind = await asyncio.gather(*(who_is_behind(door, described.brokers, settings) for door in doors))
         known = {each.broker_id: each for each in behind if each is not None}
         brokers = [*described.brokers, *_unlisted(known, described.brokers)]
-        reached = await asyncio.gather(*(dial(Address(each.host, each.port), settings) for each in brokers))
+        reached = await asyncio.gather(*(dial(HostPort(each.host, each.port), settings) for each in brokers))
         for broker, dialed in zip(brokers, reached, strict=True):
             is_other = dialed.is_broker and dialed.cluster_id != described.cluster_id
             if dialed.is_broker and not is_other:
@@ -87,17 +87,17 @@ async def _surroundings(
     return pages | more_pages, sorted(connects | set(zookeepers.values()))
 
 
-def _kwargs(settings: ClientSettings, doors: Sequence[Address]) -> dict[str, object]:
+def _kwargs(settings: ClientSettings, doors: Sequence[HostPort]) -> dict[str, object]:
     kwargs = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
     return kwargs | {"bootstrap_servers": [str(each) for each in doors]}
 
 
 def _place(broker: BrokerDescription) -> str:
-    return f"broker {broker.broker_id} at {Address(broker.host, broker.port)}"
+    return f"broker {broker.broker_id} at {HostPort(broker.host, broker.port)}"
 
 
 def _said(dialed: Dialed) -> str:
-    says_more = dialed.detail and dialed.verdict in (Verdict.FAILED, Verdict.MECHANISM)
+    says_more = dialed.detail and dialed.verdict in (DialVerdict.FAILED, DialVerdict.MECHANISM)
     return f"{dialed.verdict}: {dialed.detail}" if says_more else str(dialed.verdict)
 
 
@@ -123,7 +123,7 @@ def _advertised_finding(
     broker: BrokerDescription, found: str, behind: Behind | None, settings: ClientSettings
 ) -> Finding:
     """Say what is wrong with an address that a broker gives to clients, and what it should give instead."""
-    wrong = Address(broker.host, broker.port)
+    wrong = HostPort(broker.host, broker.port)
     if behind is None:
         advice = (
             f"Clients are sent to {wrong}. If broker {broker.broker_id} runs, have it advertise an address that can "
@@ -178,7 +178,7 @@ async def _replicas(admin: Admin, health: Health) -> Finding:
     return Finding(Status.WARNING, "replicas", f"{len(weak)} partitions are short of one: {_named(weak)}", start)
 
 
-def disk_finding(log_dir: LogDir) -> Finding:
+def disk_finding(log_dir: LogDirDescription) -> Finding:
     """Judge a log directory by its error, and by what is free on its disk."""
     check = f"disk of broker {log_dir.broker_id}"
     if log_dir.error is not None:

@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Final
 
 from ottla.client.errors import KafkaConnectionError, KafkaError
-from ottla.client.net.asyncio_connection import BrokerConnection
-from ottla.client.net.settings import Address, ClientSettings
+from ottla.client.net.asyncio_connection import AsyncioConnection
+from ottla.client.net.settings import ClientSettings, HostPort
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -25,7 +25,7 @@ _QUESTION_TIMEOUT_S: Final = 1.0
 _METADATA_VERSION_MIN: Final = 2
 
 
-class Verdict(StrEnum):
+class DialVerdict(StrEnum):
     """What an address turned out to be."""
 
     KAFKA = "speaks Kafka"
@@ -48,21 +48,21 @@ class Verdict(StrEnum):
 
 # A question, how its answer begins, and who gives it; a broker closes the connection instead.
 _QUESTIONS: Final = (
-    (b"srvr", b"Zookeeper version", Verdict.ZOOKEEPER),
-    (b"GET / HTTP/1.0\r\n\r\n", b"HTTP/", Verdict.HTTP),
+    (b"srvr", b"Zookeeper version", DialVerdict.ZOOKEEPER),
+    (b"GET / HTTP/1.0\r\n\r\n", b"HTTP/", DialVerdict.HTTP),
 )
 
 
 # What OpenSSL finds wrong with a certificate, where it is not its signature.
 _CERTIFICATES: Final = {
-    9: Verdict.EXPIRED,
-    10: Verdict.EXPIRED,
-    62: Verdict.OTHER_NAME,
-    64: Verdict.OTHER_NAME,
+    9: DialVerdict.EXPIRED,
+    10: DialVerdict.EXPIRED,
+    62: DialVerdict.OTHER_NAME,
+    64: DialVerdict.OTHER_NAME,
 }
 _AUTHENTICATION: Final = {
-    ErrorCode.SASL_AUTHENTICATION_FAILED: Verdict.PASSWORD,
-    ErrorCode.UNSUPPORTED_SASL_MECHANISM: Verdict.MECHANISM,
+    ErrorCode.SASL_AUTHENTICATION_FAILED: DialVerdict.PASSWORD,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: DialVerdict.MECHANISM,
 }
 
 
@@ -70,18 +70,18 @@ _AUTHENTICATION: Final = {
 class Dialed:
     """What came of dialing an address."""
 
-    address: Address
-    verdict: Verdict
+    address: HostPort
+    verdict: DialVerdict
     detail: str = ""
     cluster_id: str | None = None
 
     @property
     def is_broker(self) -> bool:
         """Whether clients can work there."""
-        return self.verdict is Verdict.KAFKA
+        return self.verdict is DialVerdict.KAFKA
 
 
-async def dial(address: Address, settings: ClientSettings) -> Dialed:
+async def dial(address: HostPort, settings: ClientSettings) -> Dialed:
     """Resolve, connect, and ask for versions and metadata; where that fails, find out what is there instead."""
     loop = asyncio.get_running_loop()
     try:
@@ -90,63 +90,65 @@ async def dial(address: Address, settings: ClientSettings) -> Dialed:
             _, writer = await asyncio.open_connection(*address)
             await _close(writer)
     except ConnectionRefusedError:
-        return Dialed(address, Verdict.REFUSED)
+        return Dialed(address, DialVerdict.REFUSED)
     except TimeoutError:
-        return Dialed(address, Verdict.SILENT)
+        return Dialed(address, DialVerdict.SILENT)
     except OSError as error:
         is_name = isinstance(error, socket.gaierror)
-        return Dialed(address, Verdict.UNKNOWN_NAME if is_name else Verdict.SILENT, error.strerror or str(error))
+        return Dialed(
+            address, DialVerdict.UNKNOWN_NAME if is_name else DialVerdict.SILENT, error.strerror or str(error)
+        )
     try:
-        connection = await BrokerConnection.open(*address, settings)
+        connection = await AsyncioConnection.open(*address, settings)
     except KafkaError as error:
         return Dialed(address, await _told_apart(address, settings, error), error.detail)
     try:
-        return Dialed(address, Verdict.KAFKA, cluster_id=await _cluster_id(connection, settings))
+        return Dialed(address, DialVerdict.KAFKA, cluster_id=await _cluster_id(connection, settings))
     except KafkaError as error:
         # Brokers tell anybody their versions, and close at the next request of who should have authenticated first.
         is_hangup = isinstance(error, KafkaConnectionError) and not settings.uses_sasl
-        return Dialed(address, Verdict.SASL if is_hangup else Verdict.FAILED, error.detail)
+        return Dialed(address, DialVerdict.SASL if is_hangup else DialVerdict.FAILED, error.detail)
     finally:
         await connection.close()
 
 
-async def _cluster_id(connection: BrokerConnection, settings: ClientSettings) -> str | None:
+async def _cluster_id(connection: AsyncioConnection, settings: ClientSettings) -> str | None:
     request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
     timeout_ms = settings.connect_timeout_ms
     answer = await connection.request(Api.METADATA, request, version_min=_METADATA_VERSION_MIN, timeout_ms=timeout_ms)
     return str(answer.cluster_id) if answer.cluster_id else None
 
 
-async def _told_apart(address: Address, settings: ClientSettings, error: KafkaError) -> Verdict:
+async def _told_apart(address: HostPort, settings: ClientSettings, error: KafkaError) -> DialVerdict:
     """Say what is there, if not what the settings expect."""
     if not isinstance(error, KafkaConnectionError):
-        return _AUTHENTICATION.get(error.code, Verdict.FAILED)
+        return _AUTHENTICATION.get(error.code, DialVerdict.FAILED)
     if settings.uses_tls:
         if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-            return _CERTIFICATES.get(error.__cause__.verify_code, Verdict.UNTRUSTED)
+            return _CERTIFICATES.get(error.__cause__.verify_code, DialVerdict.UNTRUSTED)
         if isinstance(error.__cause__, ssl.SSLError) and "CERTIFICATE_REQUIRED" in (error.__cause__.reason or ""):
-            return Verdict.CLIENT_CERTIFICATE
+            return DialVerdict.CLIENT_CERTIFICATE
         plain = dataclasses.replace(settings, security_protocol="PLAINTEXT")
-        return Verdict.PLAINTEXT if await _offers_versions(address, plain) else Verdict.FAILED
+        return DialVerdict.PLAINTEXT if await _offers_versions(address, plain) else DialVerdict.FAILED
     if await _speaks_tls(address):
-        return Verdict.TLS
+        return DialVerdict.TLS
     answers = await asyncio.gather(*(_first_bytes(address, question) for question, _, _ in _QUESTIONS))
     for (_, expected, verdict), answer in zip(_QUESTIONS, answers, strict=True):
         if answer.startswith(expected):
             return verdict
-    return Verdict.FAILED
+    return DialVerdict.FAILED
 
 
-async def _offers_versions(address: Address, settings: ClientSettings) -> bool:
+async def _offers_versions(address: HostPort, settings: ClientSettings) -> bool:
     try:
-        connection = await BrokerConnection.open(*address, settings)
+        connection = await AsyncioConnection.open(*address, settings)
     except KafkaError:
         return False
     await connection.close()
     return True
 
 
-async def _speaks_tls(address: Address) -> bool:
+async def _speaks_tls(address: HostPort) -> bool:
     """Whether a handshake works; the certificate may be anybody's, since nothing is sent."""
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -163,7 +165,7 @@ async def _speaks_tls(address: Address) -> bool:
     return True
 
 
-async def _first_bytes(address: Address, question: bytes) -> bytes:
+async def _first_bytes(address: HostPort, question: bytes) -> bytes:
     try:
         async with asyncio.timeout(_QUESTION_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(*address)

@@ -14,8 +14,8 @@ from ottla.client.admin.results import BrokerDescription, ConfigResourceType
 from ottla.client.cli.http_pages import LISTENER
 from ottla.client.cli.zookeeper_check import CONNECT
 from ottla.client.errors import KafkaConfigurationError, KafkaError
-from ottla.client.net.asyncio_connection import BrokerConnection
-from ottla.client.net.settings import Address, ClientSettings, parse_address
+from ottla.client.net.asyncio_connection import AsyncioConnection
+from ottla.client.net.settings import ClientSettings, HostPort, parse_address
 from ottla.protocol.api import Api
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
@@ -28,7 +28,7 @@ _USUAL_IDS: Final = (*range(100), *range(1001, 1011))
 class Behind:
     """The broker behind an address, and what it advertises: entries like PLAINTEXT://host:port."""
 
-    door: Address
+    door: HostPort
     broker_id: int
     advertised: tuple[str, ...]
     # Where it serves pages over HTTP, and its ZooKeeper; "" if it does not say.
@@ -36,7 +36,7 @@ class Behind:
     zookeeper: str = ""
 
     @property
-    def addresses(self) -> list[Address]:
+    def addresses(self) -> list[HostPort]:
         """Where it sends clients."""
         found = []
         for entry in self.advertised:
@@ -46,7 +46,7 @@ class Behind:
                 continue
         return found
 
-    def corrected(self, wrong: Address) -> str:
+    def corrected(self, wrong: HostPort) -> str:
         """Return what it should advertise: the address that works in place of the one that does not."""
         return ",".join(
             f"{entry.partition('://')[0]}://{self.door}" if entry.endswith(f"://{wrong}") else entry
@@ -54,7 +54,7 @@ class Behind:
         )
 
 
-async def who_is_behind(door: Address, listed: Iterable[BrokerDescription], settings: ClientSettings) -> Behind | None:
+async def who_is_behind(door: HostPort, listed: Iterable[BrokerDescription], settings: ClientSettings) -> Behind | None:
     """Return the broker behind an address; None if it does not tell."""
     candidates = dict.fromkeys((*(each.broker_id for each in listed), *_USUAL_IDS))
     request = DescribeConfigsRequest(
@@ -68,7 +68,7 @@ async def who_is_behind(door: Address, listed: Iterable[BrokerDescription], sett
         ]
     )
     try:
-        connection = await BrokerConnection.open(*door, settings)
+        connection = await AsyncioConnection.open(*door, settings)
         try:
             timeout_ms = settings.connect_timeout_ms
             answer = await connection.request(Api.DESCRIBE_CONFIGS, request, timeout_ms=timeout_ms)

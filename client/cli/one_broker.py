@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ottla.client.net.asyncio_connection import BrokerConnection
+from ottla.client.net.asyncio_connection import AsyncioConnection
 from ottla.client.net.settings import ClientSettings
 from ottla.protocol.api import Api
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -17,7 +17,7 @@ _METADATA_VERSION_MIN: Final = 1
 async def known_brokers(options: Mapping[str, Any]) -> int:
     """Ask the first bootstrap server alone for its versions, then how many brokers it knows; KafkaError if it fails."""
     settings = ClientSettings.from_kwargs(options)
-    connection = await BrokerConnection.open(*settings.addresses[0], settings)
+    connection = await AsyncioConnection.open(*settings.addresses[0], settings)
     try:
         request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         answer = await connection.request(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ottla.client.errors.kafka_error import KafkaError
 
 
-class Outcome(Protocol):
+class AdminOutcome(Protocol):
     """What a call of Admin returns for each thing."""
 
     @property
@@ -24,7 +24,7 @@ class Outcome(Protocol):
     def to_dict(self) -> dict[str, Any]: ...
 
 
-def show_outcomes(target: Target, heading: str, outcomes: Sequence[tuple[str, Outcome]], done: str) -> None:
+def show_outcomes(target: Target, heading: str, outcomes: Sequence[tuple[str, AdminOutcome]], done: str) -> None:
     """Print what was done, as a table or as data, and errors as talk; exit with 1 if there is one."""
     if target.is_data:
         target.print_items(outcome.to_dict() for _, outcome in outcomes)
@@ -34,7 +34,7 @@ def show_outcomes(target: Target, heading: str, outcomes: Sequence[tuple[str, Ou
     tell_errors([outcome for _, outcome in outcomes])
 
 
-def tell_errors(outcomes: Sequence[Outcome]) -> None:
+def tell_errors(outcomes: Sequence[AdminOutcome]) -> None:
     """Print errors as talk, the same words once; exit with 1 if there is one."""
     told = [explained(outcome.error) for outcome in outcomes if outcome.error is not None]
     for each in dict.fromkeys(told):

@@ -24,7 +24,7 @@ _FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 _PARTITION_BYTES_MAX: Final = 1024 * 1024
 
 
-class Read(NamedTuple):
+class ReadRecord(NamedTuple):
     """A record and where it was read."""
 
     partition: TopicPartition
@@ -41,11 +41,11 @@ class PartitionReader:
         self.ends: dict[TopicPartition, int] = {}
         self._isolation_level = int(read_committed)
 
-    async def fetches(self, *, until_end: bool) -> AsyncIterator[list[Read]]:
+    async def fetches(self, *, until_end: bool) -> AsyncIterator[list[ReadRecord]]:
         """Yield records, those of a fetch at a time, for ever or up to the ends that partitions have by then."""
         while left := [each for each in self.positions if not (until_end and self._is_at_end(each))]:
 
-            async def attempt(partitions: list[TopicPartition] = left) -> list[Read]:
+            async def attempt(partitions: list[TopicPartition] = left) -> list[ReadRecord]:
                 return await self._fetch(partitions)
 
             yield await self._admin.cluster.retrying(attempt)
@@ -53,7 +53,7 @@ class PartitionReader:
     def _is_at_end(self, partition: TopicPartition) -> bool:
         return partition in self.ends and self.positions[partition] >= self.ends[partition]
 
-    async def _fetch(self, partitions: list[TopicPartition]) -> list[Read]:
+    async def _fetch(self, partitions: list[TopicPartition]) -> list[ReadRecord]:
         """Fetch once from every leader. What cannot be read is an error only if nothing else was."""
         cluster = self._admin.cluster
         metadata = await cluster.metadata({each.topic for each in partitions})
@@ -73,7 +73,9 @@ class PartitionReader:
             raise next((error for error in errors if not error.retriable), errors[0])
         return reads
 
-    async def _fetch_from(self, leader: int, partitions: list[TopicPartition], errors: list[KafkaError]) -> list[Read]:
+    async def _fetch_from(
+        self, leader: int, partitions: list[TopicPartition], errors: list[KafkaError]
+    ) -> list[ReadRecord]:
         try:
             response = await self._admin.cluster.send(
                 leader,
@@ -104,8 +106,8 @@ class PartitionReader:
             topics=[FetchTopic(topic=name, partitions=rows) for name, rows in topics.items()],
         )
 
-    def _taken(self, response: Any, errors: list[KafkaError]) -> list[Read]:
-        reads: list[Read] = []
+    def _taken(self, response: Any, errors: list[KafkaError]) -> list[ReadRecord]:
+        reads: list[ReadRecord] = []
         if response.error_code:
             errors.append(error_for(response.error_code))
         for topic in response.responses:
@@ -124,7 +126,7 @@ class PartitionReader:
                     errors.append(error_for(ErrorCode.CORRUPT_MESSAGE, detail))
         return reads
 
-    def _decoded(self, partition: TopicPartition, row: Any) -> Iterator[Read]:
+    def _decoded(self, partition: TopicPartition, row: Any) -> Iterator[ReadRecord]:
         """Yield the records from our position on, without markers and without what was aborted."""
         aborted = deque(sorted(row.aborted_transactions or (), key=lambda each: each.first_offset))
         # Producers whose transaction, at this point of the log, is one that was aborted.
@@ -138,5 +140,5 @@ class PartitionReader:
             elif not (batch.is_transactional and batch.producer_id in aborting):
                 for record in batch.records():
                     if record.offset >= self.positions[partition]:
-                        yield Read(partition, record)
+                        yield ReadRecord(partition, record)
             self.positions[partition] = max(self.positions[partition], batch.next_offset)

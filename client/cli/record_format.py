@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.client.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    from ottla.client.cli.reading import Read
+    from ottla.client.cli.reading import ReadRecord
     from ottla.protocol.record import Record
 
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "\\": b"\\", "0": b"\0"}
-_Part = Callable[["Read", bytes], bytes]
+_Part = Callable[["ReadRecord", bytes], bytes]
 
 
 def _length(data: bytes | None) -> bytes:
     return b"-1" if data is None else str(len(data)).encode()
 
 
-def _headers(read: Read, null: bytes) -> bytes:
+def _headers(read: ReadRecord, null: bytes) -> bytes:
     return b",".join(key.encode() + b"=" + (null if value is None else value) for key, value in read.record.headers)
 
 
@@ -44,7 +44,7 @@ _FIELDS: Final[dict[str, _Part]] = {
 _FIELDS["v"] = _FIELDS["s"]
 
 
-def compiled(text: str, null: str = "") -> Callable[[Read], bytes]:
+def compiled(text: str, null: str = "") -> Callable[[ReadRecord], bytes]:
     """Return a function that writes a record by a format; CommandError where the format is not one."""
     parts: list[bytes | _Part] = []
     characters = iter(text)
@@ -64,13 +64,13 @@ def compiled(text: str, null: str = "") -> Callable[[Read], bytes]:
             raise CommandError(f"the format has {character}{following}, which is none of {known}", 2)
     written_null = null.encode()
 
-    def write(read: Read) -> bytes:
+    def write(read: ReadRecord) -> bytes:
         return b"".join(part if isinstance(part, bytes) else part(read, written_null) for part in parts)
 
     return write
 
 
-def as_json(read: Read) -> dict[str, Any]:
+def as_json(read: ReadRecord) -> dict[str, Any]:
     """Return a record and where it was read, as what JSON knows."""
     return {"topic": read.partition.topic, "partition": read.partition.partition, **record_json(read.record)}
 

@@ -14,7 +14,7 @@ from ottla.protocol.identifiers import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Result):
+class OffsetChange(Result):
     """A partition with what is committed for it, None for nothing, and what is to be."""
 
     topic: str
@@ -26,7 +26,7 @@ class Step(Result):
 
 async def planned(
     admin: Admin, group: str, topics: Sequence[str] | None, partitions: Sequence[int] | None, to: str
-) -> list[Step]:
+) -> list[OffsetChange]:
     """Return the steps: of these topics, or of all that the group has committed."""
     committed = {
         TopicPartition(each.topic, each.partition): each.offset for each in await admin.list_group_offsets(group)
@@ -38,10 +38,10 @@ async def planned(
     if not wanted:
         raise CommandError(f"{group} has committed nothing yet: say which topic it is to read, with --topic.")
     offsets = await resolve(admin, wanted, to)
-    return [Step(*each, committed.get(each), offsets[each]) for each in wanted]
+    return [OffsetChange(*each, committed.get(each), offsets[each]) for each in wanted]
 
 
-async def sought(admin: Admin, group: str, steps: Sequence[Step]) -> list[Step]:
+async def sought(admin: Admin, group: str, steps: Sequence[OffsetChange]) -> list[OffsetChange]:
     """Commit the steps; return them with their errors."""
     offsets = {TopicPartition(step.topic, step.partition): step.after for step in steps}
     outcomes = await admin.alter_group_offsets(group, offsets, raise_errors=False)

@@ -23,7 +23,7 @@ from ottla.protocol.records import RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Problem(Result):
+class SegmentProblem(Result):
     """What is wrong, and the first byte of the file where it is."""
 
     file: str
@@ -42,12 +42,12 @@ class SegmentReport(Result):
     first_offset: int | None
     last_offset: int | None
     unused_bytes: int
-    problems: tuple[Problem, ...]
+    problems: tuple[SegmentProblem, ...]
 
 
 def verified(path: Path) -> SegmentReport:
     """Read a segment to its end, or to its first bad byte, and its indexes."""
-    problems: list[Problem] = []
+    problems: list[SegmentProblem] = []
     # The first offset of the batch at each position.
     starts: dict[int, int] = {}
     records = end = 0
@@ -64,7 +64,7 @@ def verified(path: Path) -> SegmentReport:
             next_offset = batch.next_offset
             end = position + batch.size
     except DamagedFileError as damage:
-        problems.append(Problem(str(path), damage.position, damage.problem))
+        problems.append(SegmentProblem(str(path), damage.position, damage.problem))
     is_whole = not problems
     size = path.stat().st_size
     unused = size - end if is_whole else 0
@@ -74,7 +74,7 @@ def verified(path: Path) -> SegmentReport:
             try:
                 check(index, starts, last, is_whole=is_whole)
             except DamagedFileError as damage:
-                problems.append(Problem(str(index), damage.position, damage.problem))
+                problems.append(SegmentProblem(str(index), damage.position, damage.problem))
     return SegmentReport(str(path), size, len(starts), records, first, last, unused, tuple(problems))
 
 

@@ -36,7 +36,7 @@ def status(directory: DirectoryOption = None, output_format: FormatOption = Form
 
     from ottla.client.local_cluster.cluster_dir import ClusterDir
     from ottla.client.local_cluster.local_cluster import LocalCluster
-    from ottla.client.local_cluster.status import State
+    from ottla.client.local_cluster.status import ProcessState
 
     statuses = LocalCluster(ClusterDir(directory or default_directory())).statuses()
     if output_format is Format.JSON:
@@ -45,7 +45,7 @@ def status(directory: DirectoryOption = None, output_format: FormatOption = Form
         print_items(msgspec.to_builtins(statuses), output_format)
     else:
         print_statuses(statuses)
-    if any(each.state is not State.RUNNING for each in statuses):
+    if any(each.state is not ProcessState.RUNNING for each in statuses):
         raise typer.Exit(1)
 
 

@@ -12,7 +12,7 @@ from ottla.client.admin.results import BrokerDescription, ConfigResource, Config
 from ottla.client.cli.http_pages import LISTENER
 from ottla.client.cli.zookeeper_check import CONNECT
 from ottla.client.errors import KafkaTimeoutError
-from ottla.client.net.settings import Address
+from ottla.client.net.settings import HostPort
 
 # Enough for a broker that answers at all.
 _TIMEOUT_S: Final = 5.0
@@ -38,7 +38,7 @@ async def surroundings(admin: Admin, brokers: Collection[BrokerDescription]) -> 
     return pages, zookeepers
 
 
-def local_zookeeper(directory: Path, bootstrap: Iterable[Address]) -> str | None:
+def local_zookeeper(directory: Path, bootstrap: Iterable[HostPort]) -> str | None:
     """Return the ZooKeeper of the cluster that `ottla up` made in a directory, if one of these addresses is its."""
     from ottla.client.local_cluster.cluster_dir import ClusterDir
     from ottla.client.local_cluster.errors import ClusterError

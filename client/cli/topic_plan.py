@@ -23,7 +23,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Result):
+class TopicStep(Result):
     """What is done to one topic; `changes` is for readers, the rest for the broker."""
 
     topic: str
@@ -34,7 +34,7 @@ class Step(Result):
     configs: Mapping[str, str | None] = field(default_factory=dict, compare=False)
 
 
-async def plan(admin: Admin, wanted: Sequence[WantedTopic]) -> list[Step]:
+async def plan(admin: Admin, wanted: Sequence[WantedTopic]) -> list[TopicStep]:
     """Compare what is wanted with what is there."""
     described = await admin.describe_topics([each.name for each in wanted], raise_errors=False) if wanted else ()
     found = {each.name: each for each in described}
@@ -47,7 +47,7 @@ async def plan(admin: Admin, wanted: Sequence[WantedTopic]) -> list[Step]:
         if isinstance(topic.error, UnknownTopicError):
             steps.append(_creation(each))
         elif topic.error is not None:
-            steps.append(Step(each.name, Action.REFUSE, error=topic.error))
+            steps.append(TopicStep(each.name, Action.REFUSE, error=topic.error))
         else:
             entries = values.get(each.name, {})
             # Options that are at their defaults need no change to be so.
@@ -56,27 +56,27 @@ async def plan(admin: Admin, wanted: Sequence[WantedTopic]) -> list[Step]:
     return steps
 
 
-def _creation(wanted: WantedTopic) -> Step:
+def _creation(wanted: WantedTopic) -> TopicStep:
     numbers = {"partitions": wanted.partitions, "replication factor": wanted.replication_factor}
     changes = [f"{what} {number}" for what, number in numbers.items() if number is not None]
     changes += [f"{name} {value}" for name, value in wanted.configs.items() if value is not None]
-    return Step(wanted.name, Action.CREATE, tuple(changes))
+    return TopicStep(wanted.name, Action.CREATE, tuple(changes))
 
 
 def step(
     wanted: WantedTopic, topic: TopicDescription, values: Mapping[str, str | None], own: Mapping[str, str | None]
-) -> Step:
+) -> TopicStep:
     """Return what is done to a topic that exists, with these values of options, some of which are its own."""
     count = len(topic.partitions)
     if wanted.partitions is not None and wanted.partitions < count:
         detail = f"{topic.name} has {count} partitions, and cannot have fewer; the file says {wanted.partitions}"
-        return Step(topic.name, Action.REFUSE, error=InvalidPartitionsError(detail))
+        return TopicStep(topic.name, Action.REFUSE, error=InvalidPartitionsError(detail))
     if wanted.replication_factor not in (None, topic.replication_factor):
         detail = (
             f"{topic.name} has replication factor {topic.replication_factor}, the file says "
             f"{wanted.replication_factor}; `ottla partition reassign` changes it"
         )
-        return Step(topic.name, Action.REFUSE, error=InvalidReplicationFactorError(detail))
+        return TopicStep(topic.name, Action.REFUSE, error=InvalidReplicationFactorError(detail))
     grows_to = wanted.partitions if wanted.partitions is not None and wanted.partitions > count else None
     configs = {
         name: value
@@ -89,12 +89,12 @@ def step(
         for name, value in configs.items()
     ]
     action = Action.CHANGE if changes else Action.NOTHING
-    return Step(topic.name, action, tuple(changes), partitions=grows_to, configs=configs)
+    return TopicStep(topic.name, action, tuple(changes), partitions=grows_to, configs=configs)
 
 
 async def carry_out(
-    admin: Admin, steps: Sequence[Step], wanted: Sequence[WantedTopic], *, validate_only: bool
-) -> list[Step]:
+    admin: Admin, steps: Sequence[TopicStep], wanted: Sequence[WantedTopic], *, validate_only: bool
+) -> list[TopicStep]:
     """Do it, or have the broker say whether it would; return the steps with their errors."""
     errors: dict[str, KafkaError | None] = {}
     creating = {each.topic for each in steps if each.action is Action.CREATE}

@@ -18,7 +18,7 @@ from ottla.client.cli.target import Target, run
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
-    from ottla.client.cli.reading import Read
+    from ottla.client.cli.reading import ReadRecord
 
 _LINE: Final = "%s\\n"
 _Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
@@ -92,7 +92,7 @@ def tail(
     _read(target, topic, partitions, f"-{lines}", writer, count=count, until_end=False, uncommitted=False)
 
 
-def _writer(output_format: Format, template: str | None, null: str) -> Callable[[Read], bytes]:
+def _writer(output_format: Format, template: str | None, null: str) -> Callable[[ReadRecord], bytes]:
     from ottla.client.cli.record_format import as_json, compiled
 
     if not output_format.is_data:
@@ -107,7 +107,7 @@ def _read(
     topic: str,
     partitions: Sequence[int] | None,
     offset: str,
-    writer: Callable[[Read], bytes],
+    writer: Callable[[ReadRecord], bytes],
     *,
     count: int | None,
     until_end: bool,

@@ -95,11 +95,11 @@ def up(
     from ottla.client.local_cluster.errors import InterruptedStartError
     from ottla.client.local_cluster.launcher import BROKER_COMMAND
     from ottla.client.local_cluster.local_cluster import LocalCluster
-    from ottla.client.local_cluster.plan import Options
+    from ottla.client.local_cluster.plan import ClusterOptions
 
     if zookeeper is not None and zookeeper_port is not None:
         raise typer.BadParameter("it is one or the other.", param_hint="--zookeeper and --zookeeper-port")
-    options = Options(
+    options = ClusterOptions(
         brokers=brokers,
         base_port=base_port,
         http_base_port=http_base_port,

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from ottla.client.cli.findings import Finding, Status
 from ottla.client.errors import KafkaConfigurationError
-from ottla.client.net.settings import Address, parse_address
+from ottla.client.net.settings import HostPort, parse_address
 
 CONNECT: Final = "zookeeper.connect"
 _PORT: Final = 2181
@@ -35,7 +35,7 @@ class Answer(Enum):
 class Asked(NamedTuple):
     """A server and its answer."""
 
-    address: Address
+    address: HostPort
     answer: Answer
     mode: str = ""
 
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
         return f"{self.address} {self.answer.value}{f' as {self.mode}' if self.mode else ''}"
 
 
-def servers(connect: str) -> list[Address]:
+def servers(connect: str) -> list[HostPort]:
     """Return the servers of a connect string, which may end with a path."""
     found = []
     for entry in connect.partition("/")[0].split(","):
@@ -59,7 +59,7 @@ async def check_zookeeper(connect: str, *, is_local: bool = False) -> Finding:
     return zookeeper_finding(connect, asked, is_local=is_local)
 
 
-async def ask(address: Address) -> Asked:
+async def ask(address: HostPort) -> Asked:
     """Ask one server how it is."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
@@ -125,9 +125,9 @@ def unknown_zookeeper() -> Finding:
     return Finding(Status.WARNING, "ZooKeeper", found, advice, f"ottla doctor --zookeeper HOST:{_PORT}")
 
 
-def _those(asked: Iterable[Asked], answer: Answer) -> list[Address]:
+def _those(asked: Iterable[Asked], answer: Answer) -> list[HostPort]:
     return [each.address for each in asked if each.answer is answer]
 
 
-def _listed(addresses: Iterable[Address]) -> str:
+def _listed(addresses: Iterable[HostPort]) -> str:
     return ", ".join(map(str, addresses))

@@ -8,22 +8,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ottla.client.consumer.fetcher import Fetcher
+from ottla.client.consumer.assigned_partitions import AssignedPartition, AssignedPartitions, joined_columns
+from ottla.client.consumer.fetcher import ConsumerFetcher
 from ottla.client.consumer.group.assignors import assignors_by_name
-from ottla.client.consumer.group.classic_member import GroupMember
+from ottla.client.consumer.group.classic_member import ClassicGroupMember
 from ottla.client.consumer.group.commits import Commits
+from ottla.client.consumer.group.committed_offsets import GroupMembership
 from ottla.client.consumer.group.consumer_member import ConsumerGroupMember
 from ottla.client.consumer.group.group_host import GroupHost
-from ottla.client.consumer.group.group_offsets import Membership
 from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, look_up
-from ottla.client.consumer.partition_state import Partitions, PartitionState, joined_columns
-from ottla.client.consumer.reader import Reader
+from ottla.client.consumer.pattern_subscription import PatternSubscription
+from ottla.client.consumer.reader import RecordReader
 from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
 from ottla.client.consumer.settings import ConsumerSettings
-from ottla.client.consumer.topic_pattern import TopicPattern
 from ottla.client.errors import ConsumerStoppedError, IllegalStateError, KafkaTimeoutError
-from ottla.client.net.cluster_client import Cluster
-from ottla.client.net.metadata import Metadata
+from ottla.client.net.cluster_client import ClusterClient
+from ottla.client.net.metadata import ClusterMetadata
 from ottla.client.records.columns import Columns
 from ottla.client.records.fetched_batches import FetchedBatch
 from ottla.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -50,9 +50,9 @@ class Consumer:
         # Set when `stop` begins and when all is closed: in between, a rebalance listener can still commit.
         self._stopping = False
         self._stopped = False
-        self._member: GroupMember | ConsumerGroupMember | None = None
+        self._member: ClassicGroupMember | ConsumerGroupMember | None = None
         self._commits: Commits | None = None
-        self._pattern: TopicPattern | None = None
+        self._pattern: PatternSubscription | None = None
         # What is read without a group.
         self._own_topics: frozenset[str] = frozenset()
 
@@ -72,16 +72,16 @@ class Consumer:
         if self._started:
             raise IllegalStateError("the consumer was started before")
         settings = self.settings
-        self._cluster = Cluster(settings)
+        self._cluster = ClusterClient(settings)
         await self._cluster.start()
         self._started = True
-        self._partitions = Partitions()
+        self._partitions = AssignedPartitions()
         self._host = GroupHost(self._partitions, self._commit_processed)
-        self._reader = Reader(settings, self._partitions, self._host)
+        self._reader = RecordReader(settings, self._partitions, self._host)
         if settings.group_id:
             self._commits = Commits(self._cluster, settings, settings.group_id, self._partitions, self._membership)
             self._commits.start()
-        self._fetcher = Fetcher(
+        self._fetcher = ConsumerFetcher(
             self._cluster, settings, self._partitions, self._commits.committed if self._commits else None
         )
         self._fetcher.start()
@@ -151,17 +151,17 @@ class Consumer:
             raise IllegalStateError("a pattern is subscribed to; call unsubscribe() first")
         self._host.listener = listener or self._host.listener
         if pattern:
-            self._pattern = TopicPattern(self._cluster, self.settings, pattern, self._topics_changed)
+            self._pattern = PatternSubscription(self._cluster, self.settings, pattern, self._topics_changed)
             self._pattern.start()
         if self._member is None:
             self._member = self._new_member()
             self._member.start()
         self._topics_changed(frozenset(topics))
 
-    def _new_member(self) -> GroupMember | ConsumerGroupMember:
+    def _new_member(self) -> ClassicGroupMember | ConsumerGroupMember:
         if self.settings.group_protocol == "consumer":
             return ConsumerGroupMember(self._cluster, self.settings, self._host)
-        return GroupMember(self._cluster, self.settings, self._host, self._assignors)
+        return ClassicGroupMember(self._cluster, self.settings, self._host, self._assignors)
 
     async def unsubscribe(self) -> None:
         """Leave the group, and have no partitions."""
@@ -350,14 +350,14 @@ class Consumer:
 
     # What follows is ours.
 
-    def _membership(self) -> Membership:
-        return Membership() if self._member is None else self._member.membership()
+    def _membership(self) -> GroupMembership:
+        return GroupMembership() if self._member is None else self._member.membership()
 
     async def _commit_processed(self, partitions: Iterable[TopicPartition]) -> None:
         if self._commits is not None:
             await self._commits.commit_processed(partitions)
 
-    def _follow_topics(self, metadata: Metadata) -> None:
+    def _follow_topics(self, metadata: ClusterMetadata) -> None:
         """Without a group, have all partitions of the topics, also those to come."""
         numbers = {topic: metadata.partitions_for(topic) or () for topic in self._own_topics}
         self._partitions.add(
@@ -370,7 +370,7 @@ class Consumer:
         if self._member is not None:
             self._member.subscription_changed()
 
-    def _running(self) -> Cluster:
+    def _running(self) -> ClusterClient:
         self._check_open()
         return self._cluster
 
@@ -388,13 +388,13 @@ class Consumer:
             raise IllegalStateError("offsets are committed to a group, and there is no group_id")
         return self._commits
 
-    def _state(self, partition: TopicPartition) -> PartitionState:
+    def _state(self, partition: TopicPartition) -> AssignedPartition:
         self._check_open()
         state = self._partitions.get(partition)
         if state is None:
             raise IllegalStateError(f"{TopicPartition(*partition)} is not assigned to this consumer")
         return state
 
-    def _states(self, partitions: Collection[TopicPartition]) -> list[PartitionState]:
+    def _states(self, partitions: Collection[TopicPartition]) -> list[AssignedPartition]:
         self._check_open()
         return [self._state(partition) for partition in partitions or self._partitions.names()]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla.client.errors import KafkaError, LeaderNotAvailableError, error_for
-from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.cluster_client import ClusterClient
 from ottla.protocol.api import Api
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -41,7 +41,7 @@ class EpochEnd(NamedTuple):
 Ends = dict[TopicPartition, "EpochEnd | KafkaError"]
 
 
-async def epoch_ends(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> Ends:
+async def epoch_ends(cluster: ClusterClient, wanted: Mapping[TopicPartition, int]) -> Ends:
     """Ask the leader of each partition where an epoch ends; what did not work is an error."""
     by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
     found: Ends = {}
@@ -56,7 +56,7 @@ async def epoch_ends(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> 
     return found
 
 
-async def _ask(cluster: Cluster, leader: int, wanted: Mapping[TopicPartition, int]) -> Ends:
+async def _ask(cluster: ClusterClient, leader: int, wanted: Mapping[TopicPartition, int]) -> Ends:
     topics: dict[str, list[OffsetForLeaderPartition]] = defaultdict(list)
     for partition, epoch in wanted.items():
         known = cluster.snapshot.partition(partition)

@@ -16,14 +16,14 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
 
+from ottla.client.consumer.assigned_partitions import AssignedPartition, AssignedPartitions
 from ottla.client.consumer.epoch_lookup import EpochEnd
 from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, look_up_once
-from ottla.client.consumer.partition_state import Partitions, PartitionState
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.consumer.tasks import cancelled
 from ottla.client.consumer.truncation import Truncation
 from ottla.client.errors import CorruptRecordError, KafkaError, OffsetOutOfRangeError, error_for
-from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.fetch_session import FetchSession
 from ottla.client.records.fetched_batches import fetched_batches
 from ottla.client.types import OffsetAndMetadata
@@ -51,16 +51,20 @@ Committed = Callable[[list[TopicPartition]], Awaitable[Mapping[TopicPartition, O
 class _Asked(NamedTuple):
     """What was asked for of a partition, and in which session of its state."""
 
-    state: PartitionState
+    state: AssignedPartition
     session: int
     offset: int
 
 
-class Fetcher:
+class ConsumerFetcher:
     """Keeps the partitions supplied between `start` and `close`."""
 
     def __init__(
-        self, cluster: Cluster, settings: ConsumerSettings, partitions: Partitions, committed: Committed | None
+        self,
+        cluster: ClusterClient,
+        settings: ConsumerSettings,
+        partitions: AssignedPartitions,
+        committed: Committed | None,
     ) -> None:
         self._cluster = cluster
         self._settings = settings
@@ -72,7 +76,7 @@ class Fetcher:
         self._busy_nodes: set[int] = set()
         self._sessions: dict[int, FetchSession] = {}
         # Partitions whose position is being asked for.
-        self._resolving: set[PartitionState] = set()
+        self._resolving: set[AssignedPartition] = set()
         self._truncation = Truncation(cluster, settings, partitions, self._refused)
         self._fetches = 0
 
@@ -121,11 +125,11 @@ class Fetcher:
             self._busy_nodes.add(node_id)
             self._start(self._fetch(node_id, states, full))
 
-    def _plan(self, now: float) -> list[tuple[int, list[PartitionState], bool]]:
+    def _plan(self, now: float) -> list[tuple[int, list[AssignedPartition], bool]]:
         """Return, for each broker without a request, what to fetch; and whether a partition of it is full."""
         if sum(state.buffered_bytes for state in self._partitions) >= self._settings.fetch_max_bytes:
             return []
-        by_node: dict[int, list[PartitionState]] = defaultdict(list)
+        by_node: dict[int, list[AssignedPartition]] = defaultdict(list)
         full_nodes = set()
         for state in self._partitions:
             if state.paused or state.held or state.position is None:
@@ -145,14 +149,14 @@ class Fetcher:
             for node_id, states in by_node.items()
         ]
 
-    def _node_for(self, state: PartitionState, now: float) -> int | None:
+    def _node_for(self, state: AssignedPartition, now: float) -> int | None:
         if state.read_replica is not None:
             if state.read_replica in self._cluster.brokers and now < state.read_replica_until:
                 return state.read_replica
             state.read_replica = None
         return self._cluster.leader(state.partition)
 
-    async def _fetch(self, node_id: int, states: list[PartitionState], some_full: bool) -> None:
+    async def _fetch(self, node_id: int, states: list[AssignedPartition], some_full: bool) -> None:
         settings = self._settings
         asked = {state.partition: _Asked(state, state.session, state.fetch_offset) for state in states}
         wait_ms = min(settings.fetch_max_wait_ms, _IMPATIENT_WAIT_MS) if some_full else settings.fetch_max_wait_ms
@@ -267,7 +271,7 @@ class Fetcher:
             self._cluster.learn_leader(state.partition, leader.leader_id, leader.leader_epoch, endpoints)
         self._refused(state, error)
 
-    def _refused(self, state: PartitionState, error: KafkaError) -> None:
+    def _refused(self, state: AssignedPartition, error: KafkaError) -> None:
         """Try again later, and tell the reader where that may not help."""
         state.read_replica = None
         self._hold_off(state)
@@ -277,12 +281,12 @@ class Fetcher:
             state.failure = error
             self._partitions.arrived.set()
 
-    def _hold_off(self, state: PartitionState) -> None:
+    def _hold_off(self, state: AssignedPartition) -> None:
         state.not_before = self._loop.time() + self._settings.retry_backoff_ms / 1000
 
     # Where to begin.
 
-    def _reset_by_policy(self, state: PartitionState, reason: str) -> None:
+    def _reset_by_policy(self, state: AssignedPartition, reason: str) -> None:
         policy = self._settings.auto_offset_reset
         if policy == "none":
             state.failure = OffsetOutOfRangeError(f"{reason}, and auto_offset_reset is none")
@@ -305,7 +309,7 @@ class Fetcher:
             self._resolving.update(lost)
             self._start(self._resolve(lost))
 
-    async def _resolve(self, states: list[PartitionState]) -> None:
+    async def _resolve(self, states: list[AssignedPartition]) -> None:
         sessions = {state: state.session for state in states}
         try:
             await self._resolve_committed([state for state in states if state.reset == "committed"])
@@ -334,7 +338,7 @@ class Fetcher:
             # Whoever waits for a position looks again.
             self._partitions.arrived.set()
 
-    async def _resolve_committed(self, states: list[PartitionState]) -> None:
+    async def _resolve_committed(self, states: list[AssignedPartition]) -> None:
         if not states:
             return
         sessions = {state: state.session for state in states}

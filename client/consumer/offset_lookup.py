@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ottla.client.errors import KafkaError, LeaderNotAvailableError, error_for
-from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.types import OffsetAndTimestamp
 from ottla.protocol.api import Api
 from ottla.protocol.identifiers import TopicPartition
@@ -25,7 +25,7 @@ _VERSION_MIN: Final = 1
 Found = dict[TopicPartition, "OffsetAndTimestamp | KafkaError"]
 
 
-async def look_up_once(cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: int) -> Found:
+async def look_up_once(cluster: ClusterClient, wanted: Mapping[TopicPartition, int], isolation: int) -> Found:
     """Ask for the offset at each timestamp; what did not work is an error, and the offset -1 where there is none."""
     by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
     found: Found = {}
@@ -44,7 +44,7 @@ async def look_up_once(cluster: Cluster, wanted: Mapping[TopicPartition, int], i
 
 
 async def look_up(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: int, timeout_ms: int | None = None
+    cluster: ClusterClient, wanted: Mapping[TopicPartition, int], isolation: int, timeout_ms: int | None = None
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """Ask until all is known or the time is up; a KafkaError then, or when asking again would not help."""
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
@@ -65,7 +65,7 @@ async def look_up(
     return found
 
 
-async def _ask(cluster: Cluster, leader: int, wanted: Mapping[TopicPartition, int], isolation: int) -> Found:
+async def _ask(cluster: ClusterClient, leader: int, wanted: Mapping[TopicPartition, int], isolation: int) -> Found:
     topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
     for partition, timestamp in wanted.items():
         known = cluster.snapshot.partition(partition)

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from ottla.client.consumer.assigned_partitions import AssignedPartition, AssignedPartitions, LentRecords
 from ottla.client.consumer.group.group_host import GroupHost
-from ottla.client.consumer.partition_state import LentRecords, Partitions, PartitionState
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.records.fetched_batches import FetchedBatch
 from ottla.client.types import ConsumerRecord
@@ -16,15 +16,15 @@ from ottla.protocol.identifiers import TopicPartition
 T = TypeVar("T")
 
 
-class Reader:
+class RecordReader:
     """The calls for records. What a caller has is done with when it asks for more."""
 
-    def __init__(self, settings: ConsumerSettings, partitions: Partitions, host: GroupHost) -> None:
+    def __init__(self, settings: ConsumerSettings, partitions: AssignedPartitions, host: GroupHost) -> None:
         self._settings = settings
         self._partitions = partitions
         self._host = host
         # The partition that the last records came from.
-        self._last: PartitionState | None = None
+        self._last: AssignedPartition | None = None
 
     async def one(self, wanted: Sequence[TopicPartition], timeout_ms: int | None) -> ConsumerRecord[Any, Any] | None:
         """Wait for a record; None when the time is up."""
@@ -108,5 +108,5 @@ class Reader:
     def _batches(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, list[FetchedBatch]]:
         return {state.partition: state.take_batches() for state in self._ready(wanted)}
 
-    def _ready(self, wanted: Sequence[TopicPartition]) -> list[PartitionState]:
+    def _ready(self, wanted: Sequence[TopicPartition]) -> list[AssignedPartition]:
         return [state for state in self._partitions.in_turn(wanted) if state.has_records]

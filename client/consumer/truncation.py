@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.client.consumer.assigned_partitions import AssignedPartition, AssignedPartitions
 from ottla.client.consumer.epoch_lookup import EpochEnd, epoch_ends
-from ottla.client.consumer.partition_state import Partitions, PartitionState
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.errors import KafkaError, LogTruncationError, UnsupportedVersionError
-from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.types import OffsetAndMetadata
 
 
@@ -17,25 +17,25 @@ class Truncation:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         settings: ConsumerSettings,
-        partitions: Partitions,
-        refused: Callable[[PartitionState, KafkaError], None],
+        partitions: AssignedPartitions,
+        refused: Callable[[AssignedPartition, KafkaError], None],
     ) -> None:
         self._cluster = cluster
         self._settings = settings
         self._partitions = partitions
         self._refused = refused
-        self._asking: set[PartitionState] = set()
+        self._asking: set[AssignedPartition] = set()
 
-    def is_suspected(self, state: PartitionState) -> bool:
+    def is_suspected(self, state: AssignedPartition) -> bool:
         """Whether nothing may be fetched before the leader was asked."""
         if state.position is None or state.fetch_epoch is None:
             return False
         known = self._cluster.snapshot.partition(state.partition)
         return known is not None and known.leader_epoch > max(state.validated_epoch, state.fetch_epoch)
 
-    def due(self, now: float) -> list[PartitionState]:
+    def due(self, now: float) -> list[AssignedPartition]:
         """Return the positions to ask about now; they are asked about until `ask` returns."""
         due = [
             state
@@ -48,7 +48,7 @@ class Truncation:
         self._asking.update(due)
         return due
 
-    async def ask(self, states: list[PartitionState]) -> None:
+    async def ask(self, states: list[AssignedPartition]) -> None:
         """Ask the leaders, and put right what is not in their logs."""
         asked = {state: (state.session, state.fetch_offset, self._epoch(state)) for state in states}
         wanted = {state.partition: state.fetch_epoch for state in states if state.fetch_epoch is not None}
@@ -71,7 +71,7 @@ class Truncation:
             self._asking.difference_update(states)
             self._partitions.wanted.set()
 
-    def found(self, state: PartitionState, end: EpochEnd) -> None:
+    def found(self, state: AssignedPartition, end: EpochEnd) -> None:
         """What was fetched ahead is not in the log; go on where the log and what was read part, or tell the reader."""
         position, epoch = state.position, self._epoch(state)
         if position is None:
@@ -95,6 +95,6 @@ class Truncation:
             state.seek_by(policy)
         self._partitions.arrived.set()
 
-    def _epoch(self, state: PartitionState) -> int:
+    def _epoch(self, state: AssignedPartition) -> int:
         known = self._cluster.snapshot.partition(state.partition)
         return -1 if known is None else known.leader_epoch

@@ -17,7 +17,7 @@ import msgspec
 from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.errors import ClusterError, InterruptedStartError
 from ottla.client.local_cluster.launcher import BROKER_COMMAND, Launch, launch
-from ottla.client.local_cluster.plan import Options, plan, zookeeper_servers
+from ottla.client.local_cluster.plan import ClusterOptions, plan, zookeeper_servers
 from ottla.client.local_cluster.ports import check_ports_are_free, free_port, is_accepting
 from ottla.client.local_cluster.process import ending, send_signal
 from ottla.client.local_cluster.record import HOST, ClusterRecord, ProcessRecord, Role
@@ -83,7 +83,7 @@ class LocalCluster:
         self._known = record
         return record
 
-    def start(self, options: Options) -> list[ProcessRecord]:
+    def start(self, options: ClusterOptions) -> list[ProcessRecord]:
         """Start what does not run, wait until it is ready, and return it; on failure nothing of it is left running."""
         if "," in str(self.directory.path):
             raise ClusterError(f"{self.directory.path} has a comma in its name, which separates directories of a log.")

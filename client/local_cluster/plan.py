@@ -46,7 +46,7 @@ _SET_BY_US = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ClusterOptions:
     """What the user asked for; None where nothing was said. A port of 0 is any that is free."""
 
     brokers: int | None = None
@@ -103,7 +103,7 @@ class _Ports:
 
 
 def plan(
-    options: Options, previous: ClusterRecord | None, *, running: bool, free_port: Callable[[set[int]], int]
+    options: ClusterOptions, previous: ClusterRecord | None, *, running: bool, free_port: Callable[[set[int]], int]
 ) -> ClusterRecord:
     """Return the cluster that is to run, with pids where `previous` has them."""
     count = options.brokers or (len(previous.brokers) if previous else BROKERS)
@@ -221,7 +221,7 @@ def _process(role: Role, number: int, port: int, http_port: int | None, old: Pro
     )
 
 
-def _kept_connect(options: Options, previous: ClusterRecord | None, *, running: bool) -> str | None:
+def _kept_connect(options: ClusterOptions, previous: ClusterRecord | None, *, running: bool) -> str | None:
     """Return the ZooKeeper of somebody else that the cluster keeps, unless one of its own is asked for now."""
     own_asked = options.zookeeper_port is not None and not running
     return None if previous is None or previous.zookeepers or own_asked else previous.zookeeper_connect
@@ -236,7 +236,7 @@ def _check_not_fewer(previous: ClusterRecord, count: int) -> None:
         )
 
 
-def _check_compatible(options: Options, previous: ClusterRecord) -> None:
+def _check_compatible(options: ClusterOptions, previous: ClusterRecord) -> None:
     """Refuse what would leave running processes with other options than those that are started."""
     asked = (
         ("--base-port", options.base_port not in (None, 0, previous.base_port)),

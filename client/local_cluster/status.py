@@ -16,7 +16,7 @@ HEALTH_TIMEOUT_S = 1.0
 HEALTH_BYTES_MAX = 64 * 1024
 
 
-class State(StrEnum):
+class ProcessState(StrEnum):
     """What a process does."""
 
     RUNNING = "running"
@@ -39,7 +39,7 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     http_port: int | None
-    state: State
+    state: ProcessState
     is_controller: bool | None = None
     leaders: int | None = None
     under_replicated: int | None = None
@@ -82,10 +82,10 @@ def _health(process: ProcessRecord) -> _Health:
         connection.close()
 
 
-def _state(process: ProcessRecord, *, running: bool) -> State:
+def _state(process: ProcessRecord, *, running: bool) -> ProcessState:
     if not running:
-        return State.STOPPED if process.pid is None or process.stopping else State.DIED
+        return ProcessState.STOPPED if process.pid is None or process.stopping else ProcessState.DIED
     if process.stopping:
-        return State.STOPPING
+        return ProcessState.STOPPING
     serves = zookeeper.is_serving if process.role is Role.ZOOKEEPER else is_accepting
-    return State.RUNNING if serves(process.host, process.port) else State.STARTING
+    return ProcessState.RUNNING if serves(process.host, process.port) else ProcessState.STARTING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import LAST_VERSION, Versions
@@ -14,8 +14,8 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest
 _ASKING_VERSION = 0
 
 
-def supported_versions(connection: Connection) -> Mapping[int, Versions]:
-    """Ask the broker for its versions by API key; raise as `Connection.request` does, and for an error it answers."""
+def supported_versions(connection: BlockingConnection) -> Mapping[int, Versions]:
+    """Ask the broker for its versions by API key; raise as `connection.request` does, and for an error code."""
     response = connection.request(Api.API_VERSIONS, _ASKING_VERSION, ApiVersionsRequest())
     code = ErrorCode.of(response.error_code)
     if code is not ErrorCode.NONE:

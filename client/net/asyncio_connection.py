@@ -69,7 +69,7 @@ class _InFlight:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class BrokerConnection(FrameReceiver):
+class AsyncioConnection(FrameReceiver):
     """A connection that is open from `open` until `close`, an error, or a long silence."""
 
     def __init__(self, host: str, port: int, settings: ClientSettings) -> None:
@@ -98,10 +98,10 @@ class BrokerConnection(FrameReceiver):
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"in_flight={len(self._in_flight)}"
-        return f"<BrokerConnection {self.host}:{self.port} {state}>"
+        return f"<AsyncioConnection {self.host}:{self.port} {state}>"
 
     @classmethod
-    async def open(cls, host: str, port: int, settings: ClientSettings) -> BrokerConnection:
+    async def open(cls, host: str, port: int, settings: ClientSettings) -> AsyncioConnection:
         """Connect, learn what the broker speaks, and authenticate; KafkaError if any of it does not work."""
         from ottla.client.net.security import authenticate, tls_context
 

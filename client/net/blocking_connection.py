@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.client.net.login import Login, log_in
+from ottla.client.net.login import SaslLogin, log_in
 from ottla.protocol.api import Api
 from ottla.protocol.codec import encode
 from ottla.protocol.errors import DecodeError, ErrorCode, KafkaError, ProtocolError
@@ -66,7 +66,7 @@ class ResponseTimeoutError(KafkaError):
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, detail)
 
 
-class Connection:
+class BlockingConnection:
     """A connection to one address, made when it is first needed."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Connection:
         connect_timeout_max_ms: int = 0,
         receive_buffer_bytes: int = SYSTEM_BUFFER,
         tls: Callable[[], ssl.SSLContext] | None = None,
-        login: Login | None = None,
+        login: SaslLogin | None = None,
     ) -> None:
         """`tls` gives the context of a new connection, None is one in the clear; `login` says who we are.
 
@@ -112,7 +112,7 @@ class Connection:
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"<Connection {self.host}:{self.port} connected={self.is_connected}>"
+        return f"<BlockingConnection {self.host}:{self.port} connected={self.is_connected}>"
 
     @property
     def is_connected(self) -> bool:
@@ -160,7 +160,7 @@ class Connection:
             raise
         return made
 
-    def _log_in(self, login: Login) -> None:
+    def _log_in(self, login: SaslLogin) -> None:
         try:
             lifetime_ms = log_in(login, self._call)
         except KafkaError:

@@ -1,7 +1,7 @@
 """The cluster as a client sees it: its brokers, who leads what, and a way to send requests to them.
 
-`Cluster` alone changes the snapshot of the metadata, and only on its event loop. One task keeps it fresh: it asks when
-somebody says that it is out of date, once for all who said so meanwhile, and when it has grown old.
+`ClusterClient` alone changes the snapshot of the metadata, and only on its event loop. One task keeps it fresh: it asks
+when somebody says that it is out of date, once for all who said so meanwhile, and when it has grown old.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ottla.client.errors import (
     NoBrokersAvailable,
     NotControllerError,
 )
-from ottla.client.net.asyncio_connection import BrokerConnection, Request
+from ottla.client.net.asyncio_connection import AsyncioConnection, Request
 from ottla.client.net.backoff import Backoff
 from ottla.client.net.connections import Connections
 from ottla.client.net.coordinators import Coordinators
-from ottla.client.net.metadata import BrokerAddress, Metadata
-from ottla.client.net.settings import Address, ClientSettings
+from ottla.client.net.metadata import BrokerAddress, ClusterMetadata
+from ottla.client.net.settings import ClientSettings, HostPort
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -39,16 +39,16 @@ _METADATA_VERSION_MIN: Final = 1
 # The first version that can leave a missing topic missing.
 _NO_AUTO_CREATE_VERSION: Final = 4
 
-Listener = Callable[[Metadata], None]
+Listener = Callable[[ClusterMetadata], None]
 
 
-class Cluster:
+class ClusterClient:
     """Connections and metadata of one client; use it on one event loop, between `start` and `close`."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         # The last metadata that came in; replaced whole.
-        self.snapshot = Metadata()
+        self.snapshot = ClusterMetadata()
         self._connections = Connections(settings)
         self._coordinators = Coordinators(self)
         self._listeners: list[Listener] = []
@@ -61,9 +61,9 @@ class Cluster:
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"<Cluster {self.settings.bootstrap_servers} brokers={sorted(self.brokers)}>"
+        return f"<ClusterClient {self.settings.bootstrap_servers} brokers={sorted(self.brokers)}>"
 
-    async def __aenter__(self) -> Cluster:
+    async def __aenter__(self) -> ClusterClient:
         await self.start()
         return self
 
@@ -108,7 +108,7 @@ class Cluster:
 
     async def metadata(
         self, topics: Collection[str] | None = (), *, allow_auto_create: bool = False, force: bool = False
-    ) -> Metadata:
+    ) -> ClusterMetadata:
         """Return a snapshot that tells of these topics, of all with None; from memory where that is known and fresh.
 
         A topic that does not exist is in it too, with its error.
@@ -163,19 +163,19 @@ class Cluster:
 
     # Requests.
 
-    def ready(self, node_id: int, lane: str = "") -> BrokerConnection | None:
+    def ready(self, node_id: int, lane: str = "") -> AsyncioConnection | None:
         """Return the connection to a broker if it is there."""
         broker = self.brokers.get(node_id)
-        return None if broker is None else self._connections.ready(Address(broker.host, broker.port), lane)
+        return None if broker is None else self._connections.ready(HostPort(broker.host, broker.port), lane)
 
-    async def connection(self, node_id: int, lane: str = "") -> BrokerConnection:
+    async def connection(self, node_id: int, lane: str = "") -> AsyncioConnection:
         """Return the connection to a broker, made if need be; each lane is a connection of its own."""
         broker = self.brokers.get(node_id)
         if broker is None:
             self.request_refresh()
             raise BrokerNotAvailableError(f"broker {node_id} is not in the metadata")
         try:
-            return await self._connections.get(Address(broker.host, broker.port), lane)
+            return await self._connections.get(HostPort(broker.host, broker.port), lane)
         except KafkaConnectionError:
             self.request_refresh()
             raise
@@ -314,7 +314,7 @@ class Cluster:
         gone = set(merged.topics) - {row.name for row in response.topics}
         self._replace(merged.without(gone) if topics is None else merged)
 
-    def _replace(self, snapshot: Metadata) -> None:
+    def _replace(self, snapshot: ClusterMetadata) -> None:
         self.snapshot = snapshot
         for listener in self._listeners:
             listener(snapshot)
@@ -334,13 +334,13 @@ class Cluster:
                 failures.append(error.detail)
         raise NoBrokersAvailable("; ".join(dict.fromkeys(failures)))
 
-    def _addresses(self, *, by_chance: bool) -> list[Address]:
+    def _addresses(self, *, by_chance: bool) -> list[HostPort]:
         """All addresses: brokers, those that failed lately after the others, then bootstrap servers.
 
         Connections that are there and least busy come first, unless it is left to chance.
         """
         connections = self._connections
-        known = [Address(broker.host, broker.port) for broker in self.brokers.values()]
+        known = [HostPort(broker.host, broker.port) for broker in self.brokers.values()]
         random.shuffle(known)
         if not by_chance:
             known.sort(key=connections.in_flight)

@@ -11,20 +11,20 @@ import asyncio
 import contextlib
 
 from ottla.client.errors import IllegalStateError, KafkaError
-from ottla.client.net.asyncio_connection import BrokerConnection
+from ottla.client.net.asyncio_connection import AsyncioConnection
 from ottla.client.net.backoff import Backoff
-from ottla.client.net.settings import Address, ClientSettings
+from ottla.client.net.settings import ClientSettings, HostPort
 
 # A lane's name, "" for the common one; and where it leads to.
-_Key = tuple[str, Address]
+_Key = tuple[str, HostPort]
 
 
 class _Slot:
     """What is known of the connection to one address: whether it is there, under way, or failed lately."""
 
     def __init__(self, settings: ClientSettings) -> None:
-        self.connection: BrokerConnection | None = None
-        self.opening: asyncio.Task[BrokerConnection] | None = None
+        self.connection: AsyncioConnection | None = None
+        self.opening: asyncio.Task[AsyncioConnection] | None = None
         self.backoff = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
         # The last time that it was tried.
         self.has_failed = False
@@ -39,10 +39,10 @@ class Connections:
         self._settings = settings
         self._slots: dict[_Key, _Slot] = {}
         # Past their SASL session, but with answers still to come.
-        self._expiring: set[BrokerConnection] = set()
+        self._expiring: set[AsyncioConnection] = set()
         self._closed = False
 
-    def ready(self, address: Address, lane: str = "") -> BrokerConnection | None:
+    def ready(self, address: HostPort, lane: str = "") -> AsyncioConnection | None:
         """Return the connection to an address if it is there."""
         slot = self._slots.get((lane, address))
         if slot is None or slot.connection is None or slot.connection.is_closed:
@@ -53,7 +53,7 @@ class Connections:
             return None
         return slot.connection
 
-    async def get(self, address: Address, lane: str = "") -> BrokerConnection:
+    async def get(self, address: HostPort, lane: str = "") -> AsyncioConnection:
         """Return the connection to an address, made if need be; KafkaError if that does not work.
 
         After a failure the next attempt waits, longer each time.
@@ -72,11 +72,11 @@ class Connections:
         # Several may wait for the same attempt, and one of them giving up must not end it.
         return await asyncio.shield(slot.opening)
 
-    async def _open(self, address: Address, slot: _Slot) -> BrokerConnection:
+    async def _open(self, address: HostPort, slot: _Slot) -> AsyncioConnection:
         loop = asyncio.get_running_loop()
         try:
             await asyncio.sleep(max(0.0, slot.not_before - loop.time()))
-            slot.connection = await BrokerConnection.open(address.host, address.port, self._settings)
+            slot.connection = await AsyncioConnection.open(address.host, address.port, self._settings)
             slot.has_failed = False
             slot.backoff.reset()
             # For a broker that lets us in and then breaks the connection, over and over.
@@ -89,12 +89,12 @@ class Connections:
         finally:
             slot.opening = None
 
-    def in_flight(self, address: Address) -> int:
+    def in_flight(self, address: HostPort) -> int:
         """Return how many requests wait on the common lane to an address."""
         connection = self.ready(address)
         return 0 if connection is None else connection.in_flight
 
-    def is_failing(self, address: Address) -> bool:
+    def is_failing(self, address: HostPort) -> bool:
         """Whether the last attempt to connect to an address failed, or is under way."""
         slot = self._slots.get(("", address))
         return slot is not None and (slot.has_failed or slot.opening is not None)
@@ -114,7 +114,7 @@ class Connections:
             await connection.close()
 
 
-def _take_exception(opening: asyncio.Task[BrokerConnection]) -> None:
+def _take_exception(opening: asyncio.Task[AsyncioConnection]) -> None:
     """Mark an error as seen: all who waited for this attempt may have given up."""
     if not opening.cancelled():
         opening.exception()

@@ -6,14 +6,14 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-from ottla.client.net.blocking_connection import RESPONSE_BYTES_MAX, SYSTEM_BUFFER, Connection
-from ottla.client.net.login import Login
+from ottla.client.net.blocking_connection import RESPONSE_BYTES_MAX, SYSTEM_BUFFER, BlockingConnection
+from ottla.client.net.login import SaslLogin
 
 
 class Connector:
     """How a broker reaches others on one of their listeners. Thread-safe."""
 
-    def __init__(self, tls: Callable[[], ssl.SSLContext] | None = None, login: Login | None = None) -> None:
+    def __init__(self, tls: Callable[[], ssl.SSLContext] | None = None, login: SaslLogin | None = None) -> None:
         """`tls` gives the present context, None is in the clear; `login` says who we are, None is nobody."""
         self.tls = tls
         self.login = login
@@ -29,9 +29,9 @@ class Connector:
         response_bytes_max: int = RESPONSE_BYTES_MAX,
         connect_timeout_max_ms: int = 0,
         receive_buffer_bytes: int = SYSTEM_BUFFER,
-    ) -> Connection:
+    ) -> BlockingConnection:
         """Return a connection, which connects when it is first used."""
-        return Connection(
+        return BlockingConnection(
             host,
             port,
             client_id=client_id,

@@ -10,7 +10,7 @@ from ottla.protocol.api import Api
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 if TYPE_CHECKING:
-    from ottla.client.net.cluster_client import Cluster
+    from ottla.client.net.cluster_client import ClusterClient
 
 # From this version on, several keys may be asked for, and each has its answer.
 _KEYS_VERSION: Final = 4
@@ -19,7 +19,7 @@ _KEYS_VERSION: Final = 4
 class Coordinators:
     """The coordinators that are known, by key type and key."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
         self._known: dict[tuple[int, str], int] = {}
 

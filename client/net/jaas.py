@@ -27,7 +27,7 @@ class JaasError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class JaasLogin:
     """The options of one login module."""
 
     mechanisms: tuple[str, ...]
@@ -46,7 +46,7 @@ class Login:
         return self.options[name]
 
 
-def parse_login(text: str) -> Login:
+def parse_login(text: str) -> JaasLogin:
     """Read one login: module, flag, options, and a semicolon at the end."""
     words = _words(text)
     if len(words) < 3 or words[-1] != (";", False):
@@ -66,7 +66,7 @@ def parse_login(text: str) -> Login:
         if name[0] in options:
             raise JaasError("a login has an option twice")
         options[name[0]] = value[0]
-    return Login(_MODULES[module], options)
+    return JaasLogin(_MODULES[module], options)
 
 
 def _words(text: str) -> list[tuple[str, bool]]:

@@ -21,14 +21,14 @@ _AUTHENTICATE_VERSION: Final = 1
 Call = Callable[[Api, int, bytes], Any]
 
 
-class Login(NamedTuple):
+class SaslLogin(NamedTuple):
     """A mechanism, and what begins an exchange in it."""
 
     mechanism: str
     begin: Callable[[], sasl.Exchange]
 
 
-def log_in(login: Login, call: Call) -> int:
+def log_in(login: SaslLogin, call: Call) -> int:
     """Tell a broker who we are; return for how many milliseconds it believes us, 0 for ever. Raises KafkaError."""
     request = SaslHandshakeRequest(mechanism=login.mechanism)
     handshake = call(Api.SASL_HANDSHAKE, _HANDSHAKE_VERSION, encode(request, _HANDSHAKE_VERSION))

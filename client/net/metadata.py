@@ -23,7 +23,7 @@ class BrokerAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionMetadata:
+class PartitionInfo:
     """Who has a partition; `leader` is None while there is none."""
 
     partition: int
@@ -36,27 +36,27 @@ class PartitionMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicMetadata:
+class TopicInfo:
     """A topic and its partitions by number; with an error, there may be none."""
 
     name: str
     topic_id: bytes = UUID_ZERO
     is_internal: bool = False
-    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+    partitions: Mapping[int, PartitionInfo] = field(default_factory=dict)
     error: ErrorCode = ErrorCode.NONE
     authorized_operations: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class ClusterMetadata:
     """All of it at one time. Topics that nobody asked for are not in it."""
 
     cluster_id: str | None = None
     controller_id: int | None = None
     brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
-    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    topics: Mapping[str, TopicInfo] = field(default_factory=dict)
 
-    def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
+    def partition(self, partition: TopicPartition) -> PartitionInfo | None:
         """Return what is known of a partition."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)
@@ -71,7 +71,7 @@ class Metadata:
         known = self.topics.get(topic)
         return None if known is None or not known.partitions else set(known.partitions)
 
-    def merged(self, response: Any) -> Metadata:
+    def merged(self, response: Any) -> ClusterMetadata:
         """Return the snapshot with an answer taken in: its topics replace ours, other topics stay.
 
         A partition whose leader epoch is older than what we know keeps what we know: another broker was faster to hear.
@@ -80,7 +80,7 @@ class Metadata:
         for row in response.topics:
             if row.name is not None:
                 topics[row.name] = _topic(row, self.topics.get(row.name))
-        return Metadata(
+        return ClusterMetadata(
             cluster_id=response.cluster_id or self.cluster_id,
             controller_id=None if response.controller_id < 0 else response.controller_id,
             brokers=MappingProxyType(
@@ -89,12 +89,12 @@ class Metadata:
             topics=MappingProxyType(topics),
         )
 
-    def without(self, topics: set[str]) -> Metadata:
+    def without(self, topics: set[str]) -> ClusterMetadata:
         """Return the snapshot without some topics."""
         kept = {name: topic for name, topic in self.topics.items() if name not in topics}
         return replace(self, topics=MappingProxyType(kept))
 
-    def with_brokers(self, brokers: Mapping[int, BrokerAddress]) -> Metadata:
+    def with_brokers(self, brokers: Mapping[int, BrokerAddress]) -> ClusterMetadata:
         """Return the snapshot with brokers that somebody told us of; what says nothing new does not count."""
         news = {
             node_id: told
@@ -103,7 +103,7 @@ class Metadata:
         }
         return replace(self, brokers=MappingProxyType({**self.brokers, **news})) if news else self
 
-    def with_leader(self, partition: TopicPartition, leader: int, leader_epoch: int) -> Metadata:
+    def with_leader(self, partition: TopicPartition, leader: int, leader_epoch: int) -> ClusterMetadata:
         """Return the snapshot with another leader, if its epoch is newer than the one that we know."""
         known = self.partition(partition)
         if known is None or known.leader_epoch >= leader_epoch:
@@ -115,12 +115,12 @@ class Metadata:
         return replace(self, topics=MappingProxyType(topics))
 
 
-def _topic(row: Any, known: TopicMetadata | None) -> TopicMetadata:
+def _topic(row: Any, known: TopicInfo | None) -> TopicInfo:
     if known is not None and known.topic_id != row.topic_id:
         known = None
     partitions = {}
     for part in row.partitions:
-        made = PartitionMetadata(
+        made = PartitionInfo(
             part.partition_index,
             None if part.leader_id < 0 else part.leader_id,
             part.leader_epoch,
@@ -132,7 +132,7 @@ def _topic(row: Any, known: TopicMetadata | None) -> TopicMetadata:
         before = None if known is None else known.partitions.get(made.partition)
         is_stale = before is not None and 0 <= made.leader_epoch < before.leader_epoch
         partitions[made.partition] = before if before is not None and is_stale else made
-    return TopicMetadata(
+    return TopicInfo(
         row.name,
         row.topic_id,
         row.is_internal,

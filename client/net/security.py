@@ -14,7 +14,7 @@ from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from ottla.client.net.asyncio_connection import BrokerConnection
+    from ottla.client.net.asyncio_connection import AsyncioConnection
 
 # From this version on, the tokens of the mechanism travel in SaslAuthenticate.
 _HANDSHAKE_VERSION = 1
@@ -40,7 +40,7 @@ def tls_context(settings: ClientSettings) -> SSLContext | None:
     return context
 
 
-async def authenticate(connection: BrokerConnection, settings: ClientSettings) -> int:
+async def authenticate(connection: AsyncioConnection, settings: ClientSettings) -> int:
     """Tell the broker who we are; return for how many milliseconds it believes us, 0 for ever."""
     handshake = await connection.request(
         Api.SASL_HANDSHAKE,

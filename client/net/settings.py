@@ -28,7 +28,7 @@ MINUTES: Final = 60 * SECONDS
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
-class Address(NamedTuple):
+class HostPort(NamedTuple):
     """Where a broker listens."""
 
     host: str
@@ -113,7 +113,7 @@ class ClientSettings:
         return self.security_protocol.startswith("SASL_")
 
     @property
-    def addresses(self) -> list[Address]:
+    def addresses(self) -> list[HostPort]:
         """The bootstrap servers; KafkaConfigurationError where they do not make sense."""
         given = self.bootstrap_servers
         servers = given.split(",") if isinstance(given, str) else given
@@ -151,7 +151,7 @@ class ClientSettings:
         return kwargs
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str) -> HostPort:
     """Read `host`, `host:port` or `[ipv6]:port`; a listener's `PROTOCOL://` in front is allowed."""
     rest = text.strip().rpartition("://")[2]
     if rest.startswith("["):
@@ -166,7 +166,7 @@ def parse_address(text: str) -> Address:
     number = int(port or PORT_DEFAULT)
     if not 0 < number < 1 << 16:
         raise KafkaConfigurationError(f"{text!r}: there is no port {number}")
-    return Address(host, number)
+    return HostPort(host, number)
 
 
 def read_properties(path: Path) -> dict[str, str]:

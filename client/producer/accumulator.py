@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ottla.client.errors import KafkaTimeoutError, MessageSizeTooLargeError
-from ottla.client.net.metadata import TopicMetadata
+from ottla.client.net.metadata import TopicInfo
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.partitioner import partition_of_key
 from ottla.client.producer.producer_batch import NO_OFFSET, ProducerBatch
@@ -83,7 +83,7 @@ class Memory:
 class TopicQueues:
     """The partitions of a topic as a producer sees them."""
 
-    def __init__(self, metadata: TopicMetadata, in_flight_max: int, sticky_bytes: int) -> None:
+    def __init__(self, metadata: TopicInfo, in_flight_max: int, sticky_bytes: int) -> None:
         self.name = metadata.name
         self._in_flight_max = in_flight_max
         self._sticky_bytes = sticky_bytes
@@ -95,7 +95,7 @@ class TopicQueues:
         self.available: list[int] = []
         self.update(metadata)
 
-    def update(self, metadata: TopicMetadata) -> None:
+    def update(self, metadata: TopicInfo) -> None:
         """Take in how many partitions there are, and which have a leader."""
         self.count = len(metadata.partitions)
         for index in range(len(self.queues), self.count):
@@ -150,7 +150,7 @@ class Accumulator:
         # While somebody flushes, nothing lingers.
         self.flushing = 0
 
-    def update(self, metadata: TopicMetadata) -> TopicQueues:
+    def update(self, metadata: TopicInfo) -> TopicQueues:
         """Take in what is known of a topic."""
         known = self.topics.get(metadata.name)
         if known is None:

@@ -38,7 +38,7 @@ class ProducerIdentity:
     producer_epoch: int
 
 
-class Verdict(Enum):
+class BatchVerdict(Enum):
     """What an answer means for a batch."""
 
     RETRY = auto()  # not written, or nobody knows: send it again under the same numbers
@@ -107,15 +107,20 @@ class PartitionQueue:
         self._is_known = True
         self._settle()
 
-    def failed(self, batch: ProducerBatch, verdict: Verdict) -> None:
+    def failed(self, batch: ProducerBatch, verdict: BatchVerdict) -> None:
         """Take note that a batch is not known to be in the log; one that is retried waits again, in its place."""
         self.in_flight.remove(batch)
-        if verdict is Verdict.GAP and not self._has_earlier(batch):
+        if verdict is BatchVerdict.GAP and not self._has_earlier(batch):
             self._gap = True
-        if verdict is Verdict.REFUSED or batch.future.done():
+        if verdict is BatchVerdict.REFUSED or batch.future.done():
             # Sent once and refused, it left no trace: if nobody used the numbers behind it, there is no gap. One that
             # was sent before may be in the log, and what took its numbers would pass for it.
-            if verdict is Verdict.REFUSED and batch.attempts == 1 and batch.has_sequence and not self._has_numbered():
+            if (
+                verdict is BatchVerdict.REFUSED
+                and batch.attempts == 1
+                and batch.has_sequence
+                and not self._has_numbered()
+            ):
                 self._next_sequence = batch.base_sequence
         else:
             place = sum(1 for other in self.waiting if other.order < batch.order)

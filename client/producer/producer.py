@@ -19,8 +19,8 @@ from ottla.client.errors import (
     error_for,
 )
 from ottla.client.net.backoff import Backoff
-from ottla.client.net.cluster_client import Cluster
-from ottla.client.net.metadata import Metadata
+from ottla.client.net.cluster_client import ClusterClient
+from ottla.client.net.metadata import ClusterMetadata
 from ottla.client.producer.accumulator import TopicQueues
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.producer_batch import BatchBuilder, Delivery, ProducerBatch
@@ -46,7 +46,7 @@ class Producer:
     def __init__(self, **options: Any) -> None:
         """Take options; KafkaConfigurationError for what is unknown or cannot work. Nothing is connected yet."""
         self.settings = ProducerSettings.from_kwargs(options)
-        self._cluster: Cluster | None = None
+        self._cluster: ClusterClient | None = None
         # There between start and stop.
         self._sender: Sender | None = None
         self._topics: dict[str, TopicQueues] = {}
@@ -73,7 +73,7 @@ class Producer:
         """Connect to the cluster; NoBrokersAvailable if none of its brokers answers."""
         if self._cluster is not None:
             raise IllegalStateError("the producer was started before; make another")
-        self._cluster = Cluster(self.settings)
+        self._cluster = ClusterClient(self.settings)
         await self._cluster.start()
         self._sender = Sender(self._cluster, self.settings)
         self._topics = self._sender.accumulator.topics
@@ -239,7 +239,7 @@ class Producer:
             await asyncio.sleep(backoff.next())
         raise error
 
-    def _metadata_changed(self, snapshot: Metadata) -> None:
+    def _metadata_changed(self, snapshot: ClusterMetadata) -> None:
         for name in self._topics:
             found = snapshot.topics.get(name)
             if found is not None and found.partitions and self._sender is not None:

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any, Final
 
 from ottla.client.errors import InvalidRecordError, KafkaConnectionError, KafkaError, KafkaTimeoutError, error_for
-from ottla.client.net.asyncio_connection import BrokerConnection
+from ottla.client.net.asyncio_connection import AsyncioConnection
 from ottla.client.net.backoff import Backoff
-from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.producer.accumulator import Accumulator
-from ottla.client.producer.partition_queue import PartitionQueue, ProducerIdentity, Verdict
+from ottla.client.producer.partition_queue import BatchVerdict, PartitionQueue, ProducerIdentity
 from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.client.producer.settings import ProducerSettings
 from ottla.protocol.api import Api
@@ -48,7 +48,7 @@ _Sent = list[tuple[PartitionQueue, ProducerBatch]]
 class Sender:
     """The sending half of a producer; everything runs on the loop, and nothing in here is called by two at once."""
 
-    def __init__(self, cluster: Cluster, settings: ProducerSettings) -> None:
+    def __init__(self, cluster: ClusterClient, settings: ProducerSettings) -> None:
         self._cluster = cluster
         self._settings = settings
         self._loop = asyncio.get_running_loop()
@@ -59,7 +59,7 @@ class Sender:
         self._pending: dict[PartitionQueue, None] = {}
         self._scheduled = False
         # Produce requests under way by connection.
-        self._in_flight: dict[BrokerConnection, int] = {}
+        self._in_flight: dict[AsyncioConnection, int] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._identity: ProducerIdentity | None = None
         self._backoffs: dict[PartitionQueue, Backoff] = {}
@@ -105,7 +105,7 @@ class Sender:
         """Send all that can be sent now."""
         self._scheduled = False
         now = self._loop.time()
-        by_connection: dict[BrokerConnection, list[PartitionQueue]] = {}
+        by_connection: dict[AsyncioConnection, list[PartitionQueue]] = {}
         for queue in list(self._pending):
             if not self.accumulator.is_ready(queue):
                 del self._pending[queue]
@@ -123,7 +123,7 @@ class Sender:
                     queue for queue in queues if self.accumulator.is_ready(queue) and queue.can_send(connection, now)
                 ]
 
-    def _connection(self, queue: PartitionQueue) -> BrokerConnection | None:
+    def _connection(self, queue: PartitionQueue) -> AsyncioConnection | None:
         """Return the connection to send by, if all that is needed is there; have it fetched if not."""
         if self._settings.is_idempotent and queue.identity is None:
             if self._identity is None or self._identity.producer_id == queue.spent_id:
@@ -174,7 +174,7 @@ class Sender:
             return
         self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
 
-    def _send(self, connection: BrokerConnection, queues: list[PartitionQueue], now: float) -> None:
+    def _send(self, connection: AsyncioConnection, queues: list[PartitionQueue], now: float) -> None:
         """Send one request, with the first batch of as many queues as fit."""
         sent: _Sent = []
         topics: dict[str, list[PartitionProduceData]] = {}
@@ -219,7 +219,7 @@ class Sender:
         self._in_flight[connection] = self._in_flight.get(connection, 0) + 1
         answer.add_done_callback(partial(self._answered, connection, sent))
 
-    def _answered(self, connection: BrokerConnection, sent: _Sent, answer: asyncio.Future[Any]) -> None:
+    def _answered(self, connection: AsyncioConnection, sent: _Sent, answer: asyncio.Future[Any]) -> None:
         left = self._in_flight[connection] - 1
         if left:
             self._in_flight[connection] = left
@@ -270,18 +270,18 @@ class Sender:
     def _failed(self, sent: _Sent, error: KafkaError) -> None:
         for queue, batch in sent:
             if self._settings.is_idempotent and error.code in _GAPS:
-                verdict = Verdict.GAP
+                verdict = BatchVerdict.GAP
             elif error.retriable:
-                verdict = Verdict.RETRY
+                verdict = BatchVerdict.RETRY
             else:
-                verdict = Verdict.REFUSED
+                verdict = BatchVerdict.REFUSED
             queue.failed(batch, verdict)
             batch.last_error = error
-            if verdict is Verdict.REFUSED:
+            if verdict is BatchVerdict.REFUSED:
                 self._give_up(batch, error)
             elif batch.future.done():
                 self.accumulator.release(batch)
-            elif verdict is Verdict.RETRY or batch.attempts > 1:
+            elif verdict is BatchVerdict.RETRY or batch.attempts > 1:
                 self._back_off(queue)
             self.ready(queue)
 

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Concatenate, Final, Generic, ParamSpec, Protoc
 
 from ottla.client.admin import admin
 from ottla.client.consumer import consumer
-from ottla.client.consumer.partition_state import LentRecords
+from ottla.client.consumer.assigned_partitions import LentRecords
 from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.errors import IllegalStateError, KafkaTimeoutError

@@ -17,7 +17,7 @@ from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.errors import ClusterError, OptionError, StartFailedError
 from ottla.client.local_cluster.launcher import BROKER_COMMAND, launch
 from ottla.client.local_cluster.local_cluster import LocalCluster
-from ottla.client.local_cluster.plan import Options
+from ottla.client.local_cluster.plan import ClusterOptions
 from ottla.client.local_cluster.process import send_signal
 from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Relays
 
@@ -207,8 +207,8 @@ class FaultCluster:
             raise OptionError(f"{member!r} is not in this cluster, which has {[*known]}.")
         return known[member]
 
-    def _options(self, brokers: int, overrides: Mapping[str, str]) -> Options:
-        return Options(
+    def _options(self, brokers: int, overrides: Mapping[str, str]) -> ClusterOptions:
+        return ClusterOptions(
             brokers=brokers,
             base_port=0,
             http_base_port=0,
@@ -217,7 +217,7 @@ class FaultCluster:
             relays=tuple(Relays(*ports) for ports in json.loads(self._links_answer()).values()),
         )
 
-    def _start_all(self, options: Options) -> None:
+    def _start_all(self, options: ClusterOptions) -> None:
         for attempt in range(START_ATTEMPTS):
             try:
                 self._local.start(options)

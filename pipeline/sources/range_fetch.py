@@ -33,7 +33,7 @@ from ottla.protocol.primitives import UUID_ZERO
 from ottla.protocol.records import RecordBatch, batches
 
 if TYPE_CHECKING:
-    from ottla.client.net.cluster_client import Cluster
+    from ottla.client.net.cluster_client import ClusterClient
     from ottla.pipeline.sources.offset_ranges import OffsetRange
     from ottla.pipeline.sources.topic_client import TopicClient
 
@@ -96,7 +96,7 @@ class RangeFetch:
     def _start(self, offset: int) -> Future[_Fetched | None]:
         return self._client.submit(lambda cluster: self._fetch(cluster, offset))
 
-    async def _fetch(self, cluster: Cluster, offset: int) -> _Fetched | None:
+    async def _fetch(self, cluster: ClusterClient, offset: int) -> _Fetched | None:
         """Return the next batches of the range; None where what is left of it is lost and that may be."""
         attempt = _Attempt(offset)
         settings = self._client.settings
@@ -116,7 +116,7 @@ class RangeFetch:
                 f"{waited}; {reason}. Look whether the brokers are well, or raise kafkaConsumer.pollTimeoutMs."
             ) from attempt.error
 
-    async def _try(self, cluster: Cluster, attempt: _Attempt) -> _Fetched | None:
+    async def _try(self, cluster: ClusterClient, attempt: _Attempt) -> _Fetched | None:
         """Ask once, and note in the attempt what came of it where no records did."""
         try:
             failed, attempt.error = attempt.error is not None, None
@@ -139,7 +139,7 @@ class RangeFetch:
             attempt.error = error
         return None
 
-    async def _ask(self, cluster: Cluster, offset: int) -> _Fetched | None:
+    async def _ask(self, cluster: ClusterClient, offset: int) -> _Fetched | None:
         partition = self._range.partition
         known = cluster.snapshot.partition(partition)
         if known is None or known.leader is None:

@@ -15,8 +15,8 @@ from typing import TypeAlias, TypeVar
 from ottla.client.consumer.offset_lookup import look_up
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.errors import UnknownTopicOrPartitionError, error_for
-from ottla.client.net.cluster_client import Cluster
-from ottla.client.net.metadata import Metadata
+from ottla.client.net.cluster_client import ClusterClient
+from ottla.client.net.metadata import ClusterMetadata
 from ottla.client.sync.loop_thread import LoopThread
 from ottla.pipeline.sources.kafka_options import reader_settings
 from ottla.pipeline.sources.options import Subscription
@@ -65,7 +65,7 @@ class TopicClient:
         finally:
             self._thread.release()
 
-    def submit(self, work: Callable[[Cluster], Awaitable[T]]) -> Future[T]:
+    def submit(self, work: Callable[[ClusterClient], Awaitable[T]]) -> Future[T]:
         """Have work done on the event loop, without waiting for it."""
 
         async def run() -> T:
@@ -111,20 +111,20 @@ class TopicClient:
         found = await look_up(self.cluster, wanted, self.settings.isolation)
         return {partition: one.offset for partition, one in found.items()}
 
-    async def _started(self) -> Cluster:
-        cluster = Cluster(self.settings)
+    async def _started(self) -> ClusterClient:
+        cluster = ClusterClient(self.settings)
         await cluster.start()
         return cluster
 
 
-async def _metadata(cluster: Cluster, subscription: Subscription) -> Metadata:
+async def _metadata(cluster: ClusterClient, subscription: Subscription) -> ClusterMetadata:
     """Ask the cluster, as topics and partitions come and go; wait for a topic that is just being made."""
     if subscription.topics is not None:
         topics = set(subscription.topics)
     else:
         topics = {partition.topic for partition in subscription.partitions or ()}
 
-    async def ask() -> Metadata:
+    async def ask() -> ClusterMetadata:
         metadata = await cluster.metadata(topics or None, force=True)
         for name in topics:
             found = metadata.topics[name]
@@ -132,7 +132,7 @@ async def _metadata(cluster: Cluster, subscription: Subscription) -> Metadata:
                 raise error_for(found.error, f"topic {name}")
         return metadata
 
-    metadata: Metadata = await cluster.retrying(ask)
+    metadata: ClusterMetadata = await cluster.retrying(ask)
     # Others that the client knows of are not meant.
     return metadata.without(set(metadata.topics) - topics) if topics else metadata
 

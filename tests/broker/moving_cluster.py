@@ -15,7 +15,7 @@ from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster.configs import ConfigOperation
 from ottla.broker.requests.config_resources import ResourceType
-from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
@@ -112,7 +112,7 @@ class Cluster:
         found = self.brokers.get(broker)
         if found is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, str(broker))
-        made = Connection(
+        made = BlockingConnection(
             found.host, found.port, client_id="test", connect_timeout_ms=30_000, request_timeout_ms=30_000
         )
         with closing(made) as connection:

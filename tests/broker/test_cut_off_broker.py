@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.kit.waiting import until
 
 from ottla.client.admin.results import NewTopic
-from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.sync import Admin
@@ -21,17 +21,19 @@ NO_LEADER = -1
 
 
 @contextmanager
-def asking(cluster: FaultCluster, broker: int) -> Iterator[Connection]:
+def asking(cluster: FaultCluster, broker: int) -> Iterator[BlockingConnection]:
     """Connect to one broker, whatever it says of others."""
     host, _, port = cluster.address(broker).partition(":")
-    connection = Connection(host, int(port), client_id="test", connect_timeout_ms=10_000, request_timeout_ms=10_000)
+    connection = BlockingConnection(
+        host, int(port), client_id="test", connect_timeout_ms=10_000, request_timeout_ms=10_000
+    )
     try:
         yield connection
     finally:
         connection.close()
 
 
-def told(connection: Connection) -> tuple[list[int], int]:
+def told(connection: BlockingConnection) -> tuple[list[int], int]:
     """Return the brokers that a broker names, and whom it takes for the leader of the topic."""
     body = MetadataRequest(topics=[MetadataRequestTopic(name="orders")], allow_auto_topic_creation=False)
     response: MetadataResponse = connection.request(Api.METADATA, 8, body)

@@ -17,7 +17,7 @@ import pytest
 
 from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.local_cluster import LocalCluster
-from ottla.client.local_cluster.plan import Options
+from ottla.client.local_cluster.plan import ClusterOptions
 
 FAKE_BROKER = (sys.executable, "-S", "-E", str(Path(__file__).parent / "fake_broker.py"))
 DEADLINE_S = 30.0
@@ -48,9 +48,9 @@ class Bench:
             stop_timeout_s=stop_timeout_s,
         )
 
-    def options(self, brokers: int | None = None, *overrides: str) -> Options:
+    def options(self, brokers: int | None = None, *overrides: str) -> ClusterOptions:
         """Return options with ports that are free."""
-        return Options(
+        return ClusterOptions(
             brokers=brokers, base_port=0, http_base_port=0, zookeeper=self.zookeeper, overrides=tuple(overrides)
         )
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ottla.client.net.settings import Address
+from ottla.client.net.settings import HostPort
 from ottla.protocol.api import Api
 from ottla.protocol.frame import FrameSplitter, frame
 from ottla.protocol.message import Message, Versions
@@ -51,12 +51,12 @@ class ScriptedBroker:
         self._serving: set[asyncio.Task[Any]] = set()
         self.connected = 0
         self.requests: list[tuple[Api, Any]] = []
-        self.address = Address("127.0.0.1", 0)
+        self.address = HostPort("127.0.0.1", 0)
 
     async def start(self) -> None:
         """Listen, on the port that it had before if it had one."""
         self._server = await asyncio.start_server(self._serve, self.address.host, self.address.port)
-        self.address = Address(*self._server.sockets[0].getsockname())
+        self.address = HostPort(*self._server.sockets[0].getsockname())
 
     async def stop(self) -> None:
         """Stop listening and break all connections."""
@@ -131,7 +131,7 @@ async def scripted_broker(
 
 
 def metadata_response(
-    brokers: Mapping[int, Address],
+    brokers: Mapping[int, HostPort],
     leaders: Mapping[str, list[int]],
     *,
     leader_epoch: int = 0,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from ottla.client.net import sasl
-from ottla.client.net.login import Login
+from ottla.client.net.login import SaslLogin
 
 MECHANISM = "SCRAM-SHA-512"
 
@@ -58,7 +58,7 @@ class Access:
         if self.is_open:
             return {}
         context = self._context()
-        login = Login(MECHANISM, lambda: sasl.scram(MECHANISM, self.username, self.password))
+        login = SaslLogin(MECHANISM, lambda: sasl.scram(MECHANISM, self.username, self.password))
         return {"tls": lambda: context, "login": login}
 
     def to_json(self) -> str:

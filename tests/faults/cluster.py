@@ -25,7 +25,7 @@ from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.client.local_cluster.errors import JavaNotFoundError
-from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.message import Message
@@ -187,7 +187,7 @@ class Cluster:
         access = OPEN if self._protection is None else self._protection.administrator
 
         def ask() -> Any:
-            connection = Connection(
+            connection = BlockingConnection(
                 process.host,
                 process.port,
                 client_id="faults",

@@ -13,7 +13,7 @@ import pytest
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.waiting import until
 
-from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -105,7 +105,7 @@ def is_closed_by_broker(client: socket.socket) -> bool:
         return True
 
 
-class Client(Connection):
+class Client(BlockingConnection):
     """A connection with the few requests that these tests need."""
 
     def __init__(self, broker: BrokerProcess, timeout_seconds: float = PATIENCE_SECONDS) -> None:

@@ -15,8 +15,8 @@ from tests.kit.waiting import until
 
 from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.local_cluster import LocalCluster
-from ottla.client.local_cluster.plan import Options
-from ottla.client.local_cluster.status import State
+from ottla.client.local_cluster.plan import ClusterOptions
+from ottla.client.local_cluster.status import ProcessState
 
 DEADLINE_S = 60
 PARTITIONS = 3
@@ -29,7 +29,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Three brokers with the defaults of `ottla up`, but for ports and time."""
     cluster = LocalCluster(ClusterDir(tmp_path / "cluster"), stop_timeout_s=5)
     cluster.start(
-        Options(
+        ClusterOptions(
             base_port=0,
             http_base_port=0,
             zookeeper_port=0,
@@ -106,9 +106,9 @@ def test_a_cluster_loses_a_broker_and_nothing_else(cluster: LocalCluster) -> Non
     os.kill(victim.pid, signal.SIGKILL)
     produce(producer, "t", range(300, 600), acknowledged)
     assert all(row[0] != victim.id for row in replicas(admin, "t"))
-    assert [status.id for status in cluster.statuses() if status.state is State.DIED] == [victim.id]
+    assert [status.id for status in cluster.statuses() if status.state is ProcessState.DIED] == [victim.id]
 
-    assert [process.id for process in cluster.start(Options())] == [victim.id]
+    assert [process.id for process in cluster.start(ClusterOptions())] == [victim.id]
     produce(producer, "t", range(600, 900), acknowledged)
     until(lambda: [row[1:] for row in replicas(admin, "t")] == [(3, 3)] * PARTITIONS, "all are in sync", pause_s=0.1)
     assert len(acknowledged) == 900
@@ -117,7 +117,7 @@ def test_a_cluster_loses_a_broker_and_nothing_else(cluster: LocalCluster) -> Non
 
 def test_a_broker_is_added_to_a_cluster_that_runs(cluster: LocalCluster) -> None:
     """It is in the metadata of the others when the start returns or soon after, and takes replicas of new topics."""
-    assert [process.id for process in cluster.start(Options(brokers=4))] == [4]
+    assert [process.id for process in cluster.start(ClusterOptions(brokers=4))] == [4]
     admin = AdminClient({"bootstrap.servers": cluster.record().bootstrap_servers})
     until(lambda: sorted(admin.list_topics(timeout=DEADLINE_S).brokers) == [1, 2, 3, 4], "four brokers", pause_s=0.1)
     admin.create_topics([NewTopic("t", num_partitions=4)])["t"].result(DEADLINE_S)

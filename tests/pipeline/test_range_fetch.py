@@ -19,7 +19,7 @@ from ottla.client.errors import (
     NotLeaderForPartitionError,
     TopicAuthorizationFailedError,
 )
-from ottla.client.net.metadata import BrokerAddress, Metadata, PartitionMetadata, TopicMetadata
+from ottla.client.net.metadata import BrokerAddress, ClusterMetadata, PartitionInfo, TopicInfo
 from ottla.pipeline.sources.errors import DataLossError
 from ottla.pipeline.sources.offset_ranges import OffsetRange
 from ottla.pipeline.sources.range_fetch import RangeFetch, without_aborted
@@ -51,11 +51,11 @@ class Cluster:
         self.asked: list[int] = []
         self.refreshed = 0
         error = ErrorCode.NONE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        partitions = {0: PartitionMetadata(0, 1, 5)} if exists else {}
-        topic = TopicMetadata("t", partitions=partitions, error=error)
-        self.snapshot = Metadata(brokers={1: BrokerAddress(1, "localhost", 9092)}, topics={"t": topic})
+        partitions = {0: PartitionInfo(0, 1, 5)} if exists else {}
+        topic = TopicInfo("t", partitions=partitions, error=error)
+        self.snapshot = ClusterMetadata(brokers={1: BrokerAddress(1, "localhost", 9092)}, topics={"t": topic})
 
-    async def metadata(self, topics: Collection[str], *, force: bool = False) -> Metadata:
+    async def metadata(self, topics: Collection[str], *, force: bool = False) -> ClusterMetadata:
         """Return what there is."""
         self.refreshed += force
         return self.snapshot

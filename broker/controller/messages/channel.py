@@ -16,7 +16,7 @@ import structlog
 
 from ottla.broker.controller.messages.batch import BrokerBatch, ControllerRequest
 from ottla.client.net.backoff import Backoff
-from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 
 log = structlog.get_logger(__name__)
@@ -35,7 +35,11 @@ class BrokerChannel:
     """The way to one broker, in one of its lives."""
 
     def __init__(
-        self, broker_id: int, connection: Connection, on_response: OnResponse, on_overflow: Callable[[int], None]
+        self,
+        broker_id: int,
+        connection: BlockingConnection,
+        on_response: OnResponse,
+        on_overflow: Callable[[int], None],
     ) -> None:
         """`on_overflow` is called when a broker falls so far behind that what waits for it is dropped."""
         self._broker_id = broker_id
@@ -116,7 +120,10 @@ class Channels:
     """The channels to all live brokers. Used by the controller's thread."""
 
     def __init__(
-        self, connect: Callable[[int], Connection | None], on_response: OnResponse, on_overflow: Callable[[int], None]
+        self,
+        connect: Callable[[int], BlockingConnection | None],
+        on_response: OnResponse,
+        on_overflow: Callable[[int], None],
     ) -> None:
         """`connect` gives the connection to a broker, which need not be made yet; None if it cannot be reached."""
         self._connect = connect

@@ -9,7 +9,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.replication.follower.fetch_requests import FetchRequests
 from ottla.broker.replication.follower.fetch_session_client import FetchSession, SessionPartition
 from ottla.client.net.api_versions import common_version, supported_versions
-from ottla.client.net.blocking_connection import Connection, ConnectionFailedError
+from ottla.client.net.blocking_connection import BlockingConnection, ConnectionFailedError
 from ottla.client.net.connector import Connector
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
@@ -50,7 +50,7 @@ class LeaderClient:
         self._client_id = client_id
         self._connector = connector
         self._fetches = FetchRequests(node_id, broker_epoch, config)
-        self._connection: Connection | None = None
+        self._connection: BlockingConnection | None = None
         self._versions: Mapping[int, Versions] = {}
         self._fetch_version = -1
         self._closed = False
@@ -93,7 +93,7 @@ class LeaderClient:
         if connection is not None:
             connection.close()
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> BlockingConnection:
         """Return the connection to where the leader is, with its versions known."""
         if self._fetch_version >= 0:
             assert self._connection is not None
@@ -112,7 +112,7 @@ class LeaderClient:
         self._fetch_version = common_version(Api.FETCH, self._versions)
         return connection
 
-    def _made(self, host: str, port: int) -> Connection:
+    def _made(self, host: str, port: int) -> BlockingConnection:
         config = self._config
         return self._connector.connection(
             host,

@@ -11,7 +11,7 @@ from ottla.broker.config.rows.broker import BrokerOptions
 from ottla.client.net import sasl
 from ottla.client.net.connector import Connector
 from ottla.client.net.jaas import JaasError, parse_login
-from ottla.client.net.login import Login
+from ottla.client.net.login import SaslLogin
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def connector_to(
         mechanism = config().for_listener(listener, BrokerOptions.sasl_mechanism_inter_broker_protocol)
         if mechanism is not None:
             begin_exchange(listener, mechanism, config())  # to be told now of what is wrong
-            login = Login(mechanism, lambda: _begun(listener, mechanism, config()))
+            login = SaslLogin(mechanism, lambda: _begun(listener, mechanism, config()))
     return Connector(None if tls is None else lambda: tls.client_context, login)
 
 

@@ -19,7 +19,7 @@ from ottla.broker.security.sasl.oauth_bearer import TokenKeysError, TokenRules, 
 from ottla.broker.security.sasl.plain import plain
 from ottla.broker.security.sasl.sasl_exchange import Exchange
 from ottla.broker.security.sasl.scram import scram
-from ottla.client.net.jaas import JaasError, Login, parse_login
+from ottla.client.net.jaas import JaasError, JaasLogin, parse_login
 
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
@@ -44,7 +44,7 @@ class SaslListener:
         self._counting = threading.Lock()
         self.successes = 0
         self.failures = 0
-        self._logins: dict[str, Login | None] = {}
+        self._logins: dict[str, JaasLogin | None] = {}
         self._verifier: TokenVerifier | None = None
         # The same on all brokers that have the same login, so that a made-up salt is the same on all of them.
         self._fake_secret = secrets.token_bytes(32)
@@ -77,7 +77,7 @@ class SaslListener:
     def _login_text(self, config: BrokerConfig, mechanism: str) -> Password | None:
         return config.for_listener(self.name, BrokerOptions.sasl_jaas_config, mechanism)
 
-    def _login(self, config: BrokerConfig, mechanism: str) -> Login | None:
+    def _login(self, config: BrokerConfig, mechanism: str) -> JaasLogin | None:
         text = self._login_text(config, mechanism)
         if text is None:
             if mechanism == "PLAIN":

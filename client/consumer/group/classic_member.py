@@ -22,14 +22,14 @@ from ottla.client.consumer.group.assignors import (
     encode_assignment,
     encode_subscription,
 )
+from ottla.client.consumer.group.committed_offsets import LOST_COORDINATOR, GroupMembership
 from ottla.client.consumer.group.group_host import GroupHost
-from ottla.client.consumer.group.group_offsets import LOST_COORDINATOR, Membership
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.consumer.tasks import cancelled
 from ottla.client.errors import FencedInstanceIdError, KafkaError, error_for
 from ottla.client.net.backoff import Backoff
-from ottla.client.net.cluster_client import Cluster
-from ottla.client.net.metadata import Metadata
+from ottla.client.net.cluster_client import ClusterClient
+from ottla.client.net.metadata import ClusterMetadata
 from ottla.protocol.api import Api
 from ottla.protocol.errors import DecodeError, ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -55,11 +55,11 @@ _MEMBERSHIP_LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLE
 _JOIN_AGAIN: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED}) | _MEMBERSHIP_LOST
 
 
-class GroupMember:
+class ClassicGroupMember:
     """A member from `start` to `close`."""
 
     def __init__(
-        self, cluster: Cluster, settings: ConsumerSettings, host: GroupHost, assignors: list[Assignor]
+        self, cluster: ClusterClient, settings: ConsumerSettings, host: GroupHost, assignors: list[Assignor]
     ) -> None:
         assert settings.group_id is not None
         self.group_id = settings.group_id
@@ -82,9 +82,9 @@ class GroupMember:
         self._group_topics: set[str] = set()
         self._shared_out: dict[str, int] | None = None
 
-    def membership(self) -> Membership:
+    def membership(self) -> GroupMembership:
         """As whom to commit."""
-        return Membership(self.generation, self.member_id, self._settings.group_instance_id)
+        return GroupMembership(self.generation, self.member_id, self._settings.group_instance_id)
 
     def start(self) -> None:
         """Begin to join."""
@@ -255,10 +255,10 @@ class GroupMember:
 
     # What may make us join again.
 
-    def _counts(self, metadata: Metadata) -> dict[str, int]:
+    def _counts(self, metadata: ClusterMetadata) -> dict[str, int]:
         return {topic: len(metadata.partitions_for(topic) or ()) for topic in self._group_topics}
 
-    def _metadata_changed(self, metadata: Metadata) -> None:
+    def _metadata_changed(self, metadata: ClusterMetadata) -> None:
         """As the leader, share out anew when topics have got more partitions, or have come or gone."""
         if self._shared_out is not None and self._is_stable.is_set() and self._counts(metadata) != self._shared_out:
             self._shared_out = None

@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from ottla.client.consumer.group.group_offsets import GroupOffsets, Membership
-from ottla.client.consumer.partition_state import Partitions
+from ottla.client.consumer.assigned_partitions import AssignedPartitions
+from ottla.client.consumer.group.committed_offsets import CommittedOffsets, GroupMembership
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.errors import KafkaError
-from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.types import OffsetAndMetadata
 from ottla.protocol.identifiers import TopicPartition
 
@@ -23,15 +23,15 @@ class Commits:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         settings: ConsumerSettings,
         group_id: str,
-        partitions: Partitions,
-        membership: Callable[[], Membership],
+        partitions: AssignedPartitions,
+        membership: Callable[[], GroupMembership],
     ) -> None:
         self._settings = settings
         self._partitions = partitions
-        self._group = GroupOffsets(cluster, group_id, membership)
+        self._group = CommittedOffsets(cluster, group_id, membership)
         # What was committed last by itself, so that a quiet partition is not committed over and over.
         self._last: dict[TopicPartition, int] = {}
         self._task: asyncio.Task[None] | None = None

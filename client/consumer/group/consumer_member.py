@@ -14,13 +14,13 @@ import uuid
 from typing import Any, Final
 
 from ottla.client.consumer.group.assignors import by_topic
+from ottla.client.consumer.group.committed_offsets import LOST_COORDINATOR, GroupMembership
 from ottla.client.consumer.group.group_host import GroupHost
-from ottla.client.consumer.group.group_offsets import LOST_COORDINATOR, Membership
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.consumer.tasks import cancelled
 from ottla.client.errors import KafkaError, UnknownTopicIdError, error_for
 from ottla.client.net.backoff import Backoff
-from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.cluster_client import ClusterClient
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -46,7 +46,7 @@ _FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEM
 class ConsumerGroupMember:
     """A member from `start` to `close`."""
 
-    def __init__(self, cluster: Cluster, settings: ConsumerSettings, host: GroupHost) -> None:
+    def __init__(self, cluster: ClusterClient, settings: ConsumerSettings, host: GroupHost) -> None:
         assert settings.group_id is not None
         self.group_id = settings.group_id
         self.member_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -65,9 +65,9 @@ class ConsumerGroupMember:
         self._told_topics: frozenset[str] | None = None
         self._told_owned: set[TopicPartition] | None = None
 
-    def membership(self) -> Membership:
+    def membership(self) -> GroupMembership:
         """As whom to commit."""
-        return Membership(self.generation, self.member_id, self._settings.group_instance_id)
+        return GroupMembership(self.generation, self.member_id, self._settings.group_instance_id)
 
     def start(self) -> None:
         """Begin to join."""

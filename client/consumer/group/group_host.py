@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 
-from ottla.client.consumer.partition_state import Partitions
+from ottla.client.consumer.assigned_partitions import AssignedPartitions
 from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
 from ottla.protocol.identifiers import TopicPartition
 
@@ -15,7 +15,7 @@ class GroupHost:
     """The side of the consumer that a member of a group sees; the consumer's own subscription is here too."""
 
     def __init__(
-        self, partitions: Partitions, before_revoke: Callable[[Iterable[TopicPartition]], Awaitable[None]]
+        self, partitions: AssignedPartitions, before_revoke: Callable[[Iterable[TopicPartition]], Awaitable[None]]
     ) -> None:
         self.partitions = partitions
         self.topics: frozenset[str] = frozenset()

@@ -16,7 +16,7 @@ from ottla.broker.controller.messages import channel as channel_module
 from ottla.broker.controller.messages.batch import BrokerBatch, ControllerRequest
 from ottla.broker.controller.messages.channel import BrokerChannel, Channels
 from ottla.client.net.backoff import Backoff
-from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionState
@@ -33,10 +33,10 @@ def fake() -> Iterator[FakeBroker]:
     broker.close()
 
 
-def connection(fake: FakeBroker) -> Connection:
+def connection(fake: FakeBroker) -> BlockingConnection:
     """Make a connection to it."""
     where = fake.listener
-    return Connection(where.host, where.port, client_id="1", connect_timeout_ms=5000, request_timeout_ms=5000)
+    return BlockingConnection(where.host, where.port, client_id="1", connect_timeout_ms=5000, request_timeout_ms=5000)
 
 
 def overflow(broker_id: int) -> None:

@@ -27,8 +27,8 @@ from ottla.broker.security.listener_security import ListenerSecurity
 from ottla.broker.security.sasl.sasl_listener import SaslListener
 from ottla.client.net import blocking_connection as client_connection
 from ottla.client.net import sasl
-from ottla.client.net.blocking_connection import Connection
-from ottla.client.net.login import Login
+from ottla.client.net.blocking_connection import BlockingConnection
+from ottla.client.net.login import SaslLogin
 from ottla.protocol.api import Api
 from ottla.protocol.codec import encode
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -57,9 +57,9 @@ class SaslServed:
         self.listener = listener
         self.handled = handled
 
-    def connection(self, login: Login | None) -> Connection:
+    def connection(self, login: SaslLogin | None) -> BlockingConnection:
         """A connection of our own client."""
-        return Connection(
+        return BlockingConnection(
             "127.0.0.1",
             self.served.port,
             client_id="test",
@@ -145,7 +145,7 @@ def is_closed(client: socket.socket) -> bool:
         return True
 
 
-def who_am_i(connection: Connection) -> str:
+def who_am_i(connection: BlockingConnection) -> str:
     """Ask for the principal."""
     return str(connection.request(Api.DESCRIBE_CLUSTER, 0, ASKED).cluster_id)
 
@@ -195,7 +195,7 @@ def test_a_client_with_the_right_password_is_served(served: SaslServed, mechanis
             return sasl.plain("alice", "secret")
         return sasl.scram(mechanism, "alice", "secret")
 
-    connection = served.connection(Login(mechanism, begin))
+    connection = served.connection(SaslLogin(mechanism, begin))
     try:
         assert who_am_i(connection) == "User:alice"
         large = connection.request_encoded(Api.DESCRIBE_CLUSTER, 0, bytes(1_000_000))
@@ -213,7 +213,7 @@ def test_a_client_with_a_wrong_password_is_told_and_closed(mechanism: str) -> No
             if mechanism == "PLAIN"
             else (lambda: sasl.scram(mechanism, "alice", "planted"))
         )
-        refused = served.connection(Login(mechanism, begin))
+        refused = served.connection(SaslLogin(mechanism, begin))
         started = time.monotonic()
         with pytest.raises(KafkaError) as error:
             refused.connect()
@@ -225,7 +225,7 @@ def test_a_client_with_a_wrong_password_is_told_and_closed(mechanism: str) -> No
 
 def test_a_mechanism_that_is_not_offered_is_named_with_those_that_are(served: SaslServed) -> None:
     """And the connection is closed."""
-    connection = served.connection(Login("GSSAPI", lambda: sasl.plain("a", "b")))
+    connection = served.connection(SaslLogin("GSSAPI", lambda: sasl.plain("a", "b")))
     with pytest.raises(KafkaError, match="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512") as error:
         connection.connect()
     assert error.value.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
@@ -260,7 +260,9 @@ def test_a_client_repeats_its_login_before_it_expires(monkeypatch: pytest.Monkey
     """Our own does it by itself, on the same connection: here as early as can be."""
     monkeypatch.setattr(client_connection, "_LOGIN_SHARE", 0.0)
     with serving_sasl(connections_max_reauth_ms="60000") as served:
-        connection = served.connection(Login("SCRAM-SHA-256", lambda: sasl.scram("SCRAM-SHA-256", "alice", "secret")))
+        connection = served.connection(
+            SaslLogin("SCRAM-SHA-256", lambda: sasl.scram("SCRAM-SHA-256", "alice", "secret"))
+        )
         try:
             assert [who_am_i(connection) for _ in range(3)] == ["User:alice"] * 3
             (only,) = served.served.on_loop(served.served.network.connections)

@@ -11,7 +11,14 @@ from tests.kit.waiting import until_async
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.admin.admin import Admin
-from ottla.client.admin.results import Append, ConfigResource, ConfigResourceType, NewTopic, OffsetSpec, Subtract
+from ottla.client.admin.results import (
+    ConfigAppend,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSubtract,
+    NewTopic,
+    OffsetSpec,
+)
 from ottla.client.errors import (
     GroupIdNotFoundError,
     InvalidConfigurationError,
@@ -104,10 +111,10 @@ async def test_options_are_changed_one_by_one(admin: Admin, topic: str) -> None:
         return {each.name: (each.value, each.is_default) for each in described.entries}
 
     await admin.create_topics([NewTopic(topic)])
-    await admin.alter_configs({resource: {"retention.ms": "5000", "cleanup.policy": Append("compact")}})
+    await admin.alter_configs({resource: {"retention.ms": "5000", "cleanup.policy": ConfigAppend("compact")}})
     assert (await values())["retention.ms"] == ("5000", False)
     assert (await values())["cleanup.policy"] == ("delete,compact", False)
-    await admin.alter_configs({resource: {"retention.ms": None, "cleanup.policy": Subtract("delete")}})
+    await admin.alter_configs({resource: {"retention.ms": None, "cleanup.policy": ConfigSubtract("delete")}})
     assert (await values())["retention.ms"][1]
     assert (await values())["cleanup.policy"][0] == "compact"
     with pytest.raises(InvalidConfigurationError):

@@ -16,7 +16,7 @@ from tests.kit.examples import examples
 
 from ottla.client.cli import errors, main, nouns, offsets, output
 from ottla.client.cli.errors import CommandError
-from ottla.client.cli.reading import Read
+from ottla.client.cli.reading import ReadRecord
 from ottla.client.cli.record_format import as_json, compiled
 from ottla.client.cli.target import Target, default_bootstrap, key_values
 from ottla.client.local_cluster.cluster_dir import ClusterDir
@@ -25,7 +25,7 @@ from ottla.client.net.settings import ClientSettings
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.record import Record
 
-READ = Read(TopicPartition("t", 3), Record(7, 1_000, b"k", None, [("h", b"x"), ("n", None)]))
+READ = ReadRecord(TopicPartition("t", 3), Record(7, 1_000, b"k", None, [("h", b"x"), ("n", None)]))
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from tests.kit.coroutines import BOTH_LOOPS
 from tests.kit.hosts import LOOPBACK
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
-from ottla.client.admin.results import LogDir
+from ottla.client.admin.results import LogDirDescription
 from ottla.client.cli.diagnosis import disk_finding
-from ottla.client.cli.dialing import Verdict, dial
+from ottla.client.cli.dialing import DialVerdict, dial
 from ottla.client.cli.findings import Status
 from ottla.client.errors import KafkaStorageError
 from ottla.client.net.settings import ClientSettings
@@ -175,18 +175,18 @@ async def test_a_broker_that_hangs_up_behind_its_versions_wants_sasl() -> None:
         return HANGUP
 
     async with scripted_broker(answer) as broker:
-        assert (await dial(broker.address, ClientSettings())).verdict is Verdict.SASL
+        assert (await dial(broker.address, ClientSettings())).verdict is DialVerdict.SASL
 
 
 @pytest.mark.parametrize(
     ("log_dir", "status"),
     [
-        (LogDir(1, "/data", 1000, 100, ()), Status.OK),
-        (LogDir(1, "/data", 1000, 99, ()), Status.WARNING),
-        (LogDir(1, "/data", None, None, ()), Status.OK),
-        (LogDir(1, "/data", None, None, (), KafkaStorageError("/data")), Status.BROKEN),
+        (LogDirDescription(1, "/data", 1000, 100, ()), Status.OK),
+        (LogDirDescription(1, "/data", 1000, 99, ()), Status.WARNING),
+        (LogDirDescription(1, "/data", None, None, ()), Status.OK),
+        (LogDirDescription(1, "/data", None, None, (), KafkaStorageError("/data")), Status.BROKEN),
     ],
 )
-def test_disks_are_judged_by_what_is_free(log_dir: LogDir, status: Status) -> None:
+def test_disks_are_judged_by_what_is_free(log_dir: LogDirDescription, status: Status) -> None:
     """A tenth of it is the least."""
     assert disk_finding(log_dir).status is status

@@ -20,13 +20,13 @@ from ottla.client.cli.surroundings import local_zookeeper
 from ottla.client.cli.zookeeper_check import Answer, Asked, ask, servers, zookeeper_finding
 from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Role
-from ottla.client.net.settings import Address
+from ottla.client.net.settings import HostPort
 
-HOSTS = [Address(f"zookeeper{number}", 2181) for number in (1, 2, 3)]
+HOSTS = [HostPort(f"zookeeper{number}", 2181) for number in (1, 2, 3)]
 
 
 @contextmanager
-def server_that_says(answer: bytes) -> Iterator[Address]:
+def server_that_says(answer: bytes) -> Iterator[HostPort]:
     """A port where the first visitor gets an answer to whatever it asks."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -38,7 +38,7 @@ def server_that_says(answer: bytes) -> Iterator[Address]:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield Address(*listener.getsockname())
+        yield HostPort(*listener.getsockname())
         thread.join(60)
 
 
@@ -119,18 +119,18 @@ def test_an_ensemble_serves_while_most_of_it_does() -> None:
 
 def test_connect_strings_are_read_as_brokers_read_them() -> None:
     """With a path, and without a port."""
-    assert servers("zookeeper1, zookeeper2:2182/kafka") == [Address("zookeeper1", 2181), Address("zookeeper2", 2182)]
+    assert servers("zookeeper1, zookeeper2:2182/kafka") == [HostPort("zookeeper1", 2181), HostPort("zookeeper2", 2182)]
 
 
 def test_the_zookeeper_of_a_cluster_of_this_machine_is_known(tmp_path: Path) -> None:
     """When none of its brokers answers; not where the address is that of another cluster."""
-    bootstrap = [Address("localhost", 9092)]
+    bootstrap = [HostPort("localhost", 9092)]
     assert local_zookeeper(tmp_path, bootstrap) is None
     broker = ProcessRecord(role=Role.BROKER, id=1, host="127.0.0.1", port=9092, log="broker.log")
     record = ClusterRecord(zookeeper_connect="127.0.0.1:2181", base_port=9092, http_base_port=0, processes=(broker,))
     ClusterDir(tmp_path).write(record)
     assert local_zookeeper(tmp_path, bootstrap) == "127.0.0.1:2181"
-    assert local_zookeeper(tmp_path, [Address("localhost", 9192)]) is None
+    assert local_zookeeper(tmp_path, [HostPort("localhost", 9192)]) is None
 
 
 def test_a_clock_is_read_from_a_page(broker: BrokerProcess) -> None:

@@ -10,7 +10,7 @@ from tests.kit.waiting import until_async
 
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.errors import raise_for
-from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.settings import ClientSettings
 from ottla.client.producer.producer import Producer
 from ottla.client.types import TopicPartition
@@ -46,7 +46,7 @@ def member(bootstrap: str, group: str, *topics: str, **settings: Any) -> Consume
 async def create_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
     """Create a topic and wait for its leaders."""
     row = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
-    async with Cluster(ClientSettings(bootstrap_servers=bootstrap)) as cluster:
+    async with ClusterClient(ClientSettings(bootstrap_servers=bootstrap)) as cluster:
         response = await cluster.send_controller(Api.CREATE_TOPICS, CreateTopicsRequest(topics=[row]))
         raise_for(response.topics[0].error_code)
         await until_async(lambda: _has_leaders(cluster, topic, partitions))
@@ -56,13 +56,13 @@ async def add_partitions(bootstrap: str, topic: str, count: int) -> None:
     """Give a topic more partitions."""
     row = CreatePartitionsTopic(name=topic, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[row], timeout_ms=30_000, validate_only=False)
-    async with Cluster(ClientSettings(bootstrap_servers=bootstrap)) as cluster:
+    async with ClusterClient(ClientSettings(bootstrap_servers=bootstrap)) as cluster:
         response = await cluster.send_controller(Api.CREATE_PARTITIONS, request)
         raise_for(response.results[0].error_code)
         await until_async(lambda: _has_leaders(cluster, topic, count))
 
 
-async def _has_leaders(cluster: Cluster, topic: str, partitions: int) -> bool:
+async def _has_leaders(cluster: ClusterClient, topic: str, partitions: int) -> bool:
     metadata = await cluster.metadata([topic], force=True)
     return all(metadata.leader(TopicPartition(topic, number)) is not None for number in range(partitions))
 

@@ -8,16 +8,16 @@ from collections.abc import Callable
 import pytest
 from tests.client.records.record_batches import simple_batch
 
-from ottla.client.consumer.partition_state import LentRecords, Partitions, PartitionState
+from ottla.client.consumer.assigned_partitions import AssignedPartition, AssignedPartitions, LentRecords
 from ottla.client.records.fetched_batches import fetched_batches
 from ottla.client.types import TopicPartition
 
 PARTITION = TopicPartition("t", 0)
 
 
-def partition_with(count: int) -> tuple[Partitions, PartitionState]:
+def partition_with(count: int) -> tuple[AssignedPartitions, AssignedPartition]:
     """Return a partition with a batch of so many records, of which the first is handed out."""
-    partitions = Partitions()
+    partitions = AssignedPartitions()
     partitions.add([PARTITION], None)
     state = partitions.get(PARTITION)
     assert state is not None
@@ -28,7 +28,7 @@ def partition_with(count: int) -> tuple[Partitions, PartitionState]:
     return partitions, state
 
 
-def lend(partitions: Partitions, state: PartitionState) -> LentRecords:
+def lend(partitions: AssignedPartitions, state: AssignedPartition) -> LentRecords:
     """Lend what there is, which must be something."""
     lent = partitions.lend(state, lambda: None)
     assert lent is not None
@@ -75,7 +75,7 @@ def test_the_last_record_of_a_batch_is_not_lent() -> None:
     ],
     ids=["hold", "remove", "mark_processed", "seek", "seek_by"],
 )
-def test_nothing_is_taken_after_a_change(change: Callable[[Partitions, PartitionState], None]) -> None:
+def test_nothing_is_taken_after_a_change(change: Callable[[AssignedPartitions, AssignedPartition], None]) -> None:
     """Of what was lent before it."""
     partitions, state = partition_with(10)
     lent = lend(partitions, state)

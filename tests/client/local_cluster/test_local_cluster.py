@@ -13,9 +13,9 @@ from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.client.local_cluster.cluster_dir import LOCK_NAME, ClusterDir
 from ottla.client.local_cluster.errors import ClusterError, InterruptedStartError, PortTakenError, StartFailedError
-from ottla.client.local_cluster.plan import Options
+from ottla.client.local_cluster.plan import ClusterOptions
 from ottla.client.local_cluster.record import ProcessRecord, Role
-from ottla.client.local_cluster.status import State
+from ottla.client.local_cluster.status import ProcessState
 
 
 def test_a_cluster_starts_and_stops(bench: Bench) -> None:
@@ -26,7 +26,7 @@ def test_a_cluster_starts_and_stops(bench: Bench) -> None:
 
     assert [process.id for process in started] == [1, 2]
     statuses = cluster.statuses()
-    assert [status.state for status in statuses] == [State.RUNNING, State.RUNNING]
+    assert [status.state for status in statuses] == [ProcessState.RUNNING, ProcessState.RUNNING]
     assert len({port for status in statuses for port in (status.port, status.http_port)}) == 4
     for status in statuses:
         socket.create_connection((status.host, status.port)).close()
@@ -35,7 +35,7 @@ def test_a_cluster_starts_and_stops(bench: Bench) -> None:
 
     assert [process.pid for process in stopped] == [status.pid for status in statuses]
     assert not any(process.is_running() for process in stopped)
-    assert [status.state for status in cluster.statuses()] == [State.STOPPED, State.STOPPED]
+    assert [status.state for status in cluster.statuses()] == [ProcessState.STOPPED, ProcessState.STOPPED]
     assert [status.pid for status in cluster.statuses()] == [None, None]
 
 
@@ -54,7 +54,7 @@ def test_only_what_is_missing_is_started_again(bench: Bench) -> None:
     cluster.start(bench.options(2, "a.b=c"))
     before = cluster.statuses()
     _kill(cluster.record().brokers[1])
-    until(lambda: [status.state for status in cluster.statuses()] == [State.RUNNING, State.DIED])
+    until(lambda: [status.state for status in cluster.statuses()] == [ProcessState.RUNNING, ProcessState.DIED])
 
     started = cluster.start(bench.options())
 
@@ -105,13 +105,13 @@ def test_the_death_of_a_process_is_noticed_once(bench: Bench) -> None:
     assert cluster.departures() == []
     died = cluster.record().brokers[0]
     _kill(died)
-    until(lambda: cluster.statuses()[0].state is State.DIED)
+    until(lambda: cluster.statuses()[0].state is ProcessState.DIED)
 
     departures = cluster.departures()
 
     assert [(each.process.id, each.how, each.asked) for each in departures] == [(1, "killed by SIGKILL", False)]
     assert cluster.departures() == []
-    assert cluster.statuses()[1].state is State.RUNNING
+    assert cluster.statuses()[1].state is ProcessState.RUNNING
     assert cluster.is_running()
 
 
@@ -159,7 +159,7 @@ def test_a_broker_that_fails_to_start_takes_back_the_start(bench: Bench) -> None
 
     assert "the fake broker fails, as it was told" in str(raised.value)
     assert str(bench.path / "broker-2" / "broker.log") in str(raised.value)
-    assert [status.state for status in cluster.statuses()] == [State.STOPPED, State.STOPPED]
+    assert [status.state for status in cluster.statuses()] == [ProcessState.STOPPED, ProcessState.STOPPED]
 
 
 def test_a_failed_start_leaves_alone_what_ran_before(bench: Bench) -> None:
@@ -167,14 +167,14 @@ def test_a_failed_start_leaves_alone_what_ran_before(bench: Bench) -> None:
     cluster = bench.cluster()
     cluster.start(bench.options(2))
     _kill(cluster.record().brokers[1])
-    until(lambda: cluster.statuses()[1].state is State.DIED)
+    until(lambda: cluster.statuses()[1].state is ProcessState.DIED)
     with (
         socket.create_server(("127.0.0.1", cluster.record().brokers[1].port)),
         pytest.raises(PortTakenError, match="for broker 2 is in use"),
     ):
         cluster.start(bench.options())
 
-    assert cluster.statuses()[0].state is State.RUNNING
+    assert cluster.statuses()[0].state is ProcessState.RUNNING
 
 
 def test_listening_is_not_enough_to_be_ready(bench: Bench) -> None:
@@ -217,7 +217,7 @@ def test_a_pid_that_was_used_again_is_not_touched(bench: Bench) -> None:
     )
     cluster.directory.write(record.replacing([stale]))
 
-    assert cluster.statuses()[0].state is State.DIED
+    assert cluster.statuses()[0].state is ProcessState.DIED
     assert cluster.stop() == []
 
 
@@ -227,7 +227,7 @@ def test_no_zookeeper_at_the_address_is_said_at_once(bench: Bench) -> None:
         gone = f"127.0.0.1:{listener.getsockname()[1]}"
 
     with pytest.raises(ClusterError, match=f"No ZooKeeper answers at {gone}"):
-        bench.cluster().start(Options(brokers=1, base_port=0, http_base_port=0, zookeeper=gone))
+        bench.cluster().start(ClusterOptions(brokers=1, base_port=0, http_base_port=0, zookeeper=gone))
 
     assert ClusterDir(bench.path).read() is None
 
@@ -247,12 +247,12 @@ def test_the_embedded_zookeeper_comes_first_and_goes_last(bench: Bench) -> None:
     """Brokers are given the address of the ZooKeeper that was started for them, and stop before it."""
     cluster = bench.cluster()
 
-    cluster.start(Options(brokers=1, base_port=0, http_base_port=0, zookeeper_port=0))
+    cluster.start(ClusterOptions(brokers=1, base_port=0, http_base_port=0, zookeeper_port=0))
 
     statuses = cluster.statuses()
     assert [(status.role, status.id, status.state) for status in statuses] == [
-        (Role.ZOOKEEPER, 0, State.RUNNING),
-        (Role.BROKER, 1, State.RUNNING),
+        (Role.ZOOKEEPER, 0, ProcessState.RUNNING),
+        (Role.BROKER, 1, ProcessState.RUNNING),
     ]
     assert statuses[0].http_port is None
     config = (bench.path / "broker-1" / "server.properties").read_text()
@@ -267,13 +267,13 @@ def test_the_embedded_zookeeper_comes_first_and_goes_last(bench: Bench) -> None:
 def test_a_zookeeper_that_was_killed_is_started_again_alone(bench: Bench, zookeeper_server: ZooKeeperServer) -> None:
     """The broker keeps running meanwhile, and the new one has the port of the old one."""
     cluster = bench.cluster()
-    cluster.start(Options(brokers=1, base_port=0, http_base_port=0, zookeeper_port=0))
+    cluster.start(ClusterOptions(brokers=1, base_port=0, http_base_port=0, zookeeper_port=0))
     before = cluster.statuses()
     assert before[0].port != zookeeper_server.port
     _kill(cluster.record().zookeepers[0])
-    until(lambda: cluster.statuses()[0].state is State.DIED)
+    until(lambda: cluster.statuses()[0].state is ProcessState.DIED)
 
-    started = cluster.start(Options())
+    started = cluster.start(ClusterOptions())
 
     assert [(process.role, process.port) for process in started] == [(Role.ZOOKEEPER, before[0].port)]
     assert cluster.statuses()[1] == before[1]

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from ottla.client.local_cluster.errors import ClusterError, OptionError
-from ottla.client.local_cluster.plan import Options, broker_defaults, broker_identity, plan, zookeeper_servers
+from ottla.client.local_cluster.plan import ClusterOptions, broker_defaults, broker_identity, plan, zookeeper_servers
 from ottla.client.local_cluster.record import ClusterRecord
 
 
-def planned(options: Options, previous: ClusterRecord | None = None, *, running: bool = False) -> ClusterRecord:
+def planned(options: ClusterOptions, previous: ClusterRecord | None = None, *, running: bool = False) -> ClusterRecord:
     """Plan with free ports that count up from 30000."""
     return plan(options, previous, running=running, free_port=lambda taken: max({29_999, *taken}) + 1)
 
@@ -22,7 +22,7 @@ def ports(cluster: ClusterRecord) -> list[tuple[int, int | None]]:
 
 def test_without_a_word_there_are_three_brokers_and_a_zookeeper() -> None:
     """The defaults are the ports that Kafka's users know."""
-    cluster = planned(Options())
+    cluster = planned(ClusterOptions())
 
     assert ports(cluster) == [(2181, None), (9092, 9644), (9093, 9645), (9094, 9646)]
     assert cluster.zookeeper_connect == "127.0.0.1:2181"
@@ -32,22 +32,22 @@ def test_without_a_word_there_are_three_brokers_and_a_zookeeper() -> None:
 @pytest.mark.parametrize("running", [True, False])
 def test_a_broker_that_is_added_has_the_next_ports(running: bool) -> None:
     """Whether the others run or not; it is part of the cluster from then on."""
-    grown = planned(Options(brokers=4), planned(Options()), running=running)
+    grown = planned(ClusterOptions(brokers=4), planned(ClusterOptions()), running=running)
 
     assert ports(grown)[1:] == [(9092, 9644), (9093, 9645), (9094, 9646), (9095, 9647)]
-    assert ports(planned(Options(), grown)) == ports(grown)
+    assert ports(planned(ClusterOptions(), grown)) == ports(grown)
 
 
 @pytest.mark.parametrize("running", [True, False])
 def test_no_broker_is_removed(running: bool) -> None:
     """A smaller number is refused, with the reason and with what can be done."""
     with pytest.raises(ClusterError, match=r"has 3 brokers, and none is removed.*Leave out --brokers"):
-        planned(Options(brokers=2), planned(Options()), running=running)
+        planned(ClusterOptions(brokers=2), planned(ClusterOptions()), running=running)
 
 
 def test_a_zookeeper_of_somebody_else_is_no_process_of_the_cluster() -> None:
     """Its connect string goes to the brokers as it is."""
-    cluster = planned(Options(zookeeper="zk1:2181,zk2/chroot", brokers=1))
+    cluster = planned(ClusterOptions(zookeeper="zk1:2181,zk2/chroot", brokers=1))
 
     assert cluster.zookeepers == []
     assert broker_identity(cluster, cluster.brokers[0], "/data")["zookeeper.connect"] == "zk1:2181,zk2/chroot"
@@ -55,62 +55,62 @@ def test_a_zookeeper_of_somebody_else_is_no_process_of_the_cluster() -> None:
 
 def test_port_zero_is_any_port_that_is_free() -> None:
     """No port is given away twice."""
-    cluster = planned(Options(brokers=2, base_port=0, http_base_port=0, zookeeper_port=0))
+    cluster = planned(ClusterOptions(brokers=2, base_port=0, http_base_port=0, zookeeper_port=0))
 
     assert ports(cluster) == [(30_000, None), (30_001, 30_002), (30_003, 30_004)]
 
 
 def test_a_cluster_keeps_what_it_was_given() -> None:
     """Ports and number of brokers are those of the first time, unless others are asked for."""
-    first = planned(Options(brokers=2, base_port=19092, zookeeper_port=0))
+    first = planned(ClusterOptions(brokers=2, base_port=19092, zookeeper_port=0))
 
-    assert ports(planned(Options(), first)) == ports(first)
-    assert ports(planned(Options(base_port=0, zookeeper_port=0), first)) == ports(first)
-    assert ports(planned(Options(base_port=9092), first)) == [(30_000, None), (9092, 9644), (9093, 9645)]
-    assert ports(planned(Options(brokers=3), first, running=True)) == [*ports(first), (19094, 9646)]
+    assert ports(planned(ClusterOptions(), first)) == ports(first)
+    assert ports(planned(ClusterOptions(base_port=0, zookeeper_port=0), first)) == ports(first)
+    assert ports(planned(ClusterOptions(base_port=9092), first)) == [(30_000, None), (9092, 9644), (9093, 9645)]
+    assert ports(planned(ClusterOptions(brokers=3), first, running=True)) == [*ports(first), (19094, 9646)]
 
 
 def test_broker_options_are_those_of_the_command_that_began() -> None:
     """What is missing from a running cluster gets the options of the others; the next beginning has its own."""
-    first = planned(Options(overrides=("a=1",)))
+    first = planned(ClusterOptions(overrides=("a=1",)))
 
-    assert planned(Options(), first, running=True).overrides == ("a=1",)
-    assert planned(Options(), first).overrides == ()
+    assert planned(ClusterOptions(), first, running=True).overrides == ("a=1",)
+    assert planned(ClusterOptions(), first).overrides == ()
 
 
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (Options(base_port=19092), "--base-port"),
-        (Options(http_base_port=19092), "--http-base-port"),
-        (Options(zookeeper_port=19092), "--zookeeper-port"),
-        (Options(zookeeper="elsewhere:2181"), "--zookeeper"),
-        (Options(overrides=("a=1",)), "-X"),
+        (ClusterOptions(base_port=19092), "--base-port"),
+        (ClusterOptions(http_base_port=19092), "--http-base-port"),
+        (ClusterOptions(zookeeper_port=19092), "--zookeeper-port"),
+        (ClusterOptions(zookeeper="elsewhere:2181"), "--zookeeper"),
+        (ClusterOptions(overrides=("a=1",)), "-X"),
     ],
 )
-def test_a_running_cluster_does_not_change_its_options(options: Options, named: str) -> None:
+def test_a_running_cluster_does_not_change_its_options(options: ClusterOptions, named: str) -> None:
     """The message names the option and says what to do."""
     with pytest.raises(ClusterError, match=rf"another {named}\. Stop it first with: ottla down"):
-        planned(options, planned(Options(brokers=3)), running=True)
+        planned(options, planned(ClusterOptions(brokers=3)), running=True)
 
 
 def test_pids_go_over_into_the_plan() -> None:
     """A process that runs is found again."""
-    first = planned(Options())
+    first = planned(ClusterOptions())
     running = msgspec.structs.replace(first.brokers[0], pid=42, start_time="then")
 
-    assert planned(Options(), first.replacing([running]), running=True).brokers[0] == running
+    assert planned(ClusterOptions(), first.replacing([running]), running=True).brokers[0] == running
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        Options(brokers=3, base_port=2179),
-        Options(brokers=3, base_port=9643),
-        Options(brokers=3, base_port=65_535),
+        ClusterOptions(brokers=3, base_port=2179),
+        ClusterOptions(brokers=3, base_port=9643),
+        ClusterOptions(brokers=3, base_port=65_535),
     ],
 )
-def test_ports_that_cannot_be_are_refused(options: Options) -> None:
+def test_ports_that_cannot_be_are_refused(options: ClusterOptions) -> None:
     """Two processes on one port, and a port past the last one."""
     with pytest.raises(OptionError, match=r"^Port "):
         planned(options)
@@ -120,7 +120,7 @@ def test_ports_that_cannot_be_are_refused(options: Options) -> None:
 def test_an_override_that_cannot_be_is_refused(override: str) -> None:
     """No key, or one that must differ between brokers."""
     with pytest.raises(OptionError):
-        Options(overrides=(override,))
+        ClusterOptions(overrides=(override,))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_connect_string_names_servers(connect: str, servers: list[tuple[str, i
 def test_what_is_no_connect_string_is_refused(connect: str) -> None:
     """A mistake is found before anything is started."""
     with pytest.raises(OptionError, match="is not HOST:PORT"):
-        Options(zookeeper=connect)
+        ClusterOptions(zookeeper=connect)
 
 
 @pytest.mark.parametrize(("brokers", "replicas", "min_isr"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])

@@ -10,7 +10,7 @@ from tests.client.scripted_broker import HANGUP, SILENCE, Reply, scripted_broker
 from tests.kit.coroutines import BOTH_LOOPS
 
 from ottla.client.errors import KafkaConnectionError, KafkaTimeoutError, UnsupportedVersionError
-from ottla.client.net.asyncio_connection import THROTTLED_SECONDS_MAX, BrokerConnection
+from ottla.client.net.asyncio_connection import THROTTLED_SECONDS_MAX, AsyncioConnection
 from ottla.client.net.settings import ClientSettings
 from ottla.protocol.api import Api
 from ottla.protocol.codec import encode_parts
@@ -46,7 +46,7 @@ async def echo(api: Api, version: int, request: Any) -> Reply:
 async def test_requests_of_many_tasks_get_their_own_answers() -> None:
     """All are under way at once on one connection."""
     async with scripted_broker(echo) as broker:
-        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        connection = await AsyncioConnection.open(*broker.address, SETTINGS)
         answers = await asyncio.gather(*(connection.request(Api.HEARTBEAT, heartbeat(number)) for number in range(200)))
         await connection.close()
 
@@ -61,7 +61,7 @@ async def test_the_newest_version_that_both_sides_know_is_used() -> None:
         return HeartbeatResponse(error_code=version)
 
     async with scripted_broker(answer, {Api.HEARTBEAT: Versions(0, 3)}) as broker:
-        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        connection = await AsyncioConnection.open(*broker.address, SETTINGS)
         newest = await connection.request(Api.HEARTBEAT, HEARTBEAT)
         older = await connection.request(Api.HEARTBEAT, HEARTBEAT, version_max=1)
         built = await connection.request(Api.HEARTBEAT, heartbeat)
@@ -84,7 +84,7 @@ async def test_a_broker_that_refuses_our_version_of_api_versions_is_asked_in_the
         return frame(encode_response(Api.API_VERSIONS, 0, correlation_id, answer))
 
     async with scripted_broker(echo, offer=offer) as broker:
-        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        connection = await AsyncioConnection.open(*broker.address, SETTINGS)
         assert connection.versions == {18: Versions(0, 2)}
         await connection.close()
 
@@ -96,7 +96,7 @@ async def test_all_requests_under_way_fail_when_the_connection_breaks() -> None:
         return HANGUP if request.generation_id == 2 else SILENCE
 
     async with scripted_broker(answer) as broker:
-        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        connection = await AsyncioConnection.open(*broker.address, SETTINGS)
         results = await asyncio.gather(
             *(connection.request(Api.HEARTBEAT, heartbeat(number)) for number in range(4)), return_exceptions=True
         )
@@ -114,7 +114,7 @@ async def test_a_request_that_is_not_answered_in_time_closes_the_connection() ->
         return SILENCE
 
     async with scripted_broker(answer) as broker:
-        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        connection = await AsyncioConnection.open(*broker.address, SETTINGS)
         patient = asyncio.ensure_future(connection.request(Api.HEARTBEAT, HEARTBEAT))
         with pytest.raises(KafkaTimeoutError, match=r"did not answer Heartbeat within 0\.01 s"):
             await connection.request(Api.HEARTBEAT, HEARTBEAT, timeout_ms=10)
@@ -133,7 +133,7 @@ async def test_a_caller_that_gives_up_does_not_disturb_the_others() -> None:
         return HeartbeatResponse(error_code=request.generation_id)
 
     async with scripted_broker(answer) as broker:
-        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        connection = await AsyncioConnection.open(*broker.address, SETTINGS)
         first, second = (
             asyncio.ensure_future(connection.request(Api.HEARTBEAT, heartbeat(number))) for number in (1, 2)
         )
@@ -159,7 +159,7 @@ async def test_large_responses_arrive_whole() -> None:
 
     fetch = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
     async with scripted_broker(answer) as broker:
-        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        connection = await AsyncioConnection.open(*broker.address, SETTINGS)
         answers = await asyncio.gather(
             connection.request(Api.HEARTBEAT, heartbeat(1)),
             connection.request(Api.FETCH, fetch, version_max=12),
@@ -189,7 +189,7 @@ async def test_a_port_of_something_else_is_told_by_its_first_bytes(sent: bytes, 
 
     async with scripted_broker(echo, offer=offer) as broker:
         with pytest.raises(KafkaConnectionError, match=f"does not speak Kafka here.*{reason}"):
-            await BrokerConnection.open(*broker.address, SETTINGS)
+            await AsyncioConnection.open(*broker.address, SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ async def test_bytes_that_make_no_sense_close_the_connection(sent: bytes) -> Non
         return sent
 
     async with scripted_broker(answer) as broker:
-        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        connection = await AsyncioConnection.open(*broker.address, SETTINGS)
         waiting = [asyncio.ensure_future(connection.request(Api.HEARTBEAT, HEARTBEAT)) for _ in range(2)]
         await asyncio.wait(waiting)
         assert isinstance(waiting[1].exception(), KafkaConnectionError)
@@ -221,14 +221,14 @@ async def test_nobody_listening_is_a_connection_error() -> None:
     async with scripted_broker(echo) as broker:
         address = broker.address
     with pytest.raises(KafkaConnectionError, match=f"cannot connect to {address}"):
-        await BrokerConnection.open(*address, SETTINGS)
+        await AsyncioConnection.open(*address, SETTINGS)
 
 
 async def test_an_unused_connection_is_closed() -> None:
     """After connections_max_idle_ms."""
     async with scripted_broker(echo) as broker:
         idle = ClientSettings(connections_max_idle_ms=0)
-        connection = await BrokerConnection.open(*broker.address, idle)
+        connection = await AsyncioConnection.open(*broker.address, idle)
         assert connection.is_closed
         await connection.close()
 
@@ -242,7 +242,7 @@ async def test_a_request_without_an_answer_does_not_disturb_the_next() -> None:
         return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=7, producer_epoch=0)
 
     async with scripted_broker(answer) as broker:
-        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        connection = await AsyncioConnection.open(*broker.address, SETTINGS)
         connection.post(Api.HEARTBEAT, 0, encode_parts(HEARTBEAT, 0))
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
         assert (await connection.request(Api.INIT_PRODUCER_ID, request)).producer_id == 7
@@ -260,7 +260,7 @@ async def test_requests_get_their_time_anew_when_the_broker_makes_us_wait(
         return SILENCE if request.generation_id else HeartbeatResponse(throttle_time_ms=throttle_ms, error_code=0)
 
     async with scripted_broker(answer) as broker:
-        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        connection = await AsyncioConnection.open(*broker.address, SETTINGS)
         throttled, waits = (encode_parts(heartbeat(number), 4) for number in (0, 1))
         first = connection.submit(Api.HEARTBEAT, 4, throttled)
         second = connection.submit(Api.HEARTBEAT, 4, waits) if is_sent_before else None
@@ -279,7 +279,7 @@ async def test_requests_get_their_time_anew_when_the_broker_makes_us_wait(
 async def test_nothing_is_sent_on_a_connection_that_is_about_to_close() -> None:
     """The loop knows of a broken connection a moment before it says so; a request then would be dropped in silence."""
     async with scripted_broker(echo) as broker:
-        connection = await BrokerConnection.open(*broker.address, SETTINGS)
+        connection = await AsyncioConnection.open(*broker.address, SETTINGS)
         assert connection._transport is not None
         connection._transport.abort()
         with pytest.raises(KafkaConnectionError):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 from tests.kit.waiting import until
 
-from ottla.client.net.blocking_connection import Connection, ConnectionFailedError, ResponseTimeoutError
+from ottla.client.net.blocking_connection import BlockingConnection, ConnectionFailedError, ResponseTimeoutError
 from ottla.protocol.api import Api
 from ottla.protocol.errors import DecodeError, EncodeError, ErrorCode, FrameError
 from ottla.protocol.frame import FrameSplitter, frame
@@ -65,9 +65,9 @@ def server(*answers: Answer) -> Iterator[int]:
         assert not thread.is_alive()
 
 
-def connection(port: int, request_timeout_ms: int = 20_000, response_bytes_max: int = 1000) -> Connection:
+def connection(port: int, request_timeout_ms: int = 20_000, response_bytes_max: int = 1000) -> BlockingConnection:
     """Make a connection to the server."""
-    return Connection(
+    return BlockingConnection(
         "127.0.0.1",
         port,
         client_id="test",
@@ -223,7 +223,7 @@ def test_the_time_to_connect_doubles_with_each_failure_up_to_a_limit(monkeypatch
         return create_connection(address, timeout=timeout)
 
     with server(good_answer) as port:
-        talking = Connection(
+        talking = BlockingConnection(
             "127.0.0.1",
             port,
             client_id="test",
@@ -251,7 +251,7 @@ def test_the_time_to_connect_doubles_with_each_failure_up_to_a_limit(monkeypatch
 def test_a_connection_has_the_receive_buffer_that_it_was_given() -> None:
     """Linux doubles the number, for its own use."""
     with server(good_answer) as port:
-        talking = Connection(
+        talking = BlockingConnection(
             "127.0.0.1",
             port,
             client_id="test",

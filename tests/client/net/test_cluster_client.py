@@ -10,7 +10,7 @@ from tests.client.scripted_broker import HANGUP, Reply, ScriptedBroker, metadata
 from tests.kit.coroutines import BOTH_LOOPS
 
 from ottla.client.errors import KafkaConnectionError, NoBrokersAvailable, NotControllerError
-from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.metadata import BrokerAddress
 from ottla.client.net.settings import ClientSettings
 from ottla.protocol.api import Api
@@ -69,7 +69,7 @@ async def test_a_snapshot_tells_of_the_topics_that_were_asked_for() -> None:
     script.errors = {"missing": 3}
     async with scripted_broker(script.answer) as broker:
         script.brokers = {1: broker}
-        async with Cluster(settings(broker)) as cluster:
+        async with ClusterClient(settings(broker)) as cluster:
             assert not cluster.snapshot.topics
             snapshot = await cluster.metadata(["a", "missing"])
             assert await cluster.metadata(["a"]) is snapshot
@@ -92,7 +92,7 @@ async def test_start_says_which_addresses_do_not_answer() -> None:
     async with scripted_broker(script.answer) as one, scripted_broker(script.answer) as two:
         pass
     with pytest.raises(NoBrokersAvailable) as caught:
-        await Cluster(settings(one, two)).start()
+        await ClusterClient(settings(one, two)).start()
 
     assert str(one.address) in str(caught.value)
     assert str(two.address) in str(caught.value)
@@ -106,7 +106,7 @@ async def test_a_dead_bootstrap_server_does_not_matter_while_another_lives() -> 
         pass
     async with scripted_broker(script.answer) as broker:
         script.brokers = {1: broker}
-        async with Cluster(settings(dead, broker)) as cluster:
+        async with ClusterClient(settings(dead, broker)) as cluster:
             assert set(cluster.brokers) == {1}
 
 
@@ -124,7 +124,7 @@ async def test_a_broken_connection_is_made_anew() -> None:
 
     async with scripted_broker(answer) as broker:
         script.brokers = {1: broker}
-        async with Cluster(settings(broker)) as cluster:
+        async with ClusterClient(settings(broker)) as cluster:
             with pytest.raises(KafkaConnectionError):
                 await cluster.send(1, Api.HEARTBEAT, HEARTBEAT)
             assert (await cluster.send(1, Api.HEARTBEAT, HEARTBEAT)).error_code == 0
@@ -144,7 +144,7 @@ async def test_lanes_are_connections_of_their_own() -> None:
 
     async with scripted_broker(answer) as broker:
         script.brokers = {1: broker}
-        async with Cluster(settings(broker)) as cluster:
+        async with ClusterClient(settings(broker)) as cluster:
             slow = asyncio.ensure_future(cluster.send(1, Api.HEARTBEAT, HEARTBEAT, lane="group"))
             quick = HeartbeatRequest(group_id="g", generation_id=2, member_id="m")
             assert (await cluster.send(1, Api.HEARTBEAT, quick)).error_code == 2
@@ -169,7 +169,7 @@ async def test_the_controller_is_looked_up_again_when_it_has_moved() -> None:
 
     async with scripted_broker(of(1)) as one, scripted_broker(of(2)) as two:
         script.brokers = {1: one, 2: two}
-        async with Cluster(settings(one)) as cluster:
+        async with ClusterClient(settings(one)) as cluster:
             request = CreateTopicsRequest(topics=[], timeout_ms=1000)
             response = await cluster.send_controller(Api.CREATE_TOPICS, request)
             assert response.topics[0].error_code == 0
@@ -182,7 +182,7 @@ async def test_without_a_controller_the_last_reason_is_the_error() -> None:
     script.controller_id = -1
     async with scripted_broker(script.answer) as broker:
         script.brokers = {1: broker}
-        async with Cluster(settings(broker)) as cluster:
+        async with ClusterClient(settings(broker)) as cluster:
             request = CreateTopicsRequest(topics=[], timeout_ms=1000)
             with pytest.raises(NotControllerError):
                 await cluster.send_controller(Api.CREATE_TOPICS, request, timeout_ms=50)
@@ -220,7 +220,7 @@ async def test_a_coordinator_is_asked_for_until_there_is_one_and_then_remembered
     versions = {Api.METADATA: Versions(0, 12), Api.FIND_COORDINATOR: Versions(0, last_version)}
     async with scripted_broker(answer, versions) as broker:
         script.brokers = {1: broker}
-        async with Cluster(settings(broker)) as cluster:
+        async with ClusterClient(settings(broker)) as cluster:
             assert await cluster.coordinator("g") == 7
             assert await cluster.coordinator("g") == 7
             assert asked == 3
@@ -238,7 +238,7 @@ async def test_a_refresh_asks_for_the_kept_topics_and_tells_listeners() -> None:
     script.leader_epoch = 5
     async with scripted_broker(script.answer) as broker:
         script.brokers = {1: broker, 2: broker}
-        async with Cluster(settings(broker)) as cluster:
+        async with ClusterClient(settings(broker)) as cluster:
             seen = []
             cluster.add_listener(lambda snapshot: seen.append(snapshot.leader(TopicPartition("a", 0))))
             cluster.add_topics(["a"])
@@ -260,7 +260,7 @@ async def test_a_broker_that_is_cut_off_is_not_the_only_one_to_be_asked() -> Non
         scripted_broker(newer.answer) as other,
     ):
         script.brokers = newer.brokers = {1: alone, 2: one, 3: other}
-        async with Cluster(settings(alone)) as cluster:
+        async with ClusterClient(settings(alone)) as cluster:
             cluster.add_topics(["a"])
             while cluster.leader(TopicPartition("a", 0)) != 2:
                 await cluster.request_refresh()
@@ -273,7 +273,7 @@ async def test_a_broker_that_could_not_be_reached_is_asked_after_the_others() ->
         pass
     async with scripted_broker(script.answer) as broker:
         script.brokers = {1: broker, 2: dead}
-        async with Cluster(settings(broker)) as cluster:
+        async with ClusterClient(settings(broker)) as cluster:
             with pytest.raises(KafkaConnectionError):
                 await cluster.connection(2)
             for _ in range(20):
@@ -287,7 +287,7 @@ async def test_a_leader_hint_counts_when_its_epoch_is_newer() -> None:
     script.leader_epoch = 5
     async with scripted_broker(script.answer) as broker:
         script.brokers = {1: broker}
-        async with Cluster(settings(broker)) as cluster:
+        async with ClusterClient(settings(broker)) as cluster:
             await cluster.metadata(["a"])
             partition = TopicPartition("a", 0)
             endpoints = [NodeEndpoint(node_id=9, host="elsewhere", port=9)]
@@ -305,7 +305,7 @@ async def test_requests_find_the_cluster_again_after_all_of_it_was_away() -> Non
     script = Script()
     async with scripted_broker(script.answer) as broker:
         script.brokers = {1: broker}
-        async with Cluster(settings(broker)) as cluster:
+        async with ClusterClient(settings(broker)) as cluster:
             await broker.stop()
             waiting = cluster.request_refresh()
             await waiting

@@ -13,7 +13,7 @@ from tests.broker.network.test_tls import serving_tls
 from tests.broker.security.certificates import Certificates
 from tests.kit.waiting import until
 
-from ottla.client.net.blocking_connection import Connection, ConnectionFailedError, ResponseTimeoutError
+from ottla.client.net.blocking_connection import BlockingConnection, ConnectionFailedError, ResponseTimeoutError
 from ottla.client.net.connector import Connector
 from ottla.protocol.api import Api
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -36,7 +36,9 @@ def answer(connection: Any, frame: Any, slot: Any, arrived: float) -> None:
     connection.respond(slot, encode_response(Api.UPDATE_METADATA, VERSION, header.correlation_id, response))
 
 
-def connection_to(port: int, context: ssl.SSLContext, host: str = "127.0.0.1", timeout_ms: int = 60_000) -> Connection:
+def connection_to(
+    port: int, context: ssl.SSLContext, host: str = "127.0.0.1", timeout_ms: int = 60_000
+) -> BlockingConnection:
     """A connection with TLS."""
     connector = Connector(lambda: context)
     return connector.connection(host, port, client_id="test", connect_timeout_ms=60_000, request_timeout_ms=timeout_ms)

@@ -10,7 +10,7 @@ from tests.kit.coroutines import BOTH_LOOPS
 
 from ottla.client.errors import SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 from ottla.client.net import sasl
-from ottla.client.net.asyncio_connection import BrokerConnection
+from ottla.client.net.asyncio_connection import AsyncioConnection
 from ottla.client.net.settings import ClientSettings
 from ottla.protocol.api import Api
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -107,7 +107,7 @@ def options(password: str, mechanism: Any = "PLAIN") -> ClientSettings:
 async def test_a_connection_authenticates_before_anything_else() -> None:
     """When the broker's belief ends soon, new requests are to go to another connection."""
     async with scripted_broker(secured) as broker:
-        connection = await BrokerConnection.open(*broker.address, options("secret"))
+        connection = await AsyncioConnection.open(*broker.address, options("secret"))
         request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
         assert (await connection.request(Api.HEARTBEAT, request)).error_code == 0
         while not connection.is_expiring:
@@ -121,6 +121,6 @@ async def test_wrong_credentials_and_mechanisms_are_told_apart() -> None:
     """Neither is retriable."""
     async with scripted_broker(secured) as broker:
         with pytest.raises(SaslAuthenticationFailedError, match="no such user"):
-            await BrokerConnection.open(*broker.address, options("wrong"))
+            await AsyncioConnection.open(*broker.address, options("wrong"))
         with pytest.raises(UnsupportedSaslMechanismError, match="SCRAM-SHA-256 is not offered, but PLAIN"):
-            await BrokerConnection.open(*broker.address, options("secret", "SCRAM-SHA-256"))
+            await AsyncioConnection.open(*broker.address, options("secret", "SCRAM-SHA-256"))

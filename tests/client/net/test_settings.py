@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.errors import KafkaConfigurationError
-from ottla.client.net.settings import Address, ClientSettings, parse_address
+from ottla.client.net.settings import ClientSettings, HostPort, parse_address
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_any_other_text_is_a_configuration_error(text: str) -> None:
 
 def test_bootstrap_servers_are_a_text_or_a_list() -> None:
     """Both ways of other clients."""
-    expected = [Address("a", 1), Address("b", 9092)]
+    expected = [HostPort("a", 1), HostPort("b", 9092)]
 
     assert ClientSettings(bootstrap_servers="a:1, b").addresses == expected
     assert ClientSettings(bootstrap_servers=["a:1", "b"]).addresses == expected

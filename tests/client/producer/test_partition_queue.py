@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.client.producer.partition_queue import EPOCH_MAX, PartitionQueue, ProducerIdentity, Verdict
+from ottla.client.producer.partition_queue import EPOCH_MAX, BatchVerdict, PartitionQueue, ProducerIdentity
 from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.protocol.compression import Codec
 from ottla.protocol.identifiers import TopicPartition
@@ -92,13 +92,13 @@ class Simulation:
             return
         batch = self.queue.in_flight[0]
         if outcome == "unavailable":
-            self.fail(batch, Verdict.RETRY)
+            self.fail(batch, BatchVerdict.RETRY)
         elif outcome == "refused":
-            self.fail(batch, Verdict.REFUSED)
+            self.fail(batch, BatchVerdict.REFUSED)
         elif not self.write(batch):
-            self.fail(batch, Verdict.GAP)
+            self.fail(batch, BatchVerdict.GAP)
         elif outcome == "timed out":
-            self.fail(batch, Verdict.RETRY)
+            self.fail(batch, BatchVerdict.RETRY)
         else:
             self.queue.written(batch)
             if not batch.future.done():
@@ -112,7 +112,7 @@ class Simulation:
             self.write(batch)
         self._connection = object()
         for batch in lost:
-            self.fail(batch, Verdict.RETRY)
+            self.fail(batch, BatchVerdict.RETRY)
 
     def wait(self, time: int) -> None:
         """Let time pass, and give up what is too old."""
@@ -124,10 +124,10 @@ class Simulation:
         """Have the broker act on a request."""
         return self.log.append(batch.order, self._wire[batch.order])
 
-    def fail(self, batch: ProducerBatch, verdict: Verdict) -> None:
+    def fail(self, batch: ProducerBatch, verdict: BatchVerdict) -> None:
         """Report that a batch is not known to be written."""
         self.queue.failed(batch, verdict)
-        if verdict is Verdict.REFUSED:
+        if verdict is BatchVerdict.REFUSED:
             self.give_up(batch)
 
     def give_up(self, batch: ProducerBatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.client.records.record_batches import RECORDS, Written, built_batch, simple_batch
 from tests.kit.examples import examples
 
-from ottla.client.consumer.partition_state import PartitionState
+from ottla.client.consumer.assigned_partitions import AssignedPartition
 from ottla.client.errors import CorruptRecordError
 from ottla.client.records import fetched_batches
 from ottla.client.records.columns import Columns
@@ -106,9 +106,9 @@ def test_nothing_to_read_is_no_rows() -> None:
     assert columns.value_buffers() == ([0], b"")
 
 
-def partition_state(batches: list[bytes], fetch_offset: int = 0) -> PartitionState:
+def partition_state(batches: list[bytes], fetch_offset: int = 0) -> AssignedPartition:
     """Return a partition with these batches in store."""
-    state = PartitionState(PARTITION, None)
+    state = AssignedPartition(PARTITION, None)
     state.seek(fetch_offset)
     for batch, next_offset, epoch in fetched_batches.fetched_batches(
         PARTITION, memoryview(b"".join(batches)), fetch_offset

@@ -13,7 +13,7 @@ from itertools import cycle
 from tests.faults.checker.history import Assign, Poll, PolledRecord, Watermark
 from tests.faults.workload.settings import CONNECT_TIMEOUT_MS, REQUEST_TIMEOUT_MS, Settings
 
-from ottla.client.net.blocking_connection import Connection
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -34,7 +34,7 @@ class Observer:
     def __init__(self, settings: Settings, name: str) -> None:
         self._settings = settings
         self._name = name
-        self._connections: dict[tuple[str, int], Connection] = {}
+        self._connections: dict[tuple[str, int], BlockingConnection] = {}
         self._bootstraps: Iterator[str] = cycle(settings.bootstrap.split(","))
         self._view: MetadataResponse | None = None
         self._rounds = 0
@@ -137,9 +137,9 @@ class Observer:
             return None
         return answer if answer.topics[0].partitions else None
 
-    def _connection(self, address: tuple[str, int]) -> Connection:
+    def _connection(self, address: tuple[str, int]) -> BlockingConnection:
         if address not in self._connections:
-            self._connections[address] = Connection(
+            self._connections[address] = BlockingConnection(
                 *address,
                 client_id=self._name,
                 connect_timeout_ms=CONNECT_TIMEOUT_MS,

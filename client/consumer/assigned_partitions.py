@@ -24,7 +24,7 @@ from ottla.protocol.identifiers import TopicPartition
 Reset = Literal["committed", "earliest", "latest"]
 
 
-class PartitionState:
+class AssignedPartition:
     """One assigned partition."""
 
     def __init__(self, partition: TopicPartition, reset: Reset | None) -> None:
@@ -64,7 +64,7 @@ class PartitionState:
         self._taken = 0
 
     def __repr__(self) -> str:
-        return f"<PartitionState {self.partition} position={self.position} buffered={self.buffered_bytes}>"
+        return f"<AssignedPartition {self.partition} position={self.position} buffered={self.buffered_bytes}>"
 
     def seek(self, offset: int, leader_epoch: int | None = None) -> None:
         """Go on with this offset."""
@@ -203,7 +203,7 @@ class PartitionState:
         self.position, self.leader_epoch = offset, leader_epoch
 
 
-class Partitions:
+class AssignedPartitions:
     """The partitions that a consumer has now, and the two calls that go between the caller and the fetcher.
 
     Records may be lent to another thread. Whoever comes for a state gets it settled: what that thread took until then
@@ -211,7 +211,7 @@ class Partitions:
     """
 
     def __init__(self) -> None:
-        self._states: dict[TopicPartition, PartitionState] = {}
+        self._states: dict[TopicPartition, AssignedPartition] = {}
         self._lent: LentRecords | None = None
         # Set when there may be something to hand out, and when there may be something to fetch.
         self.arrived = asyncio.Event()
@@ -221,19 +221,19 @@ class Partitions:
     def __contains__(self, partition: object) -> bool:
         return partition in self._states
 
-    def __iter__(self) -> Iterator[PartitionState]:
+    def __iter__(self) -> Iterator[AssignedPartition]:
         self.settle()
         return iter(self._states.values())
 
     def __len__(self) -> int:
         return len(self._states)
 
-    def get(self, partition: TopicPartition) -> PartitionState | None:
+    def get(self, partition: TopicPartition) -> AssignedPartition | None:
         """Return the state of a partition, if it is assigned."""
         self.settle()
         return self._states.get(partition)
 
-    def lend(self, state: PartitionState, poll_passed: Callable[[], None]) -> LentRecords | None:
+    def lend(self, state: AssignedPartition, poll_passed: Callable[[], None]) -> LentRecords | None:
         """Lend what is opened of a partition to another thread, if there is any."""
         self.settle()
         records = state.opened_ahead()
@@ -256,7 +256,7 @@ class Partitions:
         """Begin with more partitions."""
         for partition in partitions:
             if partition not in self._states:
-                self._states[partition] = PartitionState(partition, reset)
+                self._states[partition] = AssignedPartition(partition, reset)
         self.wanted.set()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
@@ -290,7 +290,7 @@ class Partitions:
         for state in self._states.values():
             state.processed = state.position
 
-    def in_turn(self, wanted: Iterable[TopicPartition]) -> list[PartitionState]:
+    def in_turn(self, wanted: Iterable[TopicPartition]) -> list[AssignedPartition]:
         """Return the partitions, those of `wanted` if there are any, beginning with another each time."""
         self.settle()
         names = set(wanted)
@@ -313,7 +313,7 @@ class LentRecords:
     """Records that another thread may take one by one, without asking the event loop for each."""
 
     def __init__(
-        self, state: PartitionState, records: list[ConsumerRecord[Any, Any]], poll_passed: Callable[[], None]
+        self, state: AssignedPartition, records: list[ConsumerRecord[Any, Any]], poll_passed: Callable[[], None]
     ) -> None:
         self._state = state
         self._session = state.session

@@ -9,15 +9,19 @@ from collections.abc import Callable
 
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.errors import KafkaConfigurationError, KafkaError
-from ottla.client.net.cluster_client import Cluster
-from ottla.client.net.metadata import Metadata
+from ottla.client.net.cluster_client import ClusterClient
+from ottla.client.net.metadata import ClusterMetadata
 
 
-class TopicPattern:
+class PatternSubscription:
     """Tells `changed` which topics match, from `start` to `close`, each time that they are others than before."""
 
     def __init__(
-        self, cluster: Cluster, settings: ConsumerSettings, pattern: str, changed: Callable[[frozenset[str]], None]
+        self,
+        cluster: ClusterClient,
+        settings: ConsumerSettings,
+        pattern: str,
+        changed: Callable[[frozenset[str]], None],
     ) -> None:
         try:
             self._pattern = re.compile(pattern)
@@ -40,7 +44,7 @@ class TopicPattern:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    def matching(self, metadata: Metadata) -> frozenset[str]:
+    def matching(self, metadata: ClusterMetadata) -> frozenset[str]:
         """Return the topics that match from the beginning of their names, internal ones only if they are wanted."""
         with_internal = not self._settings.exclude_internal_topics
         return frozenset(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla.client.errors import CommitFailedError, KafkaError, StaleMemberEpochError, error_for
-from ottla.client.net.cluster_client import Cluster
+from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.types import OffsetAndMetadata
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
@@ -48,7 +48,7 @@ _VERSION_MIN: Final = 1
 _COMMIT_VERSION_MIN: Final = 2
 
 
-class Membership(NamedTuple):
+class GroupMembership(NamedTuple):
     """As who offsets are committed; the defaults are for a consumer that is no member."""
 
     generation: int = -1
@@ -56,10 +56,10 @@ class Membership(NamedTuple):
     group_instance_id: str | None = None
 
 
-class GroupOffsets:
+class CommittedOffsets:
     """Commits and reads the offsets of one group, looking for its coordinator as often as it takes."""
 
-    def __init__(self, cluster: Cluster, group_id: str, membership: Callable[[], Membership]) -> None:
+    def __init__(self, cluster: ClusterClient, group_id: str, membership: Callable[[], GroupMembership]) -> None:
         self._cluster = cluster
         self._group_id = group_id
         self._membership = membership
