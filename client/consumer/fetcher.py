@@ -24,14 +24,19 @@ from ottla.client.consumer.tasks import cancelled
 from ottla.client.consumer.truncation import Truncation
 from ottla.client.errors import CorruptRecordError, KafkaError, OffsetOutOfRangeError, error_for
 from ottla.client.net.cluster_client import ClusterClient
-from ottla.client.net.fetch_session import FetchSession
+from ottla.client.net.fetch_session_client import (
+    FetchSessionClient,
+    SessionPartition,
+    fetch_topics,
+    forgotten_topics,
+)
 from ottla.client.records.fetched_batches import fetched_batches
 from ottla.client.types import OffsetAndMetadata
 from ottla.protocol.api import Api
 from ottla.protocol.errors import CorruptBatchError, ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.message import LAST_VERSION
-from ottla.protocol.messages.fetch import FetchPartition
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest
 from ottla.protocol.primitives import UUID_ZERO
 
 # A Fetch that waits for records must not hold up what else goes to the broker.
@@ -74,7 +79,7 @@ class ConsumerFetcher:
         self._task: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._busy_nodes: set[int] = set()
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: dict[int, FetchSessionClient[FetchPartition]] = {}
         # Partitions whose position is being asked for.
         self._resolving: set[AssignedPartition] = set()
         self._truncation = Truncation(cluster, settings, partitions, self._refused)
@@ -163,15 +168,19 @@ class ConsumerFetcher:
         topics = self._cluster.snapshot.topics
         ids = {name: topics[name].topic_id for name, _ in asked if name in topics}
         has_ids = UUID_ZERO not in ids.values() and all(name in ids for name, _ in asked)
-        rows = self._rows(asked)
-        session = self._sessions.setdefault(node_id, FetchSession())
-        request = session.request(
-            rows,
-            ids,
+        session = self._sessions.setdefault(node_id, FetchSessionClient())
+        # A request names all topics by id, or all of them by name.
+        session.replace(self._rows(asked, ids if has_ids else {}))
+        fetch = session.next_fetch()
+        request = FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_max_bytes,
             isolation_level=settings.isolation,
+            session_id=fetch.session_id,
+            session_epoch=fetch.session_epoch,
+            topics=fetch_topics(fetch.positions.items()),
+            forgotten_topics_data=forgotten_topics(fetch.forgotten),
             rack_id=settings.client_rack,
         )
         try:
@@ -184,11 +193,10 @@ class ConsumerFetcher:
                 version_min=_VERSION_MIN,
                 version_max=LAST_VERSION if has_ids else _NAMED_VERSION_MAX,
             )
-            if response.error_code:
+            if session.answered(response) is not ErrorCode.NONE:
                 raise error_for(response.error_code)
-            session.answered(response.session_id, rows, ids)
         except KafkaError as error:
-            session.reset()
+            session.restart()
             for one in asked.values():
                 if one.state.session == one.session:
                     self._refused(one.state, error)
@@ -200,12 +208,15 @@ class ConsumerFetcher:
         self._start_fetches(self._loop.time())
         self._partitions.arrived.set()
 
-    def _rows(self, asked: Mapping[TopicPartition, _Asked]) -> dict[TopicPartition, FetchPartition]:
+    def _rows(
+        self, asked: Mapping[TopicPartition, _Asked], ids: Mapping[str, bytes]
+    ) -> dict[SessionPartition, FetchPartition]:
         rows = {}
         for partition, one in asked.items():
             known = self._cluster.snapshot.partition(partition)
-            rows[partition] = FetchPartition(
-                partition=partition.partition,
+            topic, index = partition
+            rows[SessionPartition(topic, ids.get(topic, UUID_ZERO), index)] = FetchPartition(
+                partition=index,
                 current_leader_epoch=-1 if known is None else known.leader_epoch,
                 fetch_offset=one.offset,
                 partition_max_bytes=self._settings.max_partition_fetch_bytes,

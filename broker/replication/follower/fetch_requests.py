@@ -16,9 +16,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.replication.follower.fetch_session_client import SessionFetch
+from ottla.broker.replication.follower.follower import FetchPosition
+from ottla.client.net.fetch_session_client import SessionFetch, SessionPartition, fetch_topics, forgotten_topics
 from ottla.protocol.codec import encode
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, ReplicaState
 
 # From this version on, replicas tell their epoch.
 _REPLICA_STATE_VERSION: Final = 15
@@ -42,7 +43,7 @@ class FetchRequests:
         self._max_bytes = config.replica_fetch_response_max_bytes
         self._partition_bytes = config.replica_fetch_max_bytes
 
-    def encoded(self, version: int, fetch: SessionFetch, wait_ms: int) -> bytes:
+    def encoded(self, version: int, fetch: SessionFetch[FetchPosition], wait_ms: int) -> bytes:
         """Return the body of a fetch."""
         if version < _REPLICA_STATE_VERSION or len(fetch.positions) != 1 or fetch.forgotten:
             return encode(self.message(version, fetch, wait_ms), version)
@@ -75,7 +76,7 @@ class FetchRequests:
             _NO_TAGS,
         )
 
-    def message(self, version: int, fetch: SessionFetch, wait_ms: int) -> FetchRequest:
+    def message(self, version: int, fetch: SessionFetch[FetchPosition], wait_ms: int) -> FetchRequest:
         """Return a fetch as a message."""
         replica: dict[str, Any] = {"replica_id": self._node_id}
         if version >= _REPLICA_STATE_VERSION:
@@ -87,35 +88,17 @@ class FetchRequests:
             isolation_level=_READ_UNCOMMITTED,
             session_id=fetch.session_id,
             session_epoch=fetch.session_epoch,
-            topics=self._topics(fetch),
-            forgotten_topics_data=_forgotten(fetch),
+            topics=fetch_topics((each, self._row(each, position)) for each, position in fetch.positions.items()),
+            forgotten_topics_data=forgotten_topics(fetch.forgotten),
             **replica,
         )
 
-    def _topics(self, fetch: SessionFetch) -> list[FetchTopic]:
-        topics: dict[tuple[str, bytes], list[FetchPartition]] = {}
-        for (topic, topic_id, index), position in fetch.positions.items():
-            topics.setdefault((topic, topic_id), []).append(
-                FetchPartition(
-                    partition=index,
-                    current_leader_epoch=position.current_leader_epoch,
-                    fetch_offset=position.offset,
-                    last_fetched_epoch=position.last_fetched_epoch,
-                    log_start_offset=position.log_start_offset,
-                    partition_max_bytes=self._partition_bytes,
-                )
-            )
-        return [
-            FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)
-            for (topic, topic_id), partitions in topics.items()
-        ]
-
-
-def _forgotten(fetch: SessionFetch) -> list[ForgottenTopic]:
-    topics: dict[tuple[str, bytes], list[int]] = {}
-    for topic, topic_id, index in fetch.forgotten:
-        topics.setdefault((topic, topic_id), []).append(index)
-    return [
-        ForgottenTopic(topic=topic, topic_id=topic_id, partitions=indexes)
-        for (topic, topic_id), indexes in topics.items()
-    ]
+    def _row(self, partition: SessionPartition, position: FetchPosition) -> FetchPartition:
+        return FetchPartition(
+            partition=partition.partition,
+            current_leader_epoch=position.current_leader_epoch,
+            fetch_offset=position.offset,
+            last_fetched_epoch=position.last_fetched_epoch,
+            log_start_offset=position.log_start_offset,
+            partition_max_bytes=self._partition_bytes,
+        )

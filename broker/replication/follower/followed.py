@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from ottla.broker.replication.follower.fetch_session_client import SessionPartition
 from ottla.broker.replication.follower.follower import FetchPosition
 from ottla.broker.replication.partition import Partition
+from ottla.client.net.fetch_session_client import SessionPartition
 from ottla.protocol.identifiers import TopicPartition
 
 

@@ -13,14 +13,21 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from ottla.broker.replication.follower.fetch_session_client import FetchSession, SessionPartition
 from ottla.broker.replication.follower.followed import Followed
-from ottla.broker.replication.follower.follower import Fetched, Step, follow_position, restart_in_range, take_fetched
+from ottla.broker.replication.follower.follower import (
+    Fetched,
+    FetchPosition,
+    Step,
+    follow_position,
+    restart_in_range,
+    take_fetched,
+)
 from ottla.broker.replication.follower.leader_client import LeaderOffsets
 from ottla.broker.replication.partition import EpochEndOffset
 from ottla.broker.replication.throttle import ReplicationThrottle
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
+from ottla.client.net.fetch_session_client import FetchSessionClient, SessionPartition
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.protocol.primitives import UUID_ZERO
@@ -55,7 +62,7 @@ class Following:
         backoff_ms: int,
         throttle: ReplicationThrottle | None = None,
     ) -> None:
-        self.session = FetchSession()
+        self.session = FetchSessionClient[FetchPosition]()
         self._logs = logs
         self._group_commit = group_commit
         self._backoff_ms = backoff_ms

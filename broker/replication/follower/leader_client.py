@@ -7,10 +7,11 @@ from typing import Final, NamedTuple, cast
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.replication.follower.fetch_requests import FetchRequests
-from ottla.broker.replication.follower.fetch_session_client import FetchSession, SessionPartition
+from ottla.broker.replication.follower.follower import FetchPosition
 from ottla.client.net.api_versions import common_version, supported_versions
 from ottla.client.net.blocking_connection import BlockingConnection, ConnectionFailedError
 from ottla.client.net.connector import Connector
+from ottla.client.net.fetch_session_client import FetchSessionClient, SessionPartition
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.message import Versions
@@ -55,7 +56,7 @@ class LeaderClient:
         self._fetch_version = -1
         self._closed = False
 
-    def fetch(self, session: FetchSession, wait_ms: int) -> FetchResponse:
+    def fetch(self, session: FetchSessionClient[FetchPosition], wait_ms: int) -> FetchResponse:
         """Fetch what the session asks for; raise KafkaError or ProtocolError."""
         connection = self._connected()
         version = self._fetch_version
