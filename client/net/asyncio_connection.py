@@ -9,6 +9,7 @@ come in order and all behind it wait as well.
 from __future__ import annotations
 
 import asyncio
+import math
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -23,15 +24,15 @@ from ottla.client.errors import (
 )
 from ottla.client.net.api_versions import common_version
 from ottla.client.net.frame_receiver import FrameReceiver
+from ottla.client.net.request_headers import RequestHeaders
 from ottla.client.net.settings import ClientSettings
 from ottla.protocol import errors as protocol_errors
 from ottla.protocol.api import Api
-from ottla.protocol.codec import encode, encode_parts
+from ottla.protocol.codec import encode_parts
 from ottla.protocol.errors import DecodeError, ErrorCode, ProtocolError
-from ottla.protocol.frame import SIZE_BYTES, Buffer, describe_first_bytes
+from ottla.protocol.frame import Buffer, describe_first_bytes
 from ottla.protocol.message import LAST_VERSION, Message, Versions
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
-from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.requests import decode_response
 from ottla.version import __version__
 
@@ -44,11 +45,8 @@ THROTTLED_SECONDS_MAX: Final = 600.0
 Request: TypeAlias = Message | Callable[[int], Message]
 
 _SOFTWARE_NAME: Final = "ottla"
-# How each request begins: size of the frame, then API key, version and correlation id.
-_HEADER_START: Final = struct.Struct(">ihhi")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _ERROR_CODE: Final = struct.Struct(">h")
-_CORRELATION_ID_LIMIT: Final = 1 << 31
 # The first version of ApiVersions that says who we are, and the one that every broker answers.
 _API_VERSIONS_NAMED: Final = 3
 _API_VERSIONS_OLDEST: Final = 0
@@ -84,14 +82,13 @@ class AsyncioConnection(FrameReceiver):
         self._error: KafkaError | None = None
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._in_flight: deque[_InFlight] = deque()
-        self._correlation_id = -1
-        self._header_ends: dict[tuple[Api, int], bytes] = {}
+        self._headers = RequestHeaders(settings.client_id)
         self._chosen: dict[tuple[Api, int, int], int] = {}
         self._used_at = self._loop.time()
         # Beyond a quota, the broker reads nothing of ours until then.
         self._throttled_until = 0.0
         # Past this time of the loop no new request may begin: the broker wants us to authenticate again.
-        self._ends_at: float | None = None
+        self._ends_at = math.inf
         self._housekeeping: asyncio.TimerHandle | None = None
         # Resolved when the kernel takes bytes again; None while it does.
         self._congestion: asyncio.Future[None] | None = None
@@ -103,7 +100,7 @@ class AsyncioConnection(FrameReceiver):
     @classmethod
     async def open(cls, host: str, port: int, settings: ClientSettings) -> AsyncioConnection:
         """Connect, learn what the broker speaks, and authenticate; KafkaError if any of it does not work."""
-        from ottla.client.net.security import authenticate, tls_context
+        from ottla.client.net.security.tls import tls_context
 
         loop = asyncio.get_running_loop()
         connection = cls(host, port, settings)
@@ -112,10 +109,7 @@ class AsyncioConnection(FrameReceiver):
                 await loop.create_connection(lambda: connection, host, port, ssl=tls_context(settings))
                 await connection._negotiate()
                 if settings.uses_sasl:
-                    lifetime_ms = await authenticate(connection, settings)
-                    if lifetime_ms:
-                        # Early enough that a request under way is answered before the broker closes.
-                        connection._ends_at = loop.time() + 0.85 * lifetime_ms / 1000
+                    await connection._log_in()
         except BaseException as error:
             await connection.close()
             if isinstance(error, TimeoutError):
@@ -138,7 +132,7 @@ class AsyncioConnection(FrameReceiver):
     @property
     def is_expiring(self) -> bool:
         """Whether requests should go to a new connection, while those here are still answered."""
-        return self._ends_at is not None and self._loop.time() >= self._ends_at
+        return self._loop.time() >= self._ends_at
 
     @property
     def in_flight(self) -> int:
@@ -199,11 +193,8 @@ class AsyncioConnection(FrameReceiver):
         if self._error is not None or self._transport is None or self._transport.is_closing():
             raise self._error or KafkaConnectionError(f"{self.host}:{self.port} is not connected")
         self._used_at = self._loop.time()
-        correlation_id = self._correlation_id = (self._correlation_id + 1) % _CORRELATION_ID_LIMIT
-        end = self._header_ends.get((api, version)) or self._header_end(api, version)
-        size = _HEADER_START.size - SIZE_BYTES + len(end) + sum(map(len, parts))
-        self._transport.writelines([_HEADER_START.pack(size, api, version, correlation_id), end, *parts])
-        return correlation_id
+        self._transport.writelines([self._headers.next(api, version, sum(map(len, parts))), *parts])
+        return self._headers.correlation_id
 
     async def close(self) -> None:
         """Close; requests that wait for their answers fail."""
@@ -302,24 +293,24 @@ class AsyncioConnection(FrameReceiver):
             raise error_for(response.error_code, f"{self.host}:{self.port} does not say what it speaks")
         self.versions = {row.api_key: Versions(row.min_version, row.max_version) for row in response.api_keys}
 
+    async def _log_in(self) -> None:
+        from ottla.client.net.security.login import HANDSHAKE_VERSION_MIN, login_of, login_steps
+
+        steps = login_steps(await login_of(self._settings))
+        try:
+            api, message = next(steps)
+            while True:
+                version_min = HANDSHAKE_VERSION_MIN if api is Api.SASL_HANDSHAKE else 0
+                api, message = steps.send(await self.request(api, message, version_min=version_min))
+        except StopIteration as done:
+            self._ends_at = self._loop.time() + done.value
+
     @staticmethod
     def _is_refused(frame: Buffer) -> bool:
         """Whether this is the answer, always of version 0, to a version of ApiVersions that the broker lacks."""
         at = _CORRELATION_ID.size
         has_code = len(frame) >= at + _ERROR_CODE.size
         return has_code and _ERROR_CODE.unpack_from(frame, at)[0] == ErrorCode.UNSUPPORTED_VERSION
-
-    def _header_end(self, api: Api, version: int) -> bytes:
-        """What follows the correlation id in the header of a request: the same each time."""
-        header = RequestHeader(
-            request_api_key=api,
-            request_api_version=version,
-            correlation_id=0,
-            client_id=self._settings.client_id,
-        )
-        whole = encode(header, api.request_header_version(version))
-        end = self._header_ends[api, version] = whole[_HEADER_START.size - SIZE_BYTES :]
-        return end
 
     def _timed_out(self, entry: _InFlight) -> None:
         self._fail(
@@ -346,9 +337,7 @@ class AsyncioConnection(FrameReceiver):
     def _keep_house(self) -> None:
         """Close when nothing was asked for long, or when the session of SASL ends; look again later otherwise."""
         now = self._loop.time()
-        ends_at = self._used_at + self._settings.connections_max_idle_ms / 1000
-        if self._ends_at is not None:
-            ends_at = min(ends_at, self._ends_at)
+        ends_at = min(self._used_at + self._settings.connections_max_idle_ms / 1000, self._ends_at)
         if now >= ends_at and not self._in_flight:
             self.abort()
         elif not self.is_closed:

@@ -22,13 +22,14 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.client.net.login import SaslLogin, log_in
+from ottla.client import errors as client_errors
+from ottla.client.net.request_headers import RequestHeaders
+from ottla.client.net.security.login import AUTHENTICATE_VERSION, HANDSHAKE_VERSION_MIN, SaslLogin, login_steps
 from ottla.protocol.api import Api
 from ottla.protocol.codec import encode
 from ottla.protocol.errors import DecodeError, ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.frame import SIZE_BYTES, Buffer, frame_size
 from ottla.protocol.message import Message
-from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.requests import decode_response
 
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
@@ -39,15 +40,12 @@ SYSTEM_BUFFER: Final = -1
 _FIRST_BYTES: Final = 16 * 1024
 # The buffer of a larger response begins with this size and doubles as bytes come in, whatever size was announced.
 _BUFFER_BYTES: Final = 1024 * 1024
-# How each request begins: size of the frame, then API key, version and correlation id.
-_HEADER_START: Final = struct.Struct(">ihhi")
 # What SO_RCVTIMEO and SO_SNDTIMEO take: struct timeval.
 _TIMEVAL: Final = struct.Struct("@ll")
-_CORRELATION_ID_LIMIT: Final = 2**31
 # Brokers close what was idle for long: after so many seconds we look whether that has happened.
 _IDLE_SECONDS: Final = 1.0
-# We log in anew when this part of a login's life is over.
-_LOGIN_SHARE: Final = 0.85
+# The login of blocking connections uses these versions, without asking which ones the broker has.
+_LOGIN_VERSIONS: Final = {Api.SASL_HANDSHAKE: HANDSHAKE_VERSION_MIN, Api.SASL_AUTHENTICATE: AUTHENTICATE_VERSION}
 
 
 class ConnectionFailedError(KafkaError):
@@ -89,7 +87,7 @@ class BlockingConnection:
         """
         self.host = host
         self.port = port
-        self._client_id = client_id
+        self._headers = RequestHeaders(client_id)
         self._connect_timeout_first = connect_timeout_ms / 1000
         self._connect_timeout_max = max(connect_timeout_ms, connect_timeout_max_ms) / 1000
         self._connect_timeout = self._connect_timeout_first
@@ -98,13 +96,11 @@ class BlockingConnection:
         self._response_bytes_max = response_bytes_max
         self._tls = tls
         self._login = login
-        # When to log in anew, where the broker believes us for some time only.
+        # When to log in again, where the broker limits how long a login is valid.
         self._login_due = float("inf")
         # TLS has no way to wait for all.
         self._wait_for_all = 0 if tls is not None else socket.MSG_WAITALL
-        self._correlation_id = -1
         self._used_at = 0.0
-        self._header_ends: dict[tuple[Api, int], bytes] = {}
         self._first = memoryview(bytearray(_FIRST_BYTES))
         # The two below change under the lock, since `close` comes from other threads.
         self._lock = threading.Lock()
@@ -161,13 +157,20 @@ class BlockingConnection:
         return made
 
     def _log_in(self, login: SaslLogin) -> None:
+        steps = login_steps(login)
         try:
-            lifetime_ms = log_in(login, self._call)
-        except KafkaError:
+            api, message = next(steps)
+            while True:
+                version = _LOGIN_VERSIONS[api]
+                api, message = steps.send(self._call(api, version, encode(message, version)))
+        except StopIteration as done:
+            self._login_due = time.monotonic() + done.value
+        except KafkaError as error:
             self._drop()
+            if isinstance(error, client_errors.KafkaError):
+                # Without the advice, which is about a client's options.
+                raise KafkaError(error.code, error.detail) from error
             raise
-        due = time.monotonic() + lifetime_ms / 1000 * _LOGIN_SHARE
-        self._login_due = due if lifetime_ms else float("inf")
 
     def request(self, api: Api, version: int, message: Message) -> Any:
         """Send a request and return the response.
@@ -186,20 +189,16 @@ class BlockingConnection:
         return self._call(api, version, body)
 
     def _call(self, api: Api, version: int, body: bytes) -> Any:
-        self._correlation_id = (self._correlation_id + 1) % _CORRELATION_ID_LIMIT
-        client = self._header_ends.get((api, version)) or self._header_end(api, version)
-        header = _HEADER_START.pack(
-            _HEADER_START.size - SIZE_BYTES + len(client) + len(body), api, version, self._correlation_id
-        )
+        header = self._headers.next(api, version, len(body))
         self._used_at = time.monotonic()
         deadline = self._used_at + self._request_timeout
         try:
-            answer = self._exchange(b"".join((header, client, body)), deadline)
+            answer = self._exchange(header + body, deadline)
             response_header, response = decode_response(api, version, answer)
-            if response_header.correlation_id != self._correlation_id:
+            if response_header.correlation_id != self._headers.correlation_id:
                 raise DecodeError(
                     f"{self.host}:{self.port} answered request {response_header.correlation_id}, "
-                    f"not {self._correlation_id}"
+                    f"not {self._headers.correlation_id}"
                 )
             return response
         except (TimeoutError, BlockingIOError) as error:
@@ -213,15 +212,6 @@ class BlockingConnection:
         except (KafkaError, ProtocolError):
             self._drop()
             raise
-
-    def _header_end(self, api: Api, version: int) -> bytes:
-        """What follows the correlation id in the header of a request: the same each time."""
-        header = RequestHeader(
-            request_api_key=api, request_api_version=version, correlation_id=0, client_id=self._client_id
-        )
-        whole = encode(header, api.request_header_version(version))
-        end = self._header_ends[api, version] = whole[_HEADER_START.size - SIZE_BYTES :]
-        return end
 
     def close(self) -> None:
         """Close for good, from any thread; a request under way fails."""

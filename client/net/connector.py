@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.client.net.blocking_connection import RESPONSE_BYTES_MAX, SYSTEM_BUFFER, BlockingConnection
-from ottla.client.net.login import SaslLogin
+from ottla.client.net.security.login import SaslLogin
 
 
 class Connector:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla.client.errors import KafkaConfigurationError
-from ottla.client.net.jaas import JaasError, parse_login
+from ottla.client.net.security.jaas import JaasError, parse_login
 
 _PEM: Final = "PEM"
 

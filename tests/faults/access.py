@@ -7,8 +7,8 @@ import ssl
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from ottla.client.net import sasl
-from ottla.client.net.login import SaslLogin
+from ottla.client.net.security import sasl
+from ottla.client.net.security.login import SaslLogin
 
 MECHANISM = "SCRAM-SHA-512"
 

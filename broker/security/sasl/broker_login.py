@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.config.layers import ConfigError, Problem
 from ottla.broker.config.rows.broker import BrokerOptions
-from ottla.client.net import sasl
 from ottla.client.net.connector import Connector
-from ottla.client.net.jaas import JaasError, parse_login
-from ottla.client.net.login import SaslLogin
+from ottla.client.net.security import sasl
+from ottla.client.net.security.jaas import JaasError, parse_login
+from ottla.client.net.security.login import SaslLogin
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ottla.broker.security.sasl.oauth_bearer import TokenKeysError, TokenRules, 
 from ottla.broker.security.sasl.plain import plain
 from ottla.broker.security.sasl.sasl_exchange import Exchange
 from ottla.broker.security.sasl.scram import scram
-from ottla.client.net.jaas import JaasError, JaasLogin, parse_login
+from ottla.client.net.security.jaas import JaasError, JaasLogin, parse_login
 
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig

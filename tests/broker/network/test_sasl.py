@@ -25,10 +25,9 @@ from ottla.broker.requests.dispatch import Dispatcher, Entry
 from ottla.broker.requests.request import Request
 from ottla.broker.security.listener_security import ListenerSecurity
 from ottla.broker.security.sasl.sasl_listener import SaslListener
-from ottla.client.net import blocking_connection as client_connection
-from ottla.client.net import sasl
 from ottla.client.net.blocking_connection import BlockingConnection
-from ottla.client.net.login import SaslLogin
+from ottla.client.net.security import login, sasl
+from ottla.client.net.security.login import SaslLogin
 from ottla.protocol.api import Api
 from ottla.protocol.codec import encode
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -258,7 +257,7 @@ def test_an_authentication_is_not_begun_twice(served: SaslServed) -> None:
 
 def test_a_client_repeats_its_login_before_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our own does it by itself, on the same connection: here as early as can be."""
-    monkeypatch.setattr(client_connection, "_LOGIN_SHARE", 0.0)
+    monkeypatch.setattr(login, "_LIFETIME_SHARE", 0.0)
     with serving_sasl(connections_max_reauth_ms="60000") as served:
         connection = served.connection(
             SaslLogin("SCRAM-SHA-256", lambda: sasl.scram("SCRAM-SHA-256", "alice", "secret"))

@@ -16,7 +16,7 @@ from tests.kit.examples import examples
 from ottla.broker.security.sasl.plain import plain
 from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, Exchange, Proof
 from ottla.broker.security.sasl.scram import scram
-from ottla.client.net import sasl
+from ottla.client.net.security import sasl
 from ottla.protocol.scram import ITERATIONS_DEFAULT, ScramCredential, ScramMechanism, salted_password
 
 USERS = {"alice": "secret", "bob": "Passwort mit ümlaut"}

@@ -8,7 +8,7 @@ from scramp import ScramClient, ScramException, ScramMechanism
 from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, Proof
 from ottla.broker.security.sasl.scram import scram as broker_side
 from ottla.client.errors import SaslAuthenticationFailedError
-from ottla.client.net import sasl
+from ottla.client.net.security import sasl
 from ottla.protocol.scram import ScramCredential
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -9,8 +9,8 @@ from tests.client.scripted_broker import HANGUP, Reply, scripted_broker
 from tests.kit.coroutines import BOTH_LOOPS
 
 from ottla.client.errors import SaslAuthenticationFailedError, UnsupportedSaslMechanismError
-from ottla.client.net import sasl
 from ottla.client.net.asyncio_connection import AsyncioConnection
+from ottla.client.net.security import sasl
 from ottla.client.net.settings import ClientSettings
 from ottla.protocol.api import Api
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.net.jaas import JaasError, parse_login
+from ottla.client.net.security.jaas import JaasError, parse_login
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

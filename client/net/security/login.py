@@ -1,0 +1,67 @@
+"""A SASL login, as the requests that it takes and the responses that it expects. No I/O: connections send them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.client.errors import error_for
+from ottla.client.net.security import sasl
+from ottla.protocol.api import Api
+from ottla.protocol.message import Message
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+if TYPE_CHECKING:
+    from ottla.client.net.settings import ClientSettings
+
+# From this version of SaslHandshake on, the tokens travel in SaslAuthenticate; and from this version of that, the
+# broker says for how long the login is valid.
+HANDSHAKE_VERSION_MIN: Final = 1
+AUTHENTICATE_VERSION: Final = 1
+
+# A login is renewed when this part of its lifetime is over: early enough that requests under way are still answered.
+_LIFETIME_SHARE: Final = 0.85
+
+
+class SaslLogin(NamedTuple):
+    """A mechanism, and what begins an exchange in it."""
+
+    mechanism: str
+    begin: Callable[[], sasl.Exchange]
+
+
+def login_steps(login: SaslLogin) -> Generator[tuple[Api, Message], Any, float]:
+    """Yield the requests of a login, each to be answered with its response; return in how many seconds to renew it.
+
+    Raises the KafkaError that the broker answers, or SaslAuthenticationFailedError where it does not prove itself.
+    """
+    handshake = yield Api.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=login.mechanism)
+    if handshake.error_code:
+        offered = ", ".join(handshake.mechanisms) or "none"
+        raise error_for(handshake.error_code, f"{login.mechanism} is not offered, but {offered}")
+    exchange = login.begin()
+    token = next(exchange)
+    while True:
+        response = yield Api.SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token)
+        if response.error_code:
+            raise error_for(response.error_code, response.error_message or "the login failed")
+        try:
+            token = exchange.send(response.auth_bytes)
+        except StopIteration:
+            lifetime_ms: int = response.session_lifetime_ms
+            return lifetime_ms / 1000 * _LIFETIME_SHARE if lifetime_ms else math.inf
+
+
+async def login_of(settings: ClientSettings) -> SaslLogin:
+    """Return the login that a client's options describe; a token is asked for now."""
+    mechanism = settings.sasl_mechanism
+    if mechanism == "OAUTHBEARER":
+        assert settings.sasl_oauth_token_provider is not None
+        token = await settings.sasl_oauth_token_provider()
+        return SaslLogin(mechanism, lambda: sasl.oauth_bearer(token))
+    username, password = settings.sasl_plain_username or "", settings.sasl_plain_password or ""
+    if mechanism == "PLAIN":
+        return SaslLogin(mechanism, lambda: sasl.plain(username, password))
+    return SaslLogin(mechanism, lambda: sasl.scram(mechanism, username, password))
