@@ -25,7 +25,7 @@ from ottla.client.admin import (
 )
 from ottla.client.admin.config_requests import ConfigValue
 from ottla.client.admin.group_results import GroupDescription, GroupListing, GroupOffset, GroupOutcome
-from ottla.client.admin.partition_requests import ElectionType, IsolationLevel
+from ottla.client.admin.partition_requests import ElectionType
 from ottla.client.admin.results import (
     ApiSupport,
     ClusterDescription,
@@ -57,7 +57,7 @@ from ottla.client.admin.security_results import (
     UserScramCredentials,
 )
 from ottla.client.net.cluster_client import ClusterClient
-from ottla.client.net.settings import ClientSettings
+from ottla.client.net.settings import ClientSettings, IsolationLevel
 from ottla.client.types import OffsetAndMetadata, TopicPartition
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,46 +14,36 @@ from ottla.client.admin.group_results import (
     GroupOutcome,
 )
 from ottla.client.admin.results import PartitionOutcome
-from ottla.client.admin.routing import AdminRequests, by_topic, error_of, only_row
+from ottla.client.admin.routing import AdminRequests, error_of, only_row
+from ottla.client.consumer.group.consumer_protocol import decode_assignment
+from ottla.client.consumer.group.offset_requests import (
+    COMMIT_VERSION_MIN,
+    FETCH_ALL_VERSION_MIN,
+    GroupMembership,
+    fetched_group,
+    offset_commit,
+    offset_fetch,
+)
 from ottla.client.errors import GroupIdNotFoundError, KafkaError, UnsupportedVersionError, raise_for
+from ottla.client.net.metadata import by_topic
 from ottla.client.types import OffsetAndMetadata
 from ottla.protocol.api import Api
-from ottla.protocol.codec import decode_from
 from ottla.protocol.errors import DecodeError, ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.consumer_group_describe import Assignment, ConsumerGroupDescribeRequest, Member
-from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribedGroupMember, DescribeGroupsRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
-from ottla.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
-)
-from ottla.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
 )
 
 _CONSUMER: Final = "consumer"
 _CLASSIC: Final = "classic"
 # How a coordinator tells that it does not know a group.
 _DEAD: Final = "Dead"
-_VERSION: Final = struct.Struct(">h")
-_ASSIGNMENT_VERSION_MAX: Final = 3
-# The first version in which no list of topics means all of them, and the first that takes several groups.
-_ALL_TOPICS_VERSION: Final = 2
-_SEVERAL_GROUPS_VERSION: Final = 8
-# The first version that stores what is committed for as long as the broker is set to.
-_COMMIT_VERSION_MIN: Final = 2
 
 
 async def list_groups(requests: AdminRequests) -> tuple[GroupListing, ...]:
@@ -91,30 +80,15 @@ async def list_group_offsets(
     requests: AdminRequests, group_id: str, partitions: Collection[TopicPartition] | None
 ) -> list[GroupOffset]:
     """Ask a group's coordinator for committed offsets; raise the error of the whole request. Sorted by partition."""
-    wanted = None if partitions is None else by_topic(partitions)
-
-    def build(version: int) -> OffsetFetchRequest:
-        if version < _SEVERAL_GROUPS_VERSION:
-            rows = wanted and [
-                OffsetFetchRequestTopic(name=topic, partition_indexes=each) for topic, each in wanted.items()
-            ]
-            return OffsetFetchRequest(group_id=group_id, topics=None if wanted is None else list(rows or ()))
-        topics = None
-        if wanted is not None:
-            topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=each) for topic, each in wanted.items()]
-        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)])
-
-    def answer(response: Any) -> Any:
-        return response.groups[0] if response.groups else response
-
     _, response = await requests.on_coordinator(
         group_id,
         Api.OFFSET_FETCH,
-        build,
-        lambda response: [answer(response).error_code],
-        version_min=_ALL_TOPICS_VERSION,
+        offset_fetch(group_id, partitions),
+        lambda response: [fetched_group(response).error_code],
+        version_min=FETCH_ALL_VERSION_MIN,
     )
-    raise_for(answer(response).error_code, f"group {group_id!r}")
+    group = fetched_group(response)
+    raise_for(group.error_code, f"group {group_id!r}")
     offsets = [
         GroupOffset(
             topic.name,
@@ -124,7 +98,7 @@ async def list_group_offsets(
             row.metadata or "",
             error_of(row.error_code, None, f"{topic.name}-{row.partition_index}"),
         )
-        for topic in answer(response).topics
+        for topic in group.topics
         for row in topic.partitions
         if row.committed_offset >= 0 or row.error_code
     ]
@@ -137,24 +111,12 @@ async def alter_group_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> list[PartitionOutcome]:
     """Ask a group's coordinator to store offsets."""
-    topics = []
-    for topic, numbers in by_topic(offsets).items():
-        rows = []
-        for number in numbers:
-            given = offsets[TopicPartition(topic, number)]
-            position = OffsetAndMetadata(given) if isinstance(given, int) else given
-            rows.append(
-                OffsetCommitRequestPartition(
-                    partition_index=number,
-                    committed_offset=position.offset,
-                    committed_leader_epoch=-1 if position.leader_epoch is None else position.leader_epoch,
-                    committed_metadata=position.metadata,
-                )
-            )
-        topics.append(OffsetCommitRequestTopic(name=topic, partitions=rows))
-    request = OffsetCommitRequest(group_id=group_id, topics=topics)
+    positions = {
+        partition: OffsetAndMetadata(given) if isinstance(given, int) else given for partition, given in offsets.items()
+    }
+    request = offset_commit(group_id, positions, GroupMembership())
     _, response = await requests.on_coordinator(
-        group_id, Api.OFFSET_COMMIT, request, _partition_codes, version_min=_COMMIT_VERSION_MIN
+        group_id, Api.OFFSET_COMMIT, request, _partition_codes, version_min=COMMIT_VERSION_MIN
     )
     return _outcomes(group_id, response)
 
@@ -265,13 +227,7 @@ def _classic_member(member: DescribedGroupMember, protocol_type: str) -> GroupMe
 
 def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     """Read what the leader of a group gave a member; it is the business of clients, and may be anything."""
-    if len(data) < _VERSION.size:
-        return ()
-    version = min(_VERSION.unpack_from(data)[0], _ASSIGNMENT_VERSION_MAX)
     try:
-        decoded, _ = decode_from(ConsumerProtocolAssignment, max(version, 0), data, _VERSION.size)
+        return tuple(sorted(decode_assignment(data)))
     except DecodeError:
         return ()
-    return tuple(
-        sorted(TopicPartition(row.topic, each) for row in decoded.assigned_partitions for each in row.partitions)
-    )

@@ -13,8 +13,10 @@ from ottla.client.admin.results import (
     PartitionOutcome,
     Reassignment,
 )
-from ottla.client.admin.routing import AdminRequests, by_topic, error_of
+from ottla.client.admin.routing import AdminRequests, error_of
 from ottla.client.errors import KafkaError, raise_for
+from ottla.client.net.metadata import by_topic
+from ottla.client.net.settings import IsolationLevel
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -36,7 +38,6 @@ from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 
-IsolationLevel = Literal["read_uncommitted", "read_committed"]
 ElectionType = Literal["preferred", "unclean"]
 
 _CLIENT = -1

@@ -169,14 +169,6 @@ class AdminRequests:
         return {each: answer[each] if each in answer else failed(each, forgotten) for each in partitions}
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return partition numbers by topic."""
-    topics: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in partitions:
-        topics[topic].append(partition)
-    return dict(topics)
-
-
 def only_row(rows: Sequence[T], what: str) -> T:
     """Return the row about the one thing that was asked for; an error where the broker forgot it."""
     if not rows:

@@ -13,9 +13,9 @@ from ottla.client.consumer.fetcher import ConsumerFetcher
 from ottla.client.consumer.group.assignors import assignors_by_name
 from ottla.client.consumer.group.classic_member import ClassicGroupMember
 from ottla.client.consumer.group.commits import Commits
-from ottla.client.consumer.group.committed_offsets import GroupMembership
 from ottla.client.consumer.group.consumer_member import ConsumerGroupMember
 from ottla.client.consumer.group.group_host import GroupHost
+from ottla.client.consumer.group.offset_requests import GroupMembership
 from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, look_up
 from ottla.client.consumer.pattern_subscription import PatternSubscription
 from ottla.client.consumer.reader import RecordReader

@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from ottla.client.errors import KafkaError, LeaderNotAvailableError, error_for
+from ottla.client.consumer.offset_lookup import CONSUMER_REPLICA_ID, by_leader
+from ottla.client.errors import KafkaError, error_for
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.protocol.api import Api
 from ottla.protocol.identifiers import TopicPartition
@@ -21,7 +22,6 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-_CONSUMER_REPLICA_ID: Final = -1
 # The first version that is not for brokers alone.
 _VERSION_MIN: Final = 3
 
@@ -43,15 +43,9 @@ Ends = dict[TopicPartition, "EpochEnd | KafkaError"]
 
 async def epoch_ends(cluster: ClusterClient, wanted: Mapping[TopicPartition, int]) -> Ends:
     """Ask the leader of each partition where an epoch ends; what did not work is an error."""
-    by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
-    found: Ends = {}
-    for partition, epoch in wanted.items():
-        leader = cluster.leader(partition)
-        if leader is None:
-            found[partition] = LeaderNotAvailableError(f"{partition} has no leader that we know of")
-        else:
-            by_leader[leader][partition] = epoch
-    for answer in await asyncio.gather(*(_ask(cluster, leader, rows) for leader, rows in by_leader.items())):
+    led, leaderless = by_leader(cluster, wanted)
+    found: Ends = {**leaderless}
+    for answer in await asyncio.gather(*(_ask(cluster, leader, rows) for leader, rows in led.items())):
         found |= answer
     return found
 
@@ -67,7 +61,7 @@ async def _ask(cluster: ClusterClient, leader: int, wanted: Mapping[TopicPartiti
         )
         topics[partition.topic].append(row)
     request = OffsetForLeaderEpochRequest(
-        replica_id=_CONSUMER_REPLICA_ID,
+        replica_id=CONSUMER_REPLICA_ID,
         topics=[OffsetForLeaderTopic(topic=name, partitions=rows) for name, rows in topics.items()],
     )
     try:

@@ -18,24 +18,33 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 LATEST: Final = -1
 EARLIEST: Final = -2
 
-_CONSUMER_REPLICA_ID: Final = -1
+CONSUMER_REPLICA_ID: Final = -1
 # Version 0 answers in another way, and no broker needs it any more.
 _VERSION_MIN: Final = 1
 
 Found = dict[TopicPartition, "OffsetAndTimestamp | KafkaError"]
 
 
-async def look_up_once(cluster: ClusterClient, wanted: Mapping[TopicPartition, int], isolation: int) -> Found:
-    """Ask for the offset at each timestamp; what did not work is an error, and the offset -1 where there is none."""
-    by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
-    found: Found = {}
-    for partition, timestamp in wanted.items():
+def by_leader(
+    cluster: ClusterClient, wanted: Mapping[TopicPartition, int]
+) -> tuple[dict[int, dict[TopicPartition, int]], dict[TopicPartition, LeaderNotAvailableError]]:
+    """Split what is wanted of partitions by their leaders; return that, and an error for each without a leader."""
+    led: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+    leaderless = {}
+    for partition, number in wanted.items():
         leader = cluster.leader(partition)
         if leader is None:
-            found[partition] = LeaderNotAvailableError(f"{partition} has no leader that we know of")
+            leaderless[partition] = LeaderNotAvailableError(f"{partition} has no leader that we know of")
         else:
-            by_leader[leader][partition] = timestamp
-    answers = await asyncio.gather(*(_ask(cluster, leader, rows, isolation) for leader, rows in by_leader.items()))
+            led[leader][partition] = number
+    return led, leaderless
+
+
+async def look_up_once(cluster: ClusterClient, wanted: Mapping[TopicPartition, int], isolation: int) -> Found:
+    """Ask for the offset at each timestamp; what did not work is an error, and the offset -1 where there is none."""
+    led, leaderless = by_leader(cluster, wanted)
+    found: Found = {**leaderless}
+    answers = await asyncio.gather(*(_ask(cluster, leader, rows, isolation) for leader, rows in led.items()))
     for answer in answers:
         found |= answer
     if any(isinstance(one, KafkaError) and (one.invalid_metadata or one.retriable) for one in found.values()):
@@ -79,7 +88,7 @@ async def _ask(cluster: ClusterClient, leader: int, wanted: Mapping[TopicPartiti
     def build(version: int) -> ListOffsetsRequest:
         rows = [ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
         return ListOffsetsRequest(
-            replica_id=_CONSUMER_REPLICA_ID, isolation_level=isolation if version > _VERSION_MIN else 0, topics=rows
+            replica_id=CONSUMER_REPLICA_ID, isolation_level=isolation if version > _VERSION_MIN else 0, topics=rows
         )
 
     try:

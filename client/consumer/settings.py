@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from ottla.client.errors import KafkaConfigurationError
-from ottla.client.net.settings import MINUTES, SECONDS, ClientSettings
+from ottla.client.net.settings import MINUTES, SECONDS, ClientSettings, IsolationLevel, MiB
 
 OffsetReset = Literal["earliest", "latest", "none"]
-IsolationLevel = Literal["read_uncommitted", "read_committed"]
 GroupProtocol = Literal["classic", "consumer"]
-
-KiB: Final = 1024
-MiB: Final = 1024 * KiB
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -140,3 +141,11 @@ def _topic(row: Any, known: TopicInfo | None) -> TopicInfo:
         ErrorCode.of(row.error_code),
         None if row.topic_authorized_operations == -(1 << 31) else row.topic_authorized_operations,
     )
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the numbers of partitions by topic, both in the order in which they come."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for topic, number in partitions:
+        numbers[topic].append(number)
+    return dict(numbers)

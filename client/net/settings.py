@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
 PORT_DEFAULT: Final = 9092
 SECONDS: Final = 1000
 MINUTES: Final = 60 * SECONDS
+KiB: Final = 1024
+MiB: Final = 1024 * KiB
 _BOOLEANS: Final = {"true": True, "false": False}
 
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
 from ottla.client.errors import KafkaConfigurationError
-from ottla.client.net.settings import MINUTES, SECONDS, ClientSettings
+from ottla.client.net.settings import MINUTES, SECONDS, ClientSettings, KiB, MiB
 from ottla.client.producer.partitioner import Partitioner
 
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
-KiB: Final = 1024
-MiB: Final = 1024 * KiB
 ACKS_ALL: Final = -1
 # The broker remembers this many batches of a producer, to know one that comes twice.
 IDEMPOTENT_IN_FLIGHT_MAX: Final = 5

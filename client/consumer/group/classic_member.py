@@ -13,17 +13,18 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.client.consumer.group.assignors import (
+from ottla.client.consumer.group.assignors import Assignor
+from ottla.client.consumer.group.committed_offsets import LOST_COORDINATOR
+from ottla.client.consumer.group.consumer_protocol import (
     NO_GENERATION,
-    Assignor,
     Subscription,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from ottla.client.consumer.group.committed_offsets import LOST_COORDINATOR, GroupMembership
-from ottla.client.consumer.group.group_host import GroupHost
+from ottla.client.consumer.group.group_host import LANE, LEAVE_TIMEOUT_MS, GroupHost
+from ottla.client.consumer.group.offset_requests import GroupMembership
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.consumer.tasks import cancelled
 from ottla.client.errors import FencedInstanceIdError, KafkaError, error_for
@@ -39,12 +40,10 @@ from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentit
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 # A join waits for all other members; commits and lookups must not wait behind it.
-LANE: Final = "group"
 
 _PROTOCOL_TYPE: Final = "consumer"
 # The coordinator answers a join when the slowest member's time is up; this much later we stop waiting.
 _JOIN_GRACE_MS: Final = 5_000
-_LEAVE_TIMEOUT_MS: Final = 5_000
 # The first version of LeaveGroup that names members in a list.
 _LEAVE_LIST_VERSION: Final = 3
 # The first versions that know static members.
@@ -330,8 +329,8 @@ class ClassicGroupMember:
 
         # Not behind a join that is held back. If it does not work, the session ends by itself.
         with contextlib.suppress(KafkaError, TimeoutError):
-            async with asyncio.timeout(_LEAVE_TIMEOUT_MS / 1000):
-                await self._request(Api.LEAVE_GROUP, build, _LEAVE_TIMEOUT_MS, lane="")
+            async with asyncio.timeout(LEAVE_TIMEOUT_MS / 1000):
+                await self._request(Api.LEAVE_GROUP, build, LEAVE_TIMEOUT_MS, lane="")
         self._forget_membership(ErrorCode.UNKNOWN_MEMBER_ID)
 
     # Requests.

@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ottla.client.consumer.assigned_partitions import AssignedPartitions
-from ottla.client.consumer.group.committed_offsets import CommittedOffsets, GroupMembership
+from ottla.client.consumer.group.committed_offsets import CommittedOffsets
+from ottla.client.consumer.group.offset_requests import GroupMembership
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.errors import KafkaError
 from ottla.client.net.cluster_client import ClusterClient

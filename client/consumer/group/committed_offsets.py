@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from ottla.client.consumer.group.offset_requests import (
+    COMMIT_VERSION_MIN,
+    FETCH_VERSION_MIN,
+    GroupMembership,
+    fetched_group,
+    offset_commit,
+    offset_fetch,
+)
 from ottla.client.errors import CommitFailedError, KafkaError, StaleMemberEpochError, error_for
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.types import OffsetAndMetadata
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
-from ottla.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from ottla.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
 
 # After these the coordinator is looked for anew.
 LOST_COORDINATOR: Final = frozenset(
@@ -39,21 +35,6 @@ _NO_MEMBER: Final = frozenset(
     }
 )
 _STALE_ATTEMPTS_MAX: Final = 10
-# The versions from which groups are asked for in a list, instances have names, and unstable offsets can be refused.
-_GROUPS_VERSION: Final = 8
-_INSTANCE_VERSION: Final = 7
-_STABLE_VERSION: Final = 7
-# Version 0 of both went to ZooKeeper.
-_VERSION_MIN: Final = 1
-_COMMIT_VERSION_MIN: Final = 2
-
-
-class GroupMembership(NamedTuple):
-    """As who offsets are committed; the defaults are for a consumer that is no member."""
-
-    generation: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 class CommittedOffsets:
@@ -70,7 +51,9 @@ class CommittedOffsets:
             return
 
         async def attempt() -> None:
-            response = await self._send(Api.OFFSET_COMMIT, self._commit_request(offsets), _COMMIT_VERSION_MIN)
+            response = await self._send(
+                Api.OFFSET_COMMIT, offset_commit(self._group_id, offsets, self._membership()), COMMIT_VERSION_MIN
+            )
             for topic in response.topics:
                 for row in topic.partitions:
                     self._check(row.error_code, f"offset of {topic.name}-{row.partition_index} not committed")
@@ -93,8 +76,10 @@ class CommittedOffsets:
             return {}
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
-            response = await self._send(Api.OFFSET_FETCH, self._fetch_request(partitions, stable), _VERSION_MIN)
-            group: Any = response.groups[0] if response.groups else response
+            response = await self._send(
+                Api.OFFSET_FETCH, offset_fetch(self._group_id, partitions, require_stable=stable), FETCH_VERSION_MIN
+            )
+            group = fetched_group(response)
             self._check(group.error_code, "committed offsets not read")
             found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(partitions)
             for topic in group.topics:
@@ -126,46 +111,3 @@ class CommittedOffsets:
         if code in _NO_MEMBER:
             raise CommitFailedError(f"{detail}: {error.message}") from error
         raise error
-
-    def _commit_request(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> Callable[[int], OffsetCommitRequest]:
-        member = self._membership()
-        topics: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-        for partition, given in offsets.items():
-            row = OffsetCommitRequestPartition(
-                partition_index=partition.partition,
-                committed_offset=given.offset,
-                committed_leader_epoch=-1 if given.leader_epoch is None else given.leader_epoch,
-                committed_metadata=given.metadata,
-            )
-            topics[partition.topic].append(row)
-
-        def build(version: int) -> OffsetCommitRequest:
-            return OffsetCommitRequest(
-                group_id=self._group_id,
-                generation_id_or_member_epoch=member.generation,
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id if version >= _INSTANCE_VERSION else None,
-                topics=[OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()],
-            )
-
-        return build
-
-    def _fetch_request(
-        self, partitions: Collection[TopicPartition], stable: bool
-    ) -> Callable[[int], OffsetFetchRequest]:
-        topics: dict[str, list[int]] = defaultdict(list)
-        for topic, number in partitions:
-            topics[topic].append(number)
-
-        def build(version: int) -> OffsetFetchRequest:
-            require_stable = stable and version >= _STABLE_VERSION
-            if version < _GROUPS_VERSION:
-                rows = [OffsetFetchRequestTopic(name=name, partition_indexes=part) for name, part in topics.items()]
-                return OffsetFetchRequest(group_id=self._group_id, topics=rows, require_stable=require_stable)
-            named = [OffsetFetchRequestTopics(name=name, partition_indexes=part) for name, part in topics.items()]
-            group = OffsetFetchRequestGroup(group_id=self._group_id, topics=named)
-            return OffsetFetchRequest(groups=[group], require_stable=require_stable)
-
-        return build

@@ -13,14 +13,15 @@ import contextlib
 import uuid
 from typing import Any, Final
 
-from ottla.client.consumer.group.assignors import by_topic
-from ottla.client.consumer.group.committed_offsets import LOST_COORDINATOR, GroupMembership
-from ottla.client.consumer.group.group_host import GroupHost
+from ottla.client.consumer.group.committed_offsets import LOST_COORDINATOR
+from ottla.client.consumer.group.group_host import LANE, LEAVE_TIMEOUT_MS, GroupHost
+from ottla.client.consumer.group.offset_requests import GroupMembership
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.consumer.tasks import cancelled
 from ottla.client.errors import KafkaError, UnknownTopicIdError, error_for
 from ottla.client.net.backoff import Backoff
 from ottla.client.net.cluster_client import ClusterClient
+from ottla.client.net.metadata import by_topic
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -30,13 +31,10 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     RequestTopicPartitions,
 )
 
-LANE: Final = "group"
-
 # Epochs that say something of their own: join, leave, and leave for a while as a static member.
 _JOIN: Final = 0
 _LEAVE: Final = -1
 _LEAVE_STATIC: Final = -2
-_LEAVE_TIMEOUT_MS: Final = 5_000
 # Until the coordinator says how often it wants to hear from us.
 _HEARTBEAT_INTERVAL_MS: Final = 5_000
 
@@ -123,7 +121,7 @@ class ConsumerGroupMember:
         ids = await self._topic_ids({partition.topic for partition in owned})
         rows = [
             RequestTopicPartitions(topic_id=ids[topic], partitions=numbers)
-            for topic, numbers in by_topic(owned).items()
+            for topic, numbers in by_topic(sorted(owned)).items()
             if topic in ids
         ]
         response = await self._request(
@@ -176,8 +174,8 @@ class ConsumerGroupMember:
         )
         # If it does not work, the session ends by itself.
         with contextlib.suppress(KafkaError, TimeoutError):
-            async with asyncio.timeout(_LEAVE_TIMEOUT_MS / 1000):
-                await self._request(request, _LEAVE_TIMEOUT_MS)
+            async with asyncio.timeout(LEAVE_TIMEOUT_MS / 1000):
+                await self._request(request, LEAVE_TIMEOUT_MS)
 
     async def _request(self, request: ConsumerGroupHeartbeatRequest, timeout_ms: int) -> Any:
         node_id = await self._cluster.coordinator(self.group_id)

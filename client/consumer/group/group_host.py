@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 from ottla.client.consumer.assigned_partitions import AssignedPartitions
 from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
 from ottla.protocol.identifiers import TopicPartition
+
+# A coordinator may hold back its answers to members, which must not hold up other requests.
+LANE: Final = "group"
+LEAVE_TIMEOUT_MS: Final = 5_000
 
 
 class GroupHost:

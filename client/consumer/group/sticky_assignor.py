@@ -12,15 +12,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
-from ottla.client.consumer.group.assignors import (
-    NO_GENERATION,
-    Assignments,
-    Assignor,
-    PartitionCounts,
-    Subscription,
-    by_topic,
-    in_order,
-)
+from ottla.client.consumer.group.assignors import Assignments, Assignor, PartitionCounts, in_order
+from ottla.client.consumer.group.consumer_protocol import NO_GENERATION, Subscription
+from ottla.client.net.metadata import by_topic
 from ottla.protocol.codec import decode_from, encode
 from ottla.protocol.errors import DecodeError
 from ottla.protocol.identifiers import TopicPartition
@@ -54,7 +48,9 @@ class StickyAssignor(Assignor):
     name = "sticky"
 
     def user_data(self, owned: Collection[TopicPartition], generation: int) -> bytes | None:
-        rows = [_PreviousAssignment(topic=topic, partitions=numbers) for topic, numbers in by_topic(owned).items()]
+        rows = [
+            _PreviousAssignment(topic=topic, partitions=numbers) for topic, numbers in by_topic(sorted(owned)).items()
+        ]
         return encode(_StickyUserData(previous_assignment=rows, generation=generation), _STICKY_VERSION)
 
     def assign(self, partitions: PartitionCounts, members: Mapping[str, Subscription]) -> Assignments:

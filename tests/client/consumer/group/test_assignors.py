@@ -13,12 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.client.consumer.group.assignors import (
-    Assignor,
-    RangeAssignor,
-    RoundRobinAssignor,
+from ottla.client.consumer.group.assignors import Assignor, RangeAssignor, RoundRobinAssignor, assignors_by_name
+from ottla.client.consumer.group.consumer_protocol import (
     Subscription,
-    assignors_by_name,
     decode_assignment,
     decode_subscription,
     encode_assignment,
