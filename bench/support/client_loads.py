@@ -22,6 +22,7 @@ from aiokafka import TopicPartition as AioPartition
 import ottla.sync
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.settings import ProducerOptions
 from ottla.client.types import TopicPartition
 
 with warnings.catch_warnings():
@@ -79,8 +80,10 @@ def on_uvloop(load: Callable[[Work], Coroutine[Any, Any, Rates]]) -> Load:
 async def produce_ottla(work: Work) -> Rates:
     """Produce with our client."""
     value = bytes(work.value_bytes)
-    options = {} if work.batch_bytes is None else {"max_batch_size": work.batch_bytes}
-    async with Producer(bootstrap_servers=work.bootstrap, **options) as producer:
+    options: ProducerOptions = {"bootstrap_servers": work.bootstrap}
+    if work.batch_bytes is not None:
+        options["max_batch_size"] = work.batch_bytes
+    async with Producer(**options) as producer:
         await producer.send_and_wait(work.topic, value, partition=0)
         watch = Stopwatch()
         for _ in range(work.records):

@@ -12,8 +12,7 @@ Calls that concern many things return one result for each. If one of them failed
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Self
+from typing import Self, Unpack
 
 from ottla.client.admin import (
     cluster_requests,
@@ -57,21 +56,21 @@ from ottla.client.admin.security_results import (
     UserScramCredentials,
 )
 from ottla.client.net.cluster_client import ClusterClient
-from ottla.client.net.settings import ClientSettings, IsolationLevel
+from ottla.client.net.settings import ClientOptions, ClientSettings, Config, IsolationLevel
 from ottla.client.types import OffsetAndMetadata, TopicPartition
 
 
 class Admin:
     """All that can be asked of a cluster, and changed in it; use it on one event loop, as a context or with start."""
 
-    def __init__(self, **settings: Any) -> None:
-        """Take the options of ClientSettings."""
-        self._requests = AdminRequests(ClientSettings.from_kwargs(settings))
+    def __init__(self, **options: Unpack[ClientOptions]) -> None:
+        """Take options; KafkaConfigurationError for what is unknown or cannot work. Nothing is connected yet."""
+        self._requests = AdminRequests(ClientSettings.from_kwargs(options))
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any] | Path | str, **overrides: Any) -> Self:
-        """Take options by Kafka's dotted names, from a mapping or a .properties file."""
-        return cls(**(ClientSettings.kwargs_from_config(config) | overrides))
+    def from_config(cls, config: Config, **overrides: Unpack[ClientOptions]) -> Self:
+        """Take options with dotted names, from a mapping or a .properties file."""
+        return cls(**ClientSettings.kwargs_from_config(config, overrides))
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ottla.client.admin.admin import Admin
 from ottla.client.admin.results import BrokerDescription, ConfigResource, ConfigResourceType, LogDirDescription
@@ -73,7 +73,7 @@ async def diagnose(settings: ClientSettings, directory: Path, zookeeper: str | N
 
 
 async def _surroundings(
-    kwargs: dict[str, object], known: Iterable[Behind], others: Sequence[BrokerDescription], of_directory: str | None
+    kwargs: dict[str, Any], known: Iterable[Behind], others: Sequence[BrokerDescription], of_directory: str | None
 ) -> tuple[dict[int, str], list[str]]:
     """Return where brokers serve pages, and what they say of ZooKeeper: "" if they do not say, as without it."""
     pages = {each.broker_id: each.pages for each in known if each.pages}
@@ -87,7 +87,7 @@ async def _surroundings(
     return pages | more_pages, sorted(connects | set(zookeepers.values()))
 
 
-def _kwargs(settings: ClientSettings, doors: Sequence[HostPort]) -> dict[str, object]:
+def _kwargs(settings: ClientSettings, doors: Sequence[HostPort]) -> dict[str, Any]:
     kwargs = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
     return kwargs | {"bootstrap_servers": [str(each) for each in doors]}
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from ottla.client.consumer.assigned_partitions import AssignedPartition, AssignedPartitions, joined_columns
 from ottla.client.consumer.fetcher import ConsumerFetcher
@@ -20,10 +19,11 @@ from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, look_up
 from ottla.client.consumer.pattern_subscription import PatternSubscription
 from ottla.client.consumer.reader import RecordReader
 from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
-from ottla.client.consumer.settings import ConsumerSettings
+from ottla.client.consumer.settings import ConsumerOptions, ConsumerSettings
 from ottla.client.errors import ConsumerStoppedError, IllegalStateError, KafkaTimeoutError
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.metadata import ClusterMetadata
+from ottla.client.net.settings import Config
 from ottla.client.records.columns import Columns
 from ottla.client.records.fetched_batches import FetchedBatch
 from ottla.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -42,8 +42,9 @@ class Consumer:
     partitions. Auto-commit commits what the caller is done with: all that it got before it last asked for more.
     """
 
-    def __init__(self, *topics: str, **settings: Any) -> None:
-        self.settings = ConsumerSettings.from_kwargs(settings)
+    def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
+        """Take topics and options; KafkaConfigurationError for what is unknown or cannot work. Connects nothing yet."""
+        self.settings = ConsumerSettings.from_kwargs(options)
         self._assignors = assignors_by_name(self.settings.partition_assignment_strategy)
         self._first_topics = topics
         self._started = False
@@ -57,9 +58,9 @@ class Consumer:
         self._own_topics: frozenset[str] = frozenset()
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any] | Path | str, *topics: str, **overrides: Any) -> Self:
-        """Take dotted names, from a mapping or a .properties file."""
-        return cls(*topics, **(ConsumerSettings.kwargs_from_config(config) | overrides))
+    def from_config(cls, config: Config, *topics: str, **overrides: Unpack[ConsumerOptions]) -> Self:
+        """Take options with dotted names, from a mapping or a .properties file."""
+        return cls(*topics, **ConsumerSettings.kwargs_from_config(config, overrides))
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopping else "started" if self._started else "new"

@@ -4,13 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from ottla.client.errors import KafkaConfigurationError
-from ottla.client.net.settings import MINUTES, SECONDS, ClientSettings, IsolationLevel, MiB
+from ottla.client.net.settings import MINUTES, SECONDS, ClientOptions, ClientSettings, IsolationLevel, MiB
+
+if TYPE_CHECKING:
+    from ottla.client.consumer.group.assignors import Assignor
 
 OffsetReset = Literal["earliest", "latest", "none"]
 GroupProtocol = Literal["classic", "consumer"]
+
+
+class ConsumerOptions(ClientOptions, total=False):
+    """The keyword arguments of a consumer: the fields of ConsumerSettings, for editors and type checkers."""
+
+    group_id: str | None
+    group_instance_id: str | None
+    group_protocol: GroupProtocol
+    group_remote_assignor: str | None
+    partition_assignment_strategy: str | Sequence[str | type[Assignor]]
+    key_deserializer: Callable[[bytes], Any] | None
+    value_deserializer: Callable[[bytes], Any] | None
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    fetch_max_wait_ms: int
+    max_partition_fetch_bytes: int
+    max_poll_records: int | None
+    max_poll_interval_ms: int
+    auto_offset_reset: OffsetReset
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    check_crcs: bool
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    isolation_level: IsolationLevel
+    client_rack: str
+    exclude_internal_topics: bool
+    allow_auto_create_topics: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,34 +49,51 @@ class ConsumerSettings(ClientSettings):
     """How records are fetched, and how the consumer shares them with the others of its group."""
 
     group_id: str | None = None
-    # Makes this a static member, which keeps its partitions over a restart that is shorter than the session timeout.
+    """The group to share partitions with and to commit offsets for."""
     group_instance_id: str | None = None
+    """Makes this a static member, which keeps its partitions over restarts shorter than the session timeout."""
     group_protocol: GroupProtocol = "classic"
-    # The assignor that the coordinator shall use, with group_protocol="consumer"; None leaves it the choice.
+    """The group protocol to speak: classic, or that of KIP-848 (consumer)."""
     group_remote_assignor: str | None = None
-    # Names of assignors, the first that all members have is used; with group_protocol="classic".
-    partition_assignment_strategy: Sequence[str] = ("range", "cooperative-sticky")
+    """The assignor the coordinator is to use, with group_protocol="consumer"; None leaves it the choice."""
+    partition_assignment_strategy: str | Sequence[str | type[Assignor]] = ("range", "cooperative-sticky")
+    """Assignors, by preference; the group uses the first that all members have. With group_protocol="classic"."""
     key_deserializer: Callable[[bytes], Any] | None = None
+    """Turns the bytes of keys into what records hold."""
     value_deserializer: Callable[[bytes], Any] | None = None
+    """Turns the bytes of values into what records hold."""
     fetch_min_bytes: int = 1
+    """A broker answers a fetch when it has this many bytes, or after fetch_max_wait_ms."""
     fetch_max_bytes: int = 50 * MiB
+    """The most bytes that one fetch returns, and that all partitions together keep in store."""
     fetch_max_wait_ms: int = 500
+    """How long a broker may wait for fetch_min_bytes."""
     max_partition_fetch_bytes: int = 1 * MiB
+    """The most bytes that one fetch returns of each partition."""
     max_poll_records: int | None = None
-    # How long the caller may take between two calls for records before its partitions go to other members.
+    """The most records that one call returns; None sets no limit."""
     max_poll_interval_ms: int = 5 * MINUTES
+    """How long the caller may take between two calls before its partitions go to other members."""
     auto_offset_reset: OffsetReset = "latest"
+    """Where to begin without a committed offset, or when it is out of range; none raises an error."""
     enable_auto_commit: bool = True
+    """Whether offsets are committed in the background, for records that the caller is done with."""
     auto_commit_interval_ms: int = 5 * SECONDS
+    """The time between two commits in the background."""
     check_crcs: bool = True
+    """Whether the checksums of batches are checked."""
     session_timeout_ms: int = 45 * SECONDS
+    """A member that the coordinator does not hear from for this long loses its partitions."""
     heartbeat_interval_ms: int = 3 * SECONDS
+    """The time between two heartbeats to the coordinator."""
     isolation_level: IsolationLevel = "read_uncommitted"
-    # With it, records come from a replica in the same rack where there is one.
+    """Whether records of open and aborted transactions are returned."""
     client_rack: str = ""
-    # Whether topics like __consumer_offsets may match a pattern.
+    """The rack of this client; records come from a replica in the same rack where there is one."""
     exclude_internal_topics: bool = True
+    """Whether a pattern leaves out topics like __consumer_offsets."""
     allow_auto_create_topics: bool = False
+    """Whether subscribing to a missing topic may create it."""
 
     DOTTED_NAMES: ClassVar[Mapping[str, str]] = {
         **ClientSettings.DOTTED_NAMES,

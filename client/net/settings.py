@@ -1,7 +1,9 @@
 """Settings that producer, consumer and admin share, and how settings are read from keyword arguments and files.
 
-The fields of a settings class are the list of its options: their names are those of aiokafka and kafka-python, and the
-dotted names of Kafka's own configuration are made of them, but for the few in `DOTTED_NAMES`.
+The fields of a settings class are the list of its options, with their defaults and documentation. Their names are those
+of aiokafka and kafka-python; the dotted names of Kafka's own configuration are made from them, except for the few in
+`DOTTED_NAMES`. Beside each settings class stands a TypedDict with the same names and types, for the signatures of the
+clients; a test compares the two.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self, TypedDict, get_args
 
 from ottla.client.errors import KafkaConfigurationError
 from ottla.client.net.java_options import without_java_options
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
+
+# Options by their dotted names, or the .properties file that has them.
+Config = Mapping[str, Any] | Path | str
 
 PORT_DEFAULT: Final = 9092
 SECONDS: Final = 1000
@@ -41,35 +46,81 @@ class HostPort(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class ClientOptions(TypedDict, total=False):
+    """The keyword arguments that all clients take: the fields of ClientSettings, for editors and type checkers."""
+
+    bootstrap_servers: str | Sequence[str]
+    client_id: str
+    request_timeout_ms: int
+    connect_timeout_ms: int
+    default_api_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    metadata_max_age_ms: int
+    connections_max_idle_ms: int
+    security_protocol: SecurityProtocol
+    ssl_context: SSLContext | None
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_password: str | None
+    ssl_check_hostname: bool
+    sasl_mechanism: SaslMechanism
+    sasl_plain_username: str | None
+    sasl_plain_password: str | None
+    sasl_oauth_token_provider: Callable[[], Awaitable[str]] | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings:
     """Where the cluster is, who we are, and how patient; times are in milliseconds."""
 
     bootstrap_servers: str | Sequence[str] = "localhost:9092"
+    """Brokers to ask first, as `host:port`: a list, or text with commas. The client learns of the others from them."""
     client_id: str = "ottla"
+    """The name under which brokers log this client and apply quotas to it."""
     request_timeout_ms: int = 30 * SECONDS
+    """How long to wait for the response to one request."""
     connect_timeout_ms: int = 10 * SECONDS
-    # How long a call that retries by itself, such as those of Admin, may take in all.
+    """How long connecting may take, with TLS and login."""
     default_api_timeout_ms: int = 60 * SECONDS
+    """How long a call that retries by itself may take in all, such as the calls of Admin."""
     retry_backoff_ms: int = 100
+    """The pause before the first retry of a request; it doubles with each failure."""
     retry_backoff_max_ms: int = 1 * SECONDS
+    """The longest pause between two retries."""
     reconnect_backoff_ms: int = 50
+    """The pause before a broker is connected to again; it doubles with each failure."""
     reconnect_backoff_max_ms: int = 1 * SECONDS
+    """The longest pause between two attempts to connect to a broker."""
     metadata_max_age_ms: int = 5 * MINUTES
+    """Metadata is refreshed at this age, even if nothing shows that it is out of date."""
     connections_max_idle_ms: int = 9 * MINUTES
+    """Connections that were not used for this long are closed."""
     security_protocol: SecurityProtocol = "PLAINTEXT"
-    # Made of the files below when it is not given.
+    """Whether connections use TLS, SASL, or both."""
     ssl_context: SSLContext | None = None
+    """The TLS context to use; without one, it is made from the files below."""
     ssl_cafile: str | None = None
+    """Certificates to trust, as a PEM file; the default is those of the system."""
     ssl_certfile: str | None = None
+    """The client's own certificate, as a PEM file, for brokers that ask for one."""
     ssl_keyfile: str | None = None
+    """The private key of the client's certificate, as a PEM file."""
     ssl_password: str | None = dataclasses.field(default=None, repr=False)
+    """The password of the private key."""
     ssl_check_hostname: bool = True
+    """Whether a broker's certificate must be for the host name that was connected to."""
     sasl_mechanism: SaslMechanism = "PLAIN"
+    """How to log in, with a security_protocol that has SASL."""
     sasl_plain_username: str | None = None
+    """The user name, for PLAIN and SCRAM."""
     sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
-    # Returns the token for OAUTHBEARER, anew for each connection.
+    """The password, for PLAIN and SCRAM."""
     sasl_oauth_token_provider: Callable[[], Awaitable[str]] | None = None
+    """Returns a token for OAUTHBEARER; called for each new connection."""
 
     DOTTED_NAMES: ClassVar[Mapping[str, str]] = {
         "socket.connection.setup.timeout.ms": "connect_timeout_ms",
@@ -126,32 +177,32 @@ class ClientSettings:
         return addresses
 
     @classmethod
-    def from_kwargs(cls, settings: Mapping[str, Any]) -> Self:
+    def from_kwargs(cls, options: Mapping[str, Any]) -> Self:
         """Take keyword arguments; KafkaConfigurationError for a name that is not an option."""
         names = {field.name for field in dataclasses.fields(cls)}
-        for name in settings:
+        for name in options:
             if name not in names:
                 raise _unknown(name, names)
-        return cls(**settings)
+        return cls(**options)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any] | Path | str, **overrides: Any) -> Self:
+    def from_config(cls, config: Config, **overrides: Any) -> Self:
         """Take dotted names, from a mapping or a .properties file; values may be text."""
-        return cls.from_kwargs(cls.kwargs_from_config(config) | overrides)
+        return cls.from_kwargs(cls.kwargs_from_config(config, overrides))
 
     @classmethod
-    def kwargs_from_config(cls, config: Mapping[str, Any] | Path | str) -> dict[str, Any]:
-        """Turn dotted names into keyword arguments, and text into what the option is."""
+    def kwargs_from_config(cls, config: Config, overrides: Mapping[str, object] | None = None) -> dict[str, Any]:
+        """Turn dotted names into keyword arguments, and text into what the option is; `overrides` are those already."""
         if not isinstance(config, Mapping):
             config = read_properties(Path(config))
         fields = {field.name: field for field in dataclasses.fields(cls)}
-        kwargs = {}
+        kwargs: dict[str, Any] = {}
         for key, value in without_java_options(config).items():
             name = cls.DOTTED_NAMES.get(key, key.replace(".", "_"))
             if name not in fields:
                 raise _unknown(key, {known.replace("_", ".") for known in fields} | set(cls.DOTTED_NAMES))
             kwargs[name] = _parsed(key, value, str(fields[name].type)) if isinstance(value, str) else value
-        return kwargs
+        return {**kwargs, **(overrides or {})}
 
 
 def parse_address(text: str) -> HostPort:

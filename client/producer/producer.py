@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from ottla.client.errors import (
     IllegalStateError,
@@ -21,11 +19,12 @@ from ottla.client.errors import (
 from ottla.client.net.backoff import Backoff
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.metadata import ClusterMetadata
+from ottla.client.net.settings import Config
 from ottla.client.producer.accumulator import TopicQueues
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.producer_batch import BatchBuilder, Delivery, ProducerBatch
 from ottla.client.producer.sender import Sender
-from ottla.client.producer.settings import ProducerSettings
+from ottla.client.producer.settings import ProducerOptions, ProducerSettings
 from ottla.client.types import RecordMetadata
 from ottla.protocol.errors import EncodeError, ErrorCode
 from ottla.protocol.record_batch_builder import RECORD_OVERHEAD_MAX, HeadersToWrite, record_size_max
@@ -43,7 +42,7 @@ class Producer:
     Options are those of `ProducerSettings`. All methods belong to the event loop that `start` ran on.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[ProducerOptions]) -> None:
         """Take options; KafkaConfigurationError for what is unknown or cannot work. Nothing is connected yet."""
         self.settings = ProducerSettings.from_kwargs(options)
         self._cluster: ClusterClient | None = None
@@ -56,9 +55,9 @@ class Producer:
         self._max_batch_size = self.settings.max_batch_size
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any] | Path | str, **overrides: Any) -> Self:
+    def from_config(cls, config: Config, **overrides: Unpack[ProducerOptions]) -> Self:
         """Take options with dotted names, from a mapping or a .properties file."""
-        return cls(**(ProducerSettings.kwargs_from_config(config) | overrides))
+        return cls(**ProducerSettings.kwargs_from_config(config, overrides))
 
     async def __aenter__(self) -> Self:
         await self.start()

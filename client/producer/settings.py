@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
 from ottla.client.errors import KafkaConfigurationError
-from ottla.client.net.settings import MINUTES, SECONDS, ClientSettings, KiB, MiB
+from ottla.client.net.settings import MINUTES, SECONDS, ClientOptions, ClientSettings, KiB, MiB
 from ottla.client.producer.partitioner import Partitioner
 
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -17,28 +17,57 @@ ACKS_ALL: Final = -1
 IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
 
 
+class ProducerOptions(ClientOptions, total=False):
+    """The keyword arguments of a producer: the fields of ProducerSettings, for editors and type checkers."""
+
+    acks: int | Literal["all"]
+    enable_idempotence: bool | None
+    key_serializer: Callable[[Any], bytes | None] | None
+    value_serializer: Callable[[Any], bytes | None] | None
+    compression_type: CompressionType | None
+    max_batch_size: int
+    linger_ms: int
+    max_request_size: int
+    buffer_memory: int
+    max_block_ms: int
+    max_in_flight_requests_per_connection: int
+    delivery_timeout_ms: int
+    partitioner: Partitioner | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProducerSettings(ClientSettings):
     """Safe by default: acknowledged by all in-sync replicas, written once, and in order."""
 
     acks: int | Literal["all"] = "all"
-    # True where acks allow it; a producer that is not idempotent may write a record twice when it retries.
+    """Who must have a record before it counts as written: all in-sync replicas ("all"), the leader (1), nobody (0)."""
     enable_idempotence: bool | None = None
+    """Whether retries cannot write a record twice, and keep the order; None means wherever acks allow it."""
     key_serializer: Callable[[Any], bytes | None] | None = None
+    """Turns the keys given to send() into bytes."""
     value_serializer: Callable[[Any], bytes | None] | None = None
+    """Turns the values given to send() into bytes."""
     compression_type: CompressionType | None = None
-    # A batch is sent when it has this many bytes before compression, or when it has waited for linger_ms. Larger than
-    # Kafka's 16 KiB, since a batch costs as much time here as some hundred records.
+    """How batches are compressed."""
     max_batch_size: int = 64 * KiB
+    """A batch is sent when it has this many bytes before compression, or has waited for linger_ms.
+
+    Larger than Kafka's 16 KiB: a batch costs as much time here as a few hundred records.
+    """
     linger_ms: int = 0
+    """How long a batch waits for more records."""
     max_request_size: int = 1 * MiB
-    # What all unsent and unacknowledged batches may take; send() waits for room for up to max_block_ms.
+    """The largest request, and so the largest record, that is sent."""
     buffer_memory: int = 32 * MiB
+    """Bytes that all unsent and unacknowledged batches may take; send() waits for room for up to max_block_ms."""
     max_block_ms: int = 60 * SECONDS
+    """How long send() may wait for metadata or for room in the buffer."""
     max_in_flight_requests_per_connection: int = 5
-    # From send() until a record is written or fails, retries included.
+    """How many requests to one broker may be unanswered; at most 5 with idempotence."""
     delivery_timeout_ms: int = 2 * MINUTES
+    """The time from send() until a record is written or has failed, retries included."""
     partitioner: Partitioner | None = None
+    """Chooses the partition of a record; the default is Kafka's hash of the key."""
 
     DOTTED_NAMES: ClassVar[Mapping[str, str]] = {
         **ClientSettings.DOTTED_NAMES,

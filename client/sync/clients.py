@@ -15,22 +15,21 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Future
-from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from ottla.client.admin import admin
 from ottla.client.consumer import consumer
 from ottla.client.consumer.assigned_partitions import LentRecords
 from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
-from ottla.client.consumer.settings import ConsumerSettings
+from ottla.client.consumer.settings import ConsumerOptions, ConsumerSettings
 from ottla.client.errors import IllegalStateError, KafkaTimeoutError
-from ottla.client.net.settings import ClientSettings, read_properties
+from ottla.client.net.settings import ClientOptions, ClientSettings, Config
 from ottla.client.producer import producer
 from ottla.client.producer.producer_batch import BatchBuilder
-from ottla.client.producer.settings import ProducerSettings
+from ottla.client.producer.settings import ProducerOptions, ProducerSettings
 from ottla.client.sync.loop_thread import LoopThread
 from ottla.client.sync.send_queue import Sending, SendQueue
 from ottla.client.types import ConsumerRecord, RecordMetadata, TopicPartition
@@ -59,22 +58,12 @@ R = TypeVar("R")
 class _Twin(Generic[Client]):
     """What the twins have in common: a client, and the loop that it runs on between start and stop."""
 
-    _settings_class: ClassVar[type[ClientSettings]]
-
     def __init__(self, client: Client, call_timeout_ms: int | None) -> None:
         self._client: Client = client
         self._call_timeout_ms = call_timeout_ms
         # There from start until the client is closed, which others may still use it for.
         self._loop: LoopThread | None = None
         self._ended = False
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any] | Path | str, *topics: str, **overrides: Any) -> Self:
-        """Take options with dotted names, from a mapping or a .properties file; topics are for consumers."""
-        if not isinstance(config, Mapping):
-            config = read_properties(Path(config))
-        construct: Callable[..., Self] = cls
-        return construct(*topics, **(cls._settings_class.kwargs_from_config(config) | overrides))
 
     def __repr__(self) -> str:
         return f"<sync {self._client!r}>"
@@ -147,12 +136,17 @@ def _on_loop(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concatenate
 class Producer(_Twin[producer.Producer]):
     """Writes records to topics; options are those of `ottla.Producer`."""
 
-    _settings_class = ProducerSettings
-
-    def __init__(self, *, call_timeout_ms: int | None = None, **options: Any) -> None:
+    def __init__(self, *, call_timeout_ms: int | None = None, **options: Unpack[ProducerOptions]) -> None:
         super().__init__(producer.Producer(**options), call_timeout_ms)
         # There between start and stop.
         self._queue: SendQueue | None = None
+
+    @classmethod
+    def from_config(
+        cls, config: Config, *, call_timeout_ms: int | None = None, **overrides: Unpack[ProducerOptions]
+    ) -> Self:
+        """Take options with dotted names, from a mapping or a .properties file."""
+        return cls(call_timeout_ms=call_timeout_ms, **ProducerSettings.kwargs_from_config(config, overrides))
 
     def start(self) -> None:
         """Reach the cluster; NoBrokersAvailable if nobody answers."""
@@ -241,19 +235,34 @@ class Consumer(_Twin[consumer.Consumer]):
     each; positions and commits cover those alone that were handed out.
     """
 
-    _settings_class = ConsumerSettings
-
     def __init__(
         self,
         *topics: str,
         consumer_timeout_ms: int | None = None,
         call_timeout_ms: int | None = None,
-        **settings: Any,
+        **options: Unpack[ConsumerOptions],
     ) -> None:
-        super().__init__(consumer.Consumer(*topics, **settings), call_timeout_ms)
+        super().__init__(consumer.Consumer(*topics, **options), call_timeout_ms)
         self._consumer_timeout_ms = consumer_timeout_ms
         # Records that an iteration takes on this side, instead of going to the loop's thread for each.
         self._lent: LentRecords | None = None
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Config,
+        *topics: str,
+        consumer_timeout_ms: int | None = None,
+        call_timeout_ms: int | None = None,
+        **overrides: Unpack[ConsumerOptions],
+    ) -> Self:
+        """Take options with dotted names, from a mapping or a .properties file."""
+        return cls(
+            *topics,
+            consumer_timeout_ms=consumer_timeout_ms,
+            call_timeout_ms=call_timeout_ms,
+            **ConsumerSettings.kwargs_from_config(config, overrides),
+        )
 
     @property
     def settings(self) -> ConsumerSettings:
@@ -323,10 +332,15 @@ class Consumer(_Twin[consumer.Consumer]):
 class Admin(_Twin[admin.Admin]):
     """All that can be asked of a cluster, and changed in it; options and results are those of `ottla.Admin`."""
 
-    _settings_class = ClientSettings
+    def __init__(self, *, call_timeout_ms: int | None = None, **options: Unpack[ClientOptions]) -> None:
+        super().__init__(admin.Admin(**options), call_timeout_ms)
 
-    def __init__(self, *, call_timeout_ms: int | None = None, **settings: Any) -> None:
-        super().__init__(admin.Admin(**settings), call_timeout_ms)
+    @classmethod
+    def from_config(
+        cls, config: Config, *, call_timeout_ms: int | None = None, **overrides: Unpack[ClientOptions]
+    ) -> Self:
+        """Take options with dotted names, from a mapping or a .properties file."""
+        return cls(call_timeout_ms=call_timeout_ms, **ClientSettings.kwargs_from_config(config, overrides))
 
     create_topics = _blocking(admin.Admin.create_topics)
     delete_topics = _blocking(admin.Admin.delete_topics)

@@ -13,6 +13,7 @@ from tests.faults.steps import replicas_led_by
 from tests.kit.waiting import until_async
 
 from ottla.client.consumer.consumer import Consumer
+from ottla.client.consumer.settings import GroupProtocol
 from ottla.client.producer.producer import Producer
 from ottla.client.producer.producer_batch import Delivery
 from ottla.client.types import TopicPartition
@@ -26,7 +27,9 @@ SESSION_TIMEOUT_MS = 6_000
 class Workload:
     """A producer that numbers its records in each partition, and a group that reads them."""
 
-    def __init__(self, bootstrap: str, access: Access, topic: str, partitions: int, group_protocol: str) -> None:
+    def __init__(
+        self, bootstrap: str, access: Access, topic: str, partitions: int, group_protocol: GroupProtocol
+    ) -> None:
         # What all clients are made with.
         self._cluster = {"bootstrap_servers": bootstrap, **access.keywords}
         self.group = f"group-{uuid.uuid4().hex}"
@@ -134,7 +137,7 @@ async def run_scenario(
     topic: str,
     leaders: Sequence[int],
     faults: Callable[[Workload], AsyncIterator[None]],
-    group_protocol: str = "classic",
+    group_protocol: GroupProtocol = "classic",
 ) -> None:
     """Do what `faults` does while our client works, go on after each of its steps, and check the outcome."""
     await asyncio.to_thread(cluster.create_topic, topic, replicas_led_by(*leaders))

@@ -16,6 +16,7 @@ from tests.kit.kafka_process import KafkaProcess, kafka_or_skip
 from tests.kit.waiting import until_async
 
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
+from ottla.client.consumer.settings import GroupProtocol
 
 KILLS = 2
 
@@ -52,7 +53,7 @@ async def test_killing_leaders_under_our_client_loses_and_doubles_nothing(cluste
 
 @pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
 async def test_our_groups_go_on_when_their_coordinator_is_killed(
-    cluster: Cluster, topic: str, group_protocol: str
+    cluster: Cluster, topic: str, group_protocol: GroupProtocol
 ) -> None:
     """They find the next one, share the partitions as before, and skip nothing."""
     if group_protocol == "consumer" and isinstance(cluster.brokers[1], KafkaProcess):

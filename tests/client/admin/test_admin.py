@@ -191,6 +191,6 @@ async def test_partitions_move_and_leaders_are_elected(
 async def test_settings_that_cannot_work_are_refused() -> None:
     """An option that does not exist, and a cluster that is not there."""
     with pytest.raises(KafkaConfigurationError, match="bootstrap_server; did you mean bootstrap_servers"):
-        Admin(bootstrap_server="localhost:1")
+        Admin(bootstrap_server="localhost:1")  # type: ignore[call-arg]
     with pytest.raises(NoBrokersAvailable):
         await Admin.from_config({"bootstrap.servers": "127.0.0.1:1"}).start()

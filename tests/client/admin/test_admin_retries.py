@@ -84,8 +84,12 @@ async def administrating(
     offered = offered and {api: range_ for api, range_ in offered.items() if range_.first <= range_.last}
     async with scripted_broker(scene.answer, offered) as broker:
         scene.broker = broker
-        settings = {"default_api_timeout_ms": timeout_ms, "retry_backoff_ms": 1, "retry_backoff_max_ms": 5}
-        async with Admin(bootstrap_servers=str(broker.address), **settings) as admin:
+        async with Admin(
+            bootstrap_servers=str(broker.address),
+            default_api_timeout_ms=timeout_ms,
+            retry_backoff_ms=1,
+            retry_backoff_max_ms=5,
+        ) as admin:
             yield admin
 
 

@@ -10,12 +10,16 @@ from tests.kit.broker_process import BrokerProcess, MakeBroker
 from tests.kit.waiting import until_async
 
 from ottla.client.consumer.consumer import Consumer
+from ottla.client.consumer.settings import OffsetReset
 from ottla.client.errors import ConsumerStoppedError, IllegalStateError, OffsetOutOfRangeError
+from ottla.client.net.settings import IsolationLevel
 from ottla.client.types import OffsetAndMetadata, TopicPartition
 
 
 @pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
-async def test_reads_what_is_assigned_in_order(broker: BrokerProcess, topic: str, isolation_level: str) -> None:
+async def test_reads_what_is_assigned_in_order(
+    broker: BrokerProcess, topic: str, isolation_level: IsolationLevel
+) -> None:
     """Each partition comes in the order of its offsets, whole, and with all fields of its records."""
     await create_topic(broker.bootstrap, topic, 2)
     for partition in range(2):
@@ -107,7 +111,7 @@ async def test_offsets_are_looked_up(broker: BrokerProcess, topic: str) -> None:
 
 @pytest.mark.parametrize(("policy", "offset"), [("earliest", 0), ("latest", 10)])
 async def test_an_offset_that_is_not_there_is_reset_by_policy(
-    broker: BrokerProcess, topic: str, policy: str, offset: int
+    broker: BrokerProcess, topic: str, policy: OffsetReset, offset: int
 ) -> None:
     """The consumer goes on at the end of the partition that auto_offset_reset names."""
     await create_topic(broker.bootstrap, topic)

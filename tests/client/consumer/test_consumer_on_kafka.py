@@ -14,6 +14,7 @@ from tests.kit.waiting import until_async
 from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.client.consumer.consumer import Consumer
+from ottla.client.net.settings import IsolationLevel
 from ottla.client.types import TopicPartition
 
 
@@ -86,12 +87,14 @@ async def test_only_what_was_committed_is_read(kafka: BrokerProcess, topic: str)
     """With read_committed, records of an aborted transaction are left out; without, they are there."""
     await create_topic(kafka.bootstrap, topic)
     await asyncio.to_thread(write_transactions, kafka.bootstrap, topic)
-    for isolation_level, expected in {
+    visible: dict[IsolationLevel, list[bytes]] = {
         "read_committed": [b"first", b"third", b"last"],
         "read_uncommitted": [b"first", b"second", b"third", b"last"],
-    }.items():
-        options = {"isolation_level": isolation_level, "auto_offset_reset": "earliest"}
-        async with Consumer(topic, bootstrap_servers=kafka.bootstrap, **options) as consumer:
+    }
+    for isolation_level, expected in visible.items():
+        async with Consumer(
+            topic, bootstrap_servers=kafka.bootstrap, isolation_level=isolation_level, auto_offset_reset="earliest"
+        ) as consumer:
             assert await read(consumer, len(expected)) == expected
 
 

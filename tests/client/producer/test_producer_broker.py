@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from functools import partial
+from typing import Literal
 
 import pytest
 from tests.interop.clients.aio import AioKafka
@@ -13,6 +14,7 @@ from tests.kit.coroutines import UVLOOP
 
 from ottla.client.producer.partitioner import partition_of_key
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.settings import CompressionType
 
 PARTITIONS = 3
 RESTARTS = 2
@@ -21,7 +23,7 @@ DELIVERY_TIMEOUT_MS = 60_000
 
 @UVLOOP
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_another_client_reads_what_was_written(broker: BrokerProcess, topic: str, codec: str) -> None:
+async def test_another_client_reads_what_was_written(broker: BrokerProcess, topic: str, codec: CompressionType) -> None:
     """Keys, values, headers and timestamps, with every codec."""
     sent = [(b"k%d" % number if number % 3 else None, b"value %d" % number) for number in range(500)]
     async with Producer(bootstrap_servers=broker.bootstrap, compression_type=codec) as producer:
@@ -38,7 +40,9 @@ async def test_another_client_reads_what_was_written(broker: BrokerProcess, topi
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-async def test_every_kind_of_acknowledgement_works(broker: BrokerProcess, topic: str, acks: object) -> None:
+async def test_every_kind_of_acknowledgement_works(
+    broker: BrokerProcess, topic: str, acks: int | Literal["all"]
+) -> None:
     """On asyncio's own loop, too."""
     async with Producer(bootstrap_servers=broker.bootstrap, acks=acks) as producer:
         for number in range(100):
@@ -56,8 +60,12 @@ async def test_nothing_is_lost_doubled_or_reordered_when_the_broker_dies_under_l
     broker = make_broker(f"num.partitions={PARTITIONS}", "zookeeper.session.timeout.ms=3000")
     sent: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
     stop = asyncio.Event()
-    options = {"max_batch_size": 1000, "delivery_timeout_ms": DELIVERY_TIMEOUT_MS, "retry_backoff_ms": 10}
-    async with Producer(bootstrap_servers=broker.bootstrap, **options) as producer:
+    async with Producer(
+        bootstrap_servers=broker.bootstrap,
+        max_batch_size=1000,
+        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        retry_backoff_ms=10,
+    ) as producer:
 
         async def load() -> list[Awaitable[object]]:
             deliveries: list[Awaitable[object]] = []

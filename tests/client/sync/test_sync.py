@@ -201,7 +201,7 @@ def test_a_call_ends_with_its_time(broker: BrokerProcess, topic: str) -> None:
 def test_errors_arrive_at_the_caller(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
     """Those of the call by the call, those of a record by its future, and those of wrong use at once."""
     with pytest.raises(KafkaConfigurationError):
-        Producer(colour="red")
+        Producer(colour="red")  # type: ignore[call-arg]
     with pytest.raises(NoBrokersAvailable), Admin(bootstrap_servers=f"127.0.0.1:{free_port('127.0.0.1')}"):
         pass
     with pytest.raises(IllegalStateError, match="does not run"):

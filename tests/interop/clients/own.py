@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import cast
 
 from tests.interop.clients.record import CODECS, DEADLINE_S, SAFELY, ClientError, Producing, Received, Sent
 
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.errors import KafkaError
 from ottla.client.producer.producer import Producer
+from ottla.client.producer.settings import CompressionType
 from ottla.client.types import TopicPartition
 
 
@@ -39,7 +41,7 @@ async def _produce(bootstrap: str, topic: str, records: Sequence[Sent], how: Pro
     async with Producer(
         bootstrap_servers=bootstrap,
         acks=how.acks,
-        compression_type=how.codec,
+        compression_type=cast(CompressionType, how.codec),
         enable_idempotence=how.idempotent,
         linger_ms=how.linger_ms,
         max_request_size=how.request_bytes_max,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import cast
 
 from tests.interop.members.member import HEARTBEAT_INTERVAL_MS, METADATA_MAX_AGE_MS, POLL_MS, Commit, Got, Member
 
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
+from ottla.client.consumer.settings import OffsetReset
 from ottla.client.types import OffsetAndMetadata, TopicPartition
 
 
@@ -31,7 +33,7 @@ class OwnMember(Member):
             session_timeout_ms=how.session_timeout_ms,
             heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
             metadata_max_age_ms=METADATA_MAX_AGE_MS,
-            auto_offset_reset=how.reset,
+            auto_offset_reset=cast(OffsetReset, how.reset),
             enable_auto_commit=how.auto_commit_interval_ms is not None,
             auto_commit_interval_ms=how.auto_commit_interval_ms or 5000,
             fetch_max_wait_ms=2 * POLL_MS,
