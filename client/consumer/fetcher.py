@@ -61,6 +61,13 @@ class _Asked(NamedTuple):
     offset: int
 
 
+class _Position(NamedTuple):
+    """From where a partition is fetched, and in which epoch its leader leads."""
+
+    offset: int
+    leader_epoch: int
+
+
 class ConsumerFetcher:
     """Keeps the partitions supplied between `start` and `close`."""
 
@@ -79,7 +86,7 @@ class ConsumerFetcher:
         self._task: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._busy_nodes: set[int] = set()
-        self._sessions: dict[int, FetchSessionClient[FetchPartition]] = {}
+        self._sessions: dict[int, FetchSessionClient[_Position]] = {}
         # Partitions whose position is being asked for.
         self._resolving: set[AssignedPartition] = set()
         self._truncation = Truncation(cluster, settings, partitions, self._refused)
@@ -170,7 +177,7 @@ class ConsumerFetcher:
         has_ids = UUID_ZERO not in ids.values() and all(name in ids for name, _ in asked)
         session = self._sessions.setdefault(node_id, FetchSessionClient())
         # A request names all topics by id, or all of them by name.
-        session.replace(self._rows(asked, ids if has_ids else {}))
+        session.replace(self._positions(asked, ids if has_ids else {}))
         fetch = session.next_fetch()
         request = FetchRequest(
             max_wait_ms=wait_ms,
@@ -179,7 +186,7 @@ class ConsumerFetcher:
             isolation_level=settings.isolation,
             session_id=fetch.session_id,
             session_epoch=fetch.session_epoch,
-            topics=fetch_topics(fetch.positions.items()),
+            topics=fetch_topics((each, self._row(each, position)) for each, position in fetch.positions.items()),
             forgotten_topics_data=forgotten_topics(fetch.forgotten),
             rack_id=settings.client_rack,
         )
@@ -208,20 +215,25 @@ class ConsumerFetcher:
         self._start_fetches(self._loop.time())
         self._partitions.arrived.set()
 
-    def _rows(
+    def _positions(
         self, asked: Mapping[TopicPartition, _Asked], ids: Mapping[str, bytes]
-    ) -> dict[SessionPartition, FetchPartition]:
-        rows = {}
+    ) -> dict[SessionPartition, _Position]:
+        positions = {}
         for partition, one in asked.items():
             known = self._cluster.snapshot.partition(partition)
             topic, index = partition
-            rows[SessionPartition(topic, ids.get(topic, UUID_ZERO), index)] = FetchPartition(
-                partition=index,
-                current_leader_epoch=-1 if known is None else known.leader_epoch,
-                fetch_offset=one.offset,
-                partition_max_bytes=self._settings.max_partition_fetch_bytes,
+            positions[SessionPartition(topic, ids.get(topic, UUID_ZERO), index)] = _Position(
+                one.offset, -1 if known is None else known.leader_epoch
             )
-        return rows
+        return positions
+
+    def _row(self, partition: SessionPartition, position: _Position) -> FetchPartition:
+        return FetchPartition(
+            partition=partition.partition,
+            current_leader_epoch=position.leader_epoch,
+            fetch_offset=position.offset,
+            partition_max_bytes=self._settings.max_partition_fetch_bytes,
+        )
 
     # What came back.
 
