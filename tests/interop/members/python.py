@@ -55,7 +55,8 @@ class PythonMember(Member):
         if how.pattern:
             self._client.subscribe(pattern=how.pattern, listener=listener)
         else:
-            # Metadata that arrives while it computes an assignment is never looked at again: have it before.
+            # Metadata that is new after it has joined makes it join again, and it may drop what that gives it: have it
+            # before.
             for topic in how.topics:
                 self._client.partitions_for_topic(topic)
             self._client.subscribe(list(how.topics), listener=listener)
