@@ -154,15 +154,17 @@ class IsrChanges:
     def _send(self, batch: list[_Waiting]) -> bool:
         """Send proposals and give the answers; return whether to pause before the next request."""
         is_by_id = all(waiting.proposal.topic_id != UUID_ZERO for waiting in batch)
+        broker_epoch = self._broker_epoch()
         response = self._controller.request(
             Api.ALTER_PARTITION,
-            lambda version: self._request(batch, version),
+            lambda version: self._request(batch, broker_epoch, version),
             LAST_VERSION if is_by_id else _BY_ID_VERSION - 1,
         )
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
-            # Not the controller, or not yet; or it has not seen that we registered anew, or saw our session end.
-            if code is ErrorCode.STALE_BROKER_EPOCH:
+            # Not the controller, or not yet; or it has not seen that we registered anew, or saw our session end. If we
+            # have registered since we asked, it spoke of an earlier life.
+            if code is ErrorCode.STALE_BROKER_EPOCH and broker_epoch == self._broker_epoch():
                 self.on_unregistered()
             raise KafkaError(code, "the controller refused all proposals")
         if self._is_failing:
@@ -186,13 +188,13 @@ class IsrChanges:
         except Exception:
             log.exception("isr_answer_failed", partition=str(waiting.proposal.partition))
 
-    def _request(self, batch: list[_Waiting], version: int) -> AlterPartitionRequest:
+    def _request(self, batch: list[_Waiting], broker_epoch: int, version: int) -> AlterPartitionRequest:
         topics: dict[tuple[str, bytes], list[RequestPartitionData]] = {}
         for proposal, _ in batch:
             topics.setdefault((proposal.partition.topic, proposal.topic_id), []).append(_row(proposal, version))
         return AlterPartitionRequest(
             broker_id=self._node_id,
-            broker_epoch=self._broker_epoch(),
+            broker_epoch=broker_epoch,
             topics=[
                 RequestTopicData(topic_name=name, topic_id=topic_id, partitions=rows)
                 for (name, topic_id), rows in topics.items()

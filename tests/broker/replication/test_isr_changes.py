@@ -183,6 +183,26 @@ def test_a_broker_that_the_controller_does_not_know_is_told_so(changes: IsrChang
     assert told == [1, 2]
 
 
+def test_an_answer_about_an_earlier_life_says_nothing_of_this_one(controller: Controller) -> None:
+    """The broker has registered anew while the answer was on its way."""
+    epochs = [76]
+    told: list[int] = []
+
+    def late(request: AlterPartitionRequest) -> AlterPartitionResponse:
+        epochs.append(77)
+        return refused(ErrorCode.STALE_BROKER_EPOCH)(request)
+
+    controller.replies = [late, refused(ErrorCode.STALE_BROKER_EPOCH)]
+    changes = IsrChanges(controller, 1, lambda: epochs[-1])
+    changes.on_unregistered = lambda: told.append(controller.requests[-1].broker_epoch)
+    answers = Answers()
+    changes.submit(proposal(), answers)
+    changes.start()
+    answers.first(1)
+    changes.stop()
+    assert told == [77]
+
+
 def test_a_broker_in_doubt_asks_the_controller_without_proposing(changes: IsrChanges, controller: Controller) -> None:
     """Once for each doubt: it is asked again as long as there is one."""
     controller.replies = [refused(ErrorCode.STALE_BROKER_EPOCH), refused(ErrorCode.STALE_BROKER_EPOCH)]
