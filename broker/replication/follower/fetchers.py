@@ -14,8 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.replication.follower.fetcher import Fetcher
-from ottla.broker.replication.follower.followed import Followed
+from ottla.broker.replication.follower.fetcher import Fetcher, FollowedPartition
 from ottla.broker.replication.follower.leader_client import LeaderClient
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.throttle import ReplicationThrottle
@@ -102,7 +101,7 @@ class Fetchers:
             known = fetcher.find(name)
             if known is not None and not known.is_stopped and known.is_same(partition):
                 return
-            replaced = fetcher.add(Followed(partition))
+            replaced = fetcher.add(FollowedPartition(partition))
         if replaced is not None:
             replaced.retire()
 
@@ -130,7 +129,7 @@ class Fetchers:
         """How many partitions could not be copied the last time."""
         return sum(followed.failures > 0 for followed in self._followed())
 
-    def _followed(self) -> list[Followed]:
+    def _followed(self) -> list[FollowedPartition]:
         with self._lock:
             fetchers = list(self._fetchers.values())
         return [followed for fetcher in fetchers for followed in fetcher.followed()]

@@ -24,7 +24,7 @@ from tests.kit.clock import FakeClock
 
 from ottla.broker.cluster.controller_gate import ControllerGate
 from ottla.broker.config import BrokerConfig, TopicConfig
-from ottla.broker.replication.follower.follower import (
+from ottla.broker.replication.follower.steps import (
     Fetched,
     Step,
     follow_position,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.broker.replication.follower.follower import Fetched, FetchPosition
+from ottla.broker.replication.follower.steps import Fetched, FetchPosition
 from ottla.broker.replication.leader.leadership import IsrAnswer, IsrProposal, PartitionRole
 
 

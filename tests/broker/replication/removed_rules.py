@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.broker.replication.follower import follower
-from ottla.broker.replication.follower.follower import FetchPosition
+from ottla.broker.replication.follower import steps
+from ottla.broker.replication.follower.steps import FetchPosition
 from ottla.broker.replication.leader.leadership import FollowerFetch, IsrProposal, Leadership, RemoteReplica
 from ottla.broker.replication.partition import EpochEndOffset, Partition, PartitionRole
 from ottla.broker.storage.logs import Logs
@@ -47,9 +47,9 @@ def cutting_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     """What is above is taken for not committed."""
 
     def truncate(partition: Partition, logs: Logs, _: EpochEndOffset) -> None:
-        follower._cut(partition, logs, partition.log.high_watermark)
+        steps._cut(partition, logs, partition.log.high_watermark)
 
-    patch.setattr(follower, "_truncate", truncate)
+    patch.setattr(steps, "_truncate", truncate)
 
 
 def no_cutting(patch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def no_fencing_of_answers(patch: pytest.MonkeyPatch) -> None:
     def is_current(partition: Partition, position: FetchPosition) -> bool:
         return not partition.is_leader
 
-    patch.setattr(follower, "_is_current", is_current)
+    patch.setattr(steps, "_is_current", is_current)
 
 
 def no_fencing_of_lives(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from tests.broker.replication.recorded_waits import RecordedWaits
 from tests.kit.clock import FakeClock
 
 from ottla.broker.config import BrokerConfig, TopicConfig
-from ottla.broker.replication.follower.follower import Fetched
+from ottla.broker.replication.follower.steps import Fetched
 from ottla.broker.replication.leader.leadership import FollowerFetch, IsrProposal, PartitionRole
 from ottla.broker.replication.partition import EpochEndOffset, Partition, PartitionContext
 from ottla.broker.storage.directory_files import MetaProperties

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.kit.examples import examples
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.replication.follower.fetch_requests import FetchRequests
-from ottla.broker.replication.follower.follower import FetchPosition
+from ottla.broker.replication.follower.leader_client import FetchRequests
+from ottla.broker.replication.follower.steps import FetchPosition
 from ottla.client.net.fetch_session_client import SessionFetch, SessionPartition
 from ottla.protocol.codec import encode
 

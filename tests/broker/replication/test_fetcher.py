@@ -18,7 +18,7 @@ from tests.broker.replication.following_broker import (
 )
 from tests.broker.replication.peer import Peer, peer
 
-from ottla.broker.replication.follower.follower import Step, take_fetched
+from ottla.broker.replication.follower.steps import Step, take_fetched
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
@@ -126,7 +126,7 @@ def test_removing_waits_for_a_write_and_nothing_is_written_after(
         ended.append(True)
         return Step.IDLE
 
-    monkeypatch.setattr("ottla.broker.replication.follower.following.take_fetched", slow)
+    monkeypatch.setattr("ottla.broker.replication.follower.fetcher.take_fetched", slow)
     orders = broker.follow(broker.partition("orders"))
     assert writing.wait(TIMEOUT_S)
     removing = threading.Thread(target=broker.fetchers.remove, args=(orders.partition,))
@@ -225,7 +225,7 @@ def test_a_partition_whose_handling_fails_is_tried_again(
             raise failures.pop()
         return real(partition, *arguments)
 
-    monkeypatch.setattr("ottla.broker.replication.follower.following.take_fetched", flawed)
+    monkeypatch.setattr("ottla.broker.replication.follower.fetcher.take_fetched", flawed)
     leader.append("orders", [b"a"])
     leader.append("payments", [b"a"])
     orders, payments = (broker.follow(broker.partition(topic)) for topic in ("orders", "payments"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.broker.replication.replicas import Replica, batch, fetched
 
-from ottla.broker.replication.follower.follower import (
+from ottla.broker.replication.follower.steps import (
     Fetched,
     FetchPosition,
     Step,

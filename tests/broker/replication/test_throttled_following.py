@@ -11,8 +11,7 @@ from tests.broker.handlers.data_path import BROKER_ID, Broker, batch, running_br
 from tests.broker.replication.recorded_waits import Waiting
 from tests.kit.clock import FakeClock
 
-from ottla.broker.replication.follower.followed import Followed
-from ottla.broker.replication.follower.following import Following
+from ottla.broker.replication.follower.fetcher import FollowedPartition, FollowedPartitions
 from ottla.broker.replication.throttle import ReplicationThrottle, Side
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -29,13 +28,13 @@ class Follower:
         self.throttle.configure(100)
         self.throttle.set_topic("slow", "*")
         partitions = broker.services.partitions
-        self.following = Following(partitions.logs, broker.services.group_commit, 50, self.throttle)
+        self.following = FollowedPartitions(partitions.logs, broker.services.group_commit, 50, self.throttle)
         self.followed = {}
         for topic in ("slow", "fast"):
             broker.lead(topic, leader=LEADER, isr=(LEADER,), replicas=(LEADER, BROKER_ID))
             partition = partitions.find(TopicPartition(topic, 0))
             assert partition is not None
-            self.followed[topic] = Followed(partition)
+            self.followed[topic] = FollowedPartition(partition)
         self.following.change([], self.followed.values())
 
     def receive(self, topic: str, *, high_watermark: int) -> None:
@@ -113,6 +112,6 @@ def test_a_new_partition_waits_too(follower: Follower) -> None:
     """How far it lags is not known before it has asked."""
     follower.throttle.record(1_000_000)
     slow = follower.followed["slow"]
-    follower.following.change([slow], [Followed(slow.partition)])
+    follower.following.change([slow], [FollowedPartition(slow.partition)])
     assert follower.fetched == 1
     assert follower.following.next_due is not None
