@@ -114,6 +114,7 @@ compose-test-secure: setup
 docs: setup
 	$(BIN)/python -m ottla.broker.config > docs/CONFIG.md
 	$(BIN)/python -m scripts.grafana_dashboards
+	$(BIN)/python -m scripts.rooms > docs/ROOMS.md
 
 # Needs uv. Writes the versions and hashes that every machine installs.
 lock:

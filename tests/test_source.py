@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from scripts.rooms import ROOT, page
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,8 @@ def test_imports_stay_light(module: str, absent: set[str]) -> None:
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
 
     assert absent.isdisjoint(loaded.stdout.split())
+
+
+def test_the_page_of_rooms_is_current() -> None:
+    """`make docs` was run after the last file was added, moved or described differently."""
+    assert (ROOT / "docs" / "ROOMS.md").read_text() == page()
