@@ -5,6 +5,7 @@
     <log dir>/.kafka_cleanshutdown     {"version":0,"brokerEpoch":N}: all logs were closed, none needs a scan
     <log dir>/<topic>-<partition>/     or <topic>-<partition>.<32 hex digits>-delete, -future, -stray
     <partition dir>/partition.metadata version: 0, topic_id: 22 characters; tells a topic from a later one of its name
+    <partition dir>/moved-from-other-directory   unfinished or finished: which of two copies counts, see log_moves.py
 
 Nothing here is thread-safe: a log directory has one owner.
 """
@@ -28,6 +29,7 @@ from ottla.protocol.primitives import UUID_ZERO, uuid_from_text, uuid_to_text
 META_PROPERTIES: Final = "meta.properties"
 PARTITION_METADATA: Final = "partition.metadata"
 HOLES_FILE: Final = "offsets-with-holes"
+MOVE_FILE: Final = "moved-from-other-directory"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 DIRECTORY_NAME_MAX: Final = 255
@@ -50,6 +52,15 @@ class DirectoryKind(Enum):
     DELETE = "delete"
     FUTURE = "future"
     STRAY = "stray"
+
+
+class MoveState(Enum):
+    """How far a partition has come on its way from another log directory; the value stands in the file."""
+
+    # Where the other directory still has the partition, that one counts.
+    UNFINISHED = "unfinished"
+    # This one counts, and whatever else is found is out of date.
+    FINISHED = "finished"
 
 
 class PartitionDirectory(NamedTuple):
@@ -145,6 +156,22 @@ def note_holes(partition_directory: Path) -> None:
 def may_have_holes(partition_directory: Path) -> bool:
     """Whether offsets may be missing within the log."""
     return (partition_directory / HOLES_FILE).exists()
+
+
+def write_move_state(partition_directory: Path, state: MoveState) -> None:
+    """Write down, durably, whether a directory counts that came from another log directory."""
+    write_atomically(partition_directory / MOVE_FILE, f"{state.value}\n".encode())
+
+
+def read_move_state(partition_directory: Path) -> MoveState | None:
+    """Return what is written down about a move; None for a directory that was not moved, or is known to count."""
+    text = _read_text(partition_directory / MOVE_FILE)
+    return next((state for state in MoveState if text == f"{state.value}\n"), None)
+
+
+def remove_move_state(partition_directory: Path) -> None:
+    """Forget about the move: no other directory has the partition any more."""
+    (partition_directory / MOVE_FILE).unlink(missing_ok=True)
 
 
 def write_clean_shutdown(directory: Path, broker_epoch: int) -> None:

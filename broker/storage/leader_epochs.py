@@ -124,6 +124,13 @@ class LeaderEpochs:
             epochs, start_offsets = [*epochs[:keep], epoch], [*start_offsets[:keep], start_offset]
         return epochs, start_offsets
 
+    def copy_from(self, other: LeaderEpochs) -> None:
+        """Take the entries of another copy of the log; an epoch that only began is in memory only, here too."""
+        count = len(other._epochs) if other._is_stored else len(other._epochs) - 1
+        self._store(other._epochs[:count], other._start_offsets[:count])
+        self._epochs, self._start_offsets = list(other._epochs), list(other._start_offsets)
+        self._is_stored = other._is_stored
+
     def truncate_from_end(self, offset: int) -> None:
         """Drop the entries that begin at `offset` or later."""
         keep = bisect_left(self._start_offsets, offset)

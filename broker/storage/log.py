@@ -10,7 +10,9 @@ it. Slices that `read` hands out need no lock and stay valid when segments are r
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from ottla.broker.storage.directory_files import note_holes
@@ -232,3 +234,29 @@ class Log(ReadableLog):
         self._active_since_ms = self.clock()
         self._roll_jitter_ms = self._jitter()
         self._roll_timestamp = UNKNOWN
+
+    # Moving
+
+    def relocate(self, directory: Path) -> None:
+        """Rename the directory and let every path in it follow; an OSError leaves the log as it was."""
+        with self.lock:
+            os.rename(self.directory, directory)
+            self.directory = directory
+            self.leader_epochs.path = directory / self.leader_epochs.path.name
+            for segment in self.segments:
+                segment.path = directory / segment.path.name
+                for index in (segment.offset_index, segment.time_index, segment.aborted_transactions):
+                    index.path = directory / index.path.name
+            self.doomed = [(due_ms, [directory / path.name for path in paths]) for due_ms, paths in self.doomed]
+
+    def close_files(self) -> None:
+        """Close what is open; it is opened again when it is needed."""
+        with self.lock:
+            for segment in self.segments:
+                segment.close_files()
+
+    def discard_files(self) -> None:
+        """Close what is open without writing anything, which a full disk could refuse: the files are to go."""
+        with self.lock:
+            for segment in self.segments:
+                segment.discard()

@@ -110,6 +110,8 @@ def _retire(logs: Logs, partitions: Iterable[TopicPartition], kind: DirectoryKin
     for partition in partitions:
         try:
             with logs.change(partition):
+                # First, so that a crash does not leave a copy of what is gone.
+                logs.retire_future(partition)
                 log_dir = _rename(logs, partition, kind)
             if log_dir is not None:
                 renamed.setdefault(log_dir, []).append(partition)
@@ -138,25 +140,10 @@ def _rename(logs: Logs, partition: TopicPartition, kind: DirectoryKind) -> LogDi
         else:
             log = logs.get(partition)
             delay_ms = log.config.file_delete_delay_ms
-            _relocate(log, path)
+            log.close_files()
+            log.relocate(path)
     logs.forget(partition)
     logger.info("partition directory renamed: %s is now %s", partition, path)
     if kind is DirectoryKind.DELETE:
         logs.doom(path, log_dir, delay_ms)
     return log_dir
-
-
-def _relocate(log: Log, directory: Path) -> None:
-    """Rename the directory of a log and let every path in it follow."""
-    with log.lock:
-        for segment in log.segments:
-            segment.close_files()
-        os.rename(log.directory, directory)
-        log.directory = directory
-        log.leader_epochs.path = directory / log.leader_epochs.path.name
-        for segment in log.segments:
-            segment.path = directory / segment.path.name
-            for index in (segment.offset_index, segment.time_index, segment.aborted_transactions):
-                index.path = directory / index.path.name
-        # They are in the directory, and go or stay with it.
-        log.doomed = []

@@ -4,6 +4,9 @@ A partition is in one of three states here: its log is open; its files cannot be
 or it lies in a directory that went offline. Only the first has a `Log`. The others do not keep the broker from
 working, and are never made anew under the same name while the old files may come back.
 
+A partition that is moved to another directory has a second log there, its future log (log_moves.py). No directory has
+both, so a row of a checkpoint is that of the one log that its directory has.
+
 A checkpoint may still have rows of a partition that was deleted. Creating one of the same name takes them out first:
 after a crash, the recovery point or log start of the old log would make the new one lose records.
 
@@ -31,7 +34,7 @@ from ottla.broker.storage.checkpoint import (
     RECOVERY_POINT_CHECKPOINT,
     sync_directory,
 )
-from ottla.broker.storage.directory_files import directory_name, read_topic_id, write_topic_id
+from ottla.broker.storage.directory_files import DirectoryKind, directory_name, read_topic_id, write_topic_id
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.log import Clock, Log
 from ottla.broker.storage.log_dir import CHECKPOINTS, LogDir, Offsets
@@ -49,6 +52,9 @@ _OFFSET_OF: Final[Mapping[str, Callable[[Log], int]]] = {
     LOG_START_OFFSET_CHECKPOINT: attrgetter("log_start_offset"),
     HIGH_WATERMARK_CHECKPOINT: attrgetter("high_watermark"),
 }
+
+# More than a plan for a broker names; the oldest goes first.
+PREFERRED_MAX: Final = 100_000
 
 
 class Held(NamedTuple):
@@ -94,6 +100,10 @@ class Logs:
         self.as_opened: dict[Log, object] = {}
         self._changed = threading.Condition()
         self._held: dict[TopicPartition, Held] = {}
+        # The logs that are to replace those of their partitions, each in another directory.
+        self._futures: dict[TopicPartition, Held] = {}
+        # Where partitions are wanted that have no log here yet.
+        self._preferred: dict[TopicPartition, LogDir] = {}
         self._broken: dict[TopicPartition, Broken] = {}
         # Where a partition was when its directory went offline.
         self._offline: dict[TopicPartition, LogDir] = {}
@@ -150,6 +160,23 @@ class Logs:
         """Return the open logs of a directory."""
         return [held.log for held in self.places() if held.log_dir is log_dir]
 
+    def dir_at(self, path: str) -> LogDir | None:
+        """Return the directory that `log.dirs` has under this path."""
+        return next((log_dir for log_dir in self.dirs if log_dir.path == Path(path)), None)
+
+    def future(self, partition: TopicPartition) -> Held | None:
+        """Return the future log of a partition that is being moved."""
+        return self._futures.get(partition)
+
+    def futures(self) -> list[Held]:
+        """Return the future logs with their directories."""
+        with self._changed:
+            return list(self._futures.values())
+
+    def futures_in(self, log_dir: LogDir) -> list[Log]:
+        """Return the future logs of a directory."""
+        return [held.log for held in self.futures() if held.log_dir is log_dir]
+
     @property
     def broken(self) -> dict[TopicPartition, Broken]:
         """The partitions whose files cannot be used."""
@@ -169,11 +196,12 @@ class Logs:
 
     # Creating
 
-    def hold(self, log: Log, log_dir: LogDir) -> None:
+    def hold(self, log: Log, log_dir: LogDir, *, is_future: bool = False) -> None:
         """Take an open log in."""
         log.guard = log_dir
         with self._changed:
-            self._held[log.partition] = Held(log, log_dir)
+            table = self._futures if is_future else self._held
+            table[log.partition] = Held(log, log_dir)
             self._counts[log_dir] += 1
         # They may have changed before the log could be found here.
         config = self.config_of(log.partition.topic)
@@ -191,8 +219,16 @@ class Logs:
         with self._changed:
             self._offline[partition] = log_dir
 
+    def prefer(self, partition: TopicPartition, log_dir: LogDir) -> None:
+        """Remember in which directory a partition is wanted, for when its log is created."""
+        with self._changed:
+            self._preferred.pop(partition, None)
+            if len(self._preferred) >= PREFERRED_MAX:
+                del self._preferred[next(iter(self._preferred))]
+            self._preferred[partition] = log_dir
+
     def create(self, partition: TopicPartition, topic_id: bytes | None, *, is_new: bool = True) -> Log:
-        """Return the log of a partition, made in the emptiest directory where there is none.
+        """Return the log of a partition, made in the directory that is preferred, or the emptiest, where there is none.
 
         Where `is_new` is not said, it is not made while a directory is offline: it may lie there.
         """
@@ -220,16 +256,24 @@ class Logs:
             )
 
     def _create(self, partition: TopicPartition) -> None:
-        log_dir = self._emptiest()
-        config = self.config_of(partition.topic)
-        with translated(partition, log_dir):
-            for name in CHECKPOINTS:
-                if log_dir.may_tell_of(name, partition):
-                    self.checkpoint(name, log_dir)
-            log = open_log(log_dir.path / directory_name(partition), partition, config, self.files, self.clock)
+        log_dir = self._wanted_dir(partition)
+        # What is left of a move to there was copied from a log that is gone.
+        self.retire_future(partition)
+        self.open_new(partition, log_dir, directory_name(partition))
         with self._changed:
             self._unsynced.add(log_dir)
-        self.hold(log, log_dir)
+            self._preferred.pop(partition, None)
+
+    def open_new(self, partition: TopicPartition, log_dir: LogDir, name: str, *, is_future: bool = False) -> Log:
+        """Begin an empty log in a directory that has none of this partition."""
+        with translated(partition, log_dir):
+            for checkpoint in CHECKPOINTS:
+                if log_dir.may_tell_of(checkpoint, partition):
+                    self.checkpoint(checkpoint, log_dir)
+            config = self.config_of(partition.topic)
+            log = open_log(log_dir.path / name, partition, config, self.files, self.clock)
+        self.hold(log, log_dir, is_future=is_future)
+        return log
 
     def sync_created(self) -> None:
         """Bring the names of new logs to disk, those of many at once; before anything is appended to them."""
@@ -240,6 +284,12 @@ class Logs:
                 sync_directory(log_dir.path)
             except OSError as error:
                 log_dir.failed(error)
+
+    def _wanted_dir(self, partition: TopicPartition) -> LogDir:
+        """Return where a log goes that is made now: where it was to be moved to, or else where the fewest are."""
+        future = self.future(partition)
+        wanted = self._preferred.get(partition) or (future.log_dir if future is not None else None)
+        return wanted if wanted is not None and wanted.refusal is None else self._emptiest()
 
     def _emptiest(self) -> LogDir:
         usable = [log_dir for log_dir in self.dirs if log_dir.refusal is None]
@@ -269,7 +319,7 @@ class Logs:
 
     def refresh_configs(self, topic: str | None = None) -> None:
         """Let the options of a topic, or of all, reach its open logs."""
-        for log in self:
+        for log, _ in [*self.places(), *self.futures()]:
             if topic is None or log.partition.topic == topic:
                 config = self.config_of(log.partition.topic)
                 log.config = config
@@ -286,6 +336,34 @@ class Logs:
                 self.as_opened.pop(held.log, None)
             self._broken.pop(partition, None)
             self._cleaner_offsets.pop(partition, None)
+
+    def retire_future(self, partition: TopicPartition) -> None:
+        """Give the future log of a partition up, if it has one; its files go later. See `change`."""
+        held = self.future(partition)
+        if held is None:
+            return
+        log, log_dir = held
+        path = log_dir.path / directory_name(partition, DirectoryKind.DELETE)
+        # On a disk that failed it stays; a start that finds it there has no use for it.
+        if log_dir.is_online:
+            with translated(partition, log_dir):
+                log.relocate(path)
+                sync_directory(log_dir.path)
+            log.discard_files()
+            self.doom(path, log_dir, delay_ms=0)
+        with self._changed:
+            self._futures.pop(partition, None)
+            self._counts[log_dir] -= 1
+            self.as_opened.pop(log, None)
+        logger.info("future log given up: %s in %s", partition, log_dir.path)
+
+    def exchange(self, partition: TopicPartition) -> None:
+        """Let the future log be that of the partition; whoever calls has exchanged the files."""
+        with self._changed:
+            old, new = self._held[partition], self._futures.pop(partition)
+            self._held[partition] = new
+            self._counts[old.log_dir] -= 1
+            self.as_opened.pop(old.log, None)
 
     def doom(self, path: Path, log_dir: LogDir, delay_ms: int) -> None:
         """Have a deleted directory removed after a delay."""
@@ -316,7 +394,10 @@ class Logs:
                 if broken.log_dir in lost:
                     del self._broken[partition]
                     self._offline[partition] = broken.log_dir
-        for log, _ in gone.values():
+            futures = {partition: held for partition, held in self._futures.items() if held.log_dir in lost}
+            for partition in futures:
+                del self._futures[partition]
+        for log, _ in [*gone.values(), *futures.values()]:
             self.as_opened.pop(log, None)
             # Nothing is written or trimmed on a disk that fails: the descriptors close with the last slice.
             for segment in list(log.segments):
@@ -370,7 +451,10 @@ class Logs:
 
     def _offsets(self, name: str, log_dir: LogDir) -> Offsets:
         with self._changed:
-            logs = [held.log for held in self._held.values() if held.log_dir is log_dir]
+            held_logs = [*self._held.values()]
+            if name != CLEANER_OFFSET_CHECKPOINT:
+                held_logs += self._futures.values()
+            logs = [held.log for held in held_logs if held.log_dir is log_dir]
             offsets = {
                 partition: broken.checkpoints[name]
                 for partition, broken in self._broken.items()

@@ -99,7 +99,7 @@ class Cleaners:
         log, log_dir = taken
         try:
             with self._logs.change(log.partition):
-                if self._logs.find(log.partition) is log:
+                if self._logs.find(log.partition) is log and self._logs.future(log.partition) is None:
                     self._clean(log, log_dir)
         except Exception as error:
             self.failures[type(error).__name__] += 1
@@ -119,7 +119,13 @@ class Cleaners:
         max_dirty_ratio = 0.0
         for place in self._logs.places():
             log, log_dir = place
-            if "compact" in log.config.cleanup_policy and log_dir.is_online and self._is_free(log, now_ms):
+            # One that is being moved is copied as it is, and compacted where it arrives.
+            if (
+                "compact" in log.config.cleanup_policy
+                and log_dir.is_online
+                and self._logs.future(log.partition) is None
+                and self._is_free(log, now_ms)
+            ):
                 state = examine(log, self._logs.cleaner_offset(log.partition), now_ms)
                 max_dirty_ratio = max(max_dirty_ratio, state.dirty_ratio)
                 if is_due(state, log.config.min_cleanable_dirty_ratio, log.config.max_compaction_lag_ms, now_ms):

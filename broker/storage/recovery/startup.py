@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from ottla.broker.config import BrokerConfig, TopicConfig
@@ -25,6 +26,7 @@ from ottla.broker.storage.directory_files import DirectoryKind, MetaProperties, 
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.log import Clock, Log
 from ottla.broker.storage.log_dir import CHECKPOINTS, LogDir
+from ottla.broker.storage.log_moves import Found, drop_directory, settle_moves
 from ottla.broker.storage.logs import Broken, Logs
 from ottla.broker.storage.recovery.per_directory import for_each_in_directories
 from ottla.broker.storage.recovery.recovery import close_log, open_log
@@ -56,6 +58,7 @@ def open_logs(
         found = {log_dir: _partitions_in(logs, log_dir) for log_dir in logs.online_dirs}
         if not logs.online_dirs:
             raise StorageError("; ".join(str(log_dir.offline_reason) for log_dir in logs.dirs))
+        settle_moves(logs, found)
         _set_duplicates_apart(logs, found)
         _open_all(logs, found, now_seconds)
     except BaseException:
@@ -80,7 +83,7 @@ def close_logs(logs: Logs, broker_epoch: int, *, now_seconds: Callable[[], float
 
     for log_dir in logs.dirs:
         log_dir.refuse("the broker is stopping")
-    work = {log_dir: logs.in_dir(log_dir) for log_dir in logs.online_dirs}
+    work = {log_dir: [*logs.in_dir(log_dir), *logs.futures_in(log_dir)] for log_dir in logs.online_dirs}
     threads = logs.config.num_recovery_threads_per_data_dir
     for_each_in_directories(lambda _: "closed", work, close, threads, now_seconds)
     for log_dir in logs.dirs:
@@ -93,9 +96,9 @@ def close_logs(logs: Logs, broker_epoch: int, *, now_seconds: Callable[[], float
             log_dir.release()
 
 
-def _partitions_in(logs: Logs, log_dir: LogDir) -> list[TopicPartition]:
+def _partitions_in(logs: Logs, log_dir: LogDir) -> list[Found]:
     """Return the partitions in a directory; what is left of deleted ones is removed in the background."""
-    partitions = []
+    found = []
     try:
         names = [entry.name for entry in os.scandir(log_dir.path) if entry.is_dir()]
     except OSError as error:
@@ -103,57 +106,68 @@ def _partitions_in(logs: Logs, log_dir: LogDir) -> list[TopicPartition]:
         return []
     for name in names:
         parsed = parse_directory_name(name)
+        path = log_dir.path / name
         if parsed is None:
-            logger.warning("not a partition directory, left alone: %s", log_dir.path / name)
-        elif parsed.kind is DirectoryKind.CURRENT:
-            partitions.append(parsed.partition)
+            logger.warning("not a partition directory, left alone: %s", path)
+        elif parsed.kind in (DirectoryKind.CURRENT, DirectoryKind.FUTURE):
+            found.append(Found(parsed.partition, path, is_future=parsed.kind is DirectoryKind.FUTURE))
         elif parsed.kind is DirectoryKind.DELETE:
-            logs.doom(log_dir.path / name, log_dir, delay_ms=0)
+            logs.doom(path, log_dir, delay_ms=0)
         else:
-            logger.warning("%s partition directory, left alone: %s", parsed.kind.value, log_dir.path / name)
-    return partitions
+            logger.warning("%s partition directory, left alone: %s", parsed.kind.value, path)
+    return found
 
 
-def _set_duplicates_apart(logs: Logs, found: dict[LogDir, list[TopicPartition]]) -> None:
+def _set_duplicates_apart(logs: Logs, found: dict[LogDir, list[Found]]) -> None:
     """Open none of two directories of one partition: nothing says which of them is right."""
-    places: dict[TopicPartition, list[LogDir]] = {}
-    for log_dir, partitions in found.items():
-        for partition in partitions:
-            places.setdefault(partition, []).append(log_dir)
-    for partition, log_dirs in places.items():
-        if len(log_dirs) > 1:
-            where = " and ".join(str(log_dir.path) for log_dir in log_dirs)
-            logs.note_broken(partition, _broken(f"it is in {where}; move one of them away", log_dirs[0], partition))
-            for log_dir in log_dirs:
-                found[log_dir].remove(partition)
+    places: dict[TopicPartition, list[tuple[LogDir, Found]]] = {}
+    for log_dir, there in found.items():
+        for each in there:
+            if not each.is_future:
+                places.setdefault(each.partition, []).append((log_dir, each))
+    for partition, copies in places.items():
+        if len(copies) > 1:
+            where = " and ".join(str(log_dir.path) for log_dir, _ in copies)
+            logs.note_broken(partition, _broken(f"it is in {where}; move one of them away", copies[0][0], partition))
+            for log_dir, each in copies:
+                found[log_dir].remove(each)
 
 
-def _open_all(logs: Logs, found: dict[LogDir, list[TopicPartition]], now_seconds: Callable[[], float]) -> None:
-    def open_one(log_dir: LogDir, partition: TopicPartition) -> None:
+def _open_all(logs: Logs, found: dict[LogDir, list[Found]], now_seconds: Callable[[], float]) -> None:
+    def open_one(log_dir: LogDir, each: Found) -> None:
         try:
-            _open(logs, log_dir, partition)
+            _open(logs, log_dir, each)
         except Exception as error:
             # Whatever is wrong with one partition, the others shall open.
             if isinstance(error, OSError):
                 log_dir.failed(error)
-            if log_dir.is_online:
-                logs.note_broken(partition, _broken(f"{type(error).__name__}: {error}", log_dir, partition))
+            if not log_dir.is_online:
+                return
+            reason = f"{type(error).__name__}: {error}"
+            if each.is_future:
+                logger.warning("future log not usable, the move is given up: %s: %s", each.directory, reason)
+                with suppress(OSError):
+                    drop_directory(logs, log_dir, each)
+            else:
+                logs.note_broken(each.partition, _broken(reason, log_dir, each.partition))
 
     threads = logs.config.num_recovery_threads_per_data_dir
     for_each_in_directories(_verb, found, open_one, threads, now_seconds)
-    for log_dir, partitions in found.items():
+    for log_dir, there in found.items():
         if not log_dir.is_online:
-            for partition in partitions:
-                logs.note_offline(partition, log_dir)
+            for each in there:
+                if not each.is_future:
+                    logs.note_offline(each.partition, log_dir)
 
 
 def _verb(log_dir: LogDir) -> str:
     return "opened" if log_dir.was_clean else "recovered"
 
 
-def _open(logs: Logs, log_dir: LogDir, partition: TopicPartition) -> None:
+def _open(logs: Logs, log_dir: LogDir, found: Found) -> None:
+    partition = found.partition
     log = open_log(
-        log_dir.path / directory_name(partition),
+        found.directory,
         partition,
         logs.config_of(partition.topic),
         logs.files,
@@ -165,7 +179,9 @@ def _open(logs: Logs, log_dir: LogDir, partition: TopicPartition) -> None:
     if log_dir.was_clean:
         logs.as_opened[log] = _state(log)
     log.advance_high_watermark(log_dir.checkpoint(HIGH_WATERMARK_CHECKPOINT).get(partition, 0))
-    logs.hold(log, log_dir)
+    logs.hold(log, log_dir, is_future=found.is_future)
+    if found.is_future:
+        return
     cleaned = log_dir.checkpoint(CLEANER_OFFSET_CHECKPOINT).get(partition)
     if cleaned is not None:
         logs.note_cleaned(log, cleaned, log.cuts)

@@ -192,16 +192,16 @@ def test_a_broken_partition_is_lost_with_its_directory(broker: Broker) -> None:
 
 
 def test_other_names_in_a_log_directory_are_left_alone(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
-    """A file system has its own, and a move between directories has one."""
+    """A file system has its own, and what was set aside has one."""
     close_logs(filled(broker), EPOCH)
-    future = f"orders-0.{'a' * 32}-future"
-    for name in ("lost+found", future):
+    stray = f"orders-0.{'a' * 32}-stray"
+    for name in ("lost+found", stray):
         (broker.paths[0] / name).mkdir()
 
     logs = broker.start()
 
     assert len(logs) == 2
-    assert (broker.paths[0] / future).exists()
+    assert (broker.paths[0] / stray).exists()
     assert "lost+found" in caplog.text
 
 

@@ -1,0 +1,311 @@
+"""Moving a log to another directory of its broker: the future log, and how it takes the place of the current one.
+
+    <topic>-<partition>/                   the current log, in the source directory
+    <topic>-<partition>.<32 hex>-future/   its copy in the target directory, which catches up (future_replica.py)
+
+When both hold the same, and while nothing is appended, `replace_current` exchanges them:
+
+    step                                                  a start after a crash at this point
+    1  the future log is on disk, up to its end           goes on copying
+    2  the move is noted in it as unfinished              goes on copying
+    3  its directory gets the current name                finds two: the source counts, the copy is a future log again
+    4  the source's directory is renamed to -delete       finds one: the move is done
+    5  the note is removed
+
+Each rename is on disk before the next step. So whatever a power failure takes back, one of the two counts, and it has
+everything that was acknowledged. A disk may also fail in between, and the broker goes on with the other one:
+
+    the target's, at step 3    the source is used. If the copy is found again, it is noted as unfinished
+    the source's, at step 4    the copy is used, and noted as finished first: whatever is found there is out of date
+
+A copy that is noted as unfinished is also a future log where another directory is offline: the source may lie there,
+and may have been written since.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.broker.storage import truncation
+from ottla.broker.storage.checkpoint import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    sync_directory,
+)
+from ottla.broker.storage.directory_files import (
+    DirectoryKind,
+    MoveState,
+    directory_name,
+    may_have_holes,
+    note_holes,
+    read_move_state,
+    read_topic_id,
+    remove_move_state,
+    write_move_state,
+    write_topic_id,
+)
+from ottla.broker.storage.flushing import flush
+from ottla.broker.storage.log import Log
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.logs import Held, Logs, storage_error, translated
+from ottla.broker.storage.producer_snapshot import ProducerSnapshot, write_snapshot
+from ottla.broker.storage.producers import Producers
+from ottla.protocol.identifiers import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_CHECKPOINTS_OF_FUTURE = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+
+
+# Beginning
+
+
+def move_to(logs: Logs, partition: TopicPartition, target: LogDir) -> bool:
+    """Have a partition moved to a directory; return whether a future log was created for it.
+
+    The directory where it is ends a move to another one. Raises KafkaError where a directory is offline: it may hold
+    a future log of the same partition.
+    """
+    with logs.change(partition):
+        source = logs.place(partition).log_dir
+        future = logs.future(partition)
+        if future is not None and future.log_dir is not target:
+            logs.retire_future(partition)
+            future = None
+        if source is target or future is not None:
+            return False
+        for log_dir in logs.dirs:
+            if log_dir.offline_reason is not None:
+                raise storage_error(f"nothing is moved while a directory cannot be used: {log_dir.offline_reason}")
+        with translated(partition, target):
+            name = directory_name(partition, DirectoryKind.FUTURE)
+            log = logs.open_new(partition, target, name, is_future=True)
+            _copy_small_files(logs.get(partition), log)
+            sync_directory(target.path)
+    logger.info("move begun: %s from %s to %s", partition, source.path, target.path)
+    return True
+
+
+def _copy_small_files(current: Log, future: Log) -> None:
+    topic_id = read_topic_id(current.directory)
+    if topic_id is not None and read_topic_id(future.directory) is None:
+        write_topic_id(future.directory, topic_id)
+    if may_have_holes(current.directory):
+        note_holes(future.directory)
+
+
+# Cutting
+
+
+def truncate_future(logs: Logs, future: Held, offset: int) -> None:
+    """Cut a future log back to an offset; an OSError is told to its directory."""
+    with translated(future.log.partition, future.log_dir):
+        truncation.truncate_to(future.log, offset)
+        _write_down_lower_recovery_point(logs, future)
+
+
+def restart_future(logs: Logs, future: Held, offset: int) -> None:
+    """Empty a future log and let it begin at an offset."""
+    with translated(future.log.partition, future.log_dir):
+        truncation.truncate_fully_and_start_at(future.log, offset)
+        _write_down_lower_recovery_point(logs, future)
+
+
+def _write_down_lower_recovery_point(logs: Logs, future: Held) -> None:
+    log, log_dir = future
+    if log.recovery_point < log_dir.checkpoint(RECOVERY_POINT_CHECKPOINT).get(log.partition, 0):
+        logs.checkpoint(RECOVERY_POINT_CHECKPOINT, log_dir)
+
+
+# Exchanging
+
+
+def prepare(logs: Logs, future: Held, current: Log) -> None:
+    """Do beforehand what takes time about an exchange: most of the future log is on disk after this."""
+    with translated(current.partition, future.log_dir):
+        _copy_small_files(current, future.log)
+        flush(future.log)
+        for name in _CHECKPOINTS_OF_FUTURE:
+            logs.checkpoint(name, future.log_dir)
+
+
+def replace_current(logs: Logs, partition: TopicPartition) -> Log:
+    """Put the future log in the place of the current one, and return it; see above for the steps.
+
+    The caller has the partition for itself (`Logs.change`), keeps appends and cuts out, and has found that both logs
+    hold the same batches. After a KafkaError the current log is the one to use, as before.
+    """
+    current, source = logs.place(partition)
+    held = logs.future(partition)
+    assert held is not None
+    future, target = held
+    future_directory = future.directory
+    with translated(partition, target):
+        _bring_to_disk(logs, current, held)
+        write_move_state(future.directory, MoveState.UNFINISHED)
+        future.relocate(target.path / directory_name(partition))
+        _sync_renamed(target)
+    try:
+        _retire(logs, current, source)
+    except OSError as error:
+        source.failed(error)
+        with translated(partition, target):
+            if source.is_online:
+                future.relocate(future_directory)
+                _sync_renamed(target)
+                raise storage_error(f"{partition} stays in {source.path}: {error}") from error
+            write_move_state(future.directory, MoveState.FINISHED)
+    else:
+        # Left behind, the note says nothing where there is no second copy.
+        with suppress(OSError):
+            remove_move_state(future.directory)
+    _hand_over_producers(current, future)
+    logs.exchange(partition)
+    logger.info("move done: %s from %s to %s", partition, source.path, target.path)
+    return future
+
+
+def _bring_to_disk(logs: Logs, current: Log, future: Held) -> None:
+    """Give the future log what its batches do not tell, and force all of it to disk.
+
+    The current log alone knows leader epochs of which compaction left no record, producers whose records were deleted,
+    and where it ends if compaction took its last records. The producers are written down as at every roll.
+    """
+    log, log_dir = future
+    with current.lock, log.lock:
+        end = current.log_end_offset
+        log.leader_epochs.copy_from(current.leader_epochs)
+        log.roll_locked(end)
+        write_snapshot(log.directory, ProducerSnapshot(end, current.producers.entries()), durable=False)
+    flush(log)
+    logs.checkpoint(LOG_START_OFFSET_CHECKPOINT, log_dir)
+
+
+def _retire(logs: Logs, current: Log, source: LogDir) -> None:
+    """Rename the directory of a log that has been replaced; whoever still reads it does so there."""
+    path = source.path / directory_name(current.partition, DirectoryKind.DELETE)
+    current.relocate(path)
+    _sync_renamed(source)
+    current.discard_files()
+    logs.doom(path, source, current.config.file_delete_delay_ms)
+
+
+def _sync_renamed(log_dir: LogDir) -> None:
+    """Force a rename to disk. Where that fails nobody knows which name will be found: the directory is not used."""
+    try:
+        sync_directory(log_dir.path)
+    except OSError as error:
+        log_dir.take_offline(f"a rename could not be forced to disk: {error}")
+        raise
+
+
+def _hand_over_producers(current: Log, future: Log) -> None:
+    """Let the future log go on with all that is known of the producers, more than a snapshot keeps."""
+    with current.lock, future.lock:
+        future.producers, current.producers = current.producers, Producers()
+
+
+# After a start
+
+
+class Found(NamedTuple):
+    """A partition directory that a start has found."""
+
+    partition: TopicPartition
+    directory: Path
+    is_future: bool = False
+
+
+def settle_moves(logs: Logs, found: Mapping[LogDir, list[Found]]) -> None:
+    """Decide which copy counts of partitions that were being moved, so that each has one current log if it can.
+
+    Changes `found` to what is to be opened. Two directories of which nothing is known are left for the caller.
+    """
+    if len(logs.dirs) > 1:
+        _settle_notes(logs, found)
+    _drop_surplus_futures(logs, found)
+
+
+def _settle_notes(logs: Logs, found: Mapping[LogDir, list[Found]]) -> None:
+    are_all_online = len(logs.online_dirs) == len(logs.dirs)
+    currents: dict[TopicPartition, list[LogDir]] = {}
+    for log_dir, there in found.items():
+        for each in there:
+            if not each.is_future:
+                currents.setdefault(each.partition, []).append(log_dir)
+    for log_dir, there in found.items():
+        for each in [each for each in there if not each.is_future]:
+            try:
+                _settle(logs, found, log_dir, each, currents[each.partition], are_all_online=are_all_online)
+            except OSError as error:
+                log_dir.take_offline(str(error))
+
+
+def _settle(
+    logs: Logs,
+    found: Mapping[LogDir, list[Found]],
+    log_dir: LogDir,
+    each: Found,
+    log_dirs: list[LogDir],
+    *,
+    are_all_online: bool,
+) -> None:
+    state = read_move_state(each.directory)
+    if state is None:
+        return
+    others = [other for other in log_dirs if other is not log_dir]
+    if state is MoveState.UNFINISHED and (others or not are_all_online):
+        path = log_dir.path / directory_name(each.partition, DirectoryKind.FUTURE)
+        os.rename(each.directory, path)
+        sync_directory(log_dir.path)
+        found[log_dir].remove(each)
+        found[log_dir].append(Found(each.partition, path, is_future=True))
+        log_dirs.remove(log_dir)
+        logger.warning("move was not finished, it goes on: %s to %s", each.partition, log_dir.path)
+        return
+    if state is MoveState.FINISHED:
+        for other in others:
+            _discard(logs, found, other, _of(found[other], each.partition))
+            log_dirs.remove(other)
+            logger.warning("copy from before a move dropped: %s in %s", each.partition, other.path)
+    if are_all_online:
+        remove_move_state(each.directory)
+
+
+def _of(there: list[Found], partition: TopicPartition) -> Found:
+    return next(each for each in there if each.partition == partition and not each.is_future)
+
+
+def _drop_surplus_futures(logs: Logs, found: Mapping[LogDir, list[Found]]) -> None:
+    """Keep one future log of a partition, in another directory than the current one."""
+    seen: set[TopicPartition] = set()
+    for log_dir, there in found.items():
+        here = {each.partition for each in there if not each.is_future}
+        for each in [each for each in there if each.is_future]:
+            if each.partition not in seen and each.partition not in here:
+                seen.add(each.partition)
+                continue
+            try:
+                _discard(logs, found, log_dir, each)
+            except OSError as error:
+                log_dir.take_offline(str(error))
+
+
+def _discard(logs: Logs, found: Mapping[LogDir, list[Found]], log_dir: LogDir, each: Found) -> None:
+    """Rename a directory so that it is removed soon, durably."""
+    drop_directory(logs, log_dir, each)
+    found[log_dir].remove(each)
+
+
+def drop_directory(logs: Logs, log_dir: LogDir, each: Found) -> None:
+    """Rename a directory that a start has found and not opened, durably, to be removed soon."""
+    path = log_dir.path / directory_name(each.partition, DirectoryKind.DELETE)
+    os.rename(each.directory, path)
+    sync_directory(log_dir.path)
+    logs.doom(path, log_dir, delay_ms=0)
