@@ -42,8 +42,6 @@ IGNORED_BROKER_OPTIONS = {
         zookeeper.clientCnxnSocket zookeeper.ssl.""",
     "ZooKeeper is trusted, and its nodes are open to whoever reaches it": """
         zookeeper.set.acl""",
-    "one quota serves all moves between directories": """
-        alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds""",
 }
 
 IGNORED_TOPIC_OPTIONS = frozenset(

@@ -95,6 +95,7 @@ class Partition:
         self.partition = partition
         self.topic_id = topic_id
         self.node_id = context.node_id
+        # Another one, under the lock, when the replica was moved to another log directory (future_replica.py).
         self.log = log
         self.waits = context.waits
         self.lock = threading.Lock()
@@ -275,9 +276,9 @@ class Partition:
 
         KafkaError where the offset is beyond the high watermark. The other replicas follow with their next fetches.
         """
-        log = self.log
         with self.lock:
             self.check_leader()
+            log = self.log
             start = log.high_watermark if offset is None else offset
             if not 0 <= start <= log.high_watermark:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{start} is above the high watermark")
@@ -413,9 +414,8 @@ class Partition:
         Return False, with nothing noted, where it is anything else: then the fetch has to be read. The caller knows
         that the follower's log equals ours up to the same offset and in the same leader epoch.
         """
-        log = self.log
         with self.lock:
-            role = self._role
+            role, log = self._role, self.log
             follower = self.follower_positions().get(fetch.replica_id)
             if (
                 follower is None

@@ -169,13 +169,12 @@ class Partitions:
         self._topics[partition.topic_id] = (name, count + 1)
         self._partitions[partition.partition] = partition
 
-    def _leave(self, partition: TopicPartition) -> Partition | None:
+    def _leave(self, partition: TopicPartition) -> None:
         left = self._partitions.pop(partition, None)
         if left is not None:
             name, count = self._topics.pop(left.topic_id)
             if count > 1:
                 self._topics[left.topic_id] = (name, count - 1)
-        return left
 
     def _log_of(self, partition: TopicPartition, topic_id: bytes, *, is_new: bool) -> Log:
         try:
@@ -197,9 +196,11 @@ class Partitions:
     def drop(self, partition: TopicPartition, *, delete: bool) -> None:
         """Stop serving a partition; with `delete`, its log goes too."""
         with self._lock:
-            dropped = self._leave(partition)
-        if dropped is not None:
-            dropped.resign()
+            dropped = self._partitions.get(partition)
+            if dropped is not None:
+                # First: whoever changes the partition under its lock can tell by the table that it is this one.
+                dropped.resign()
+                self._leave(partition)
         if self.fetchers is not None:
             self.fetchers.remove(partition)
         self.waits.moved(partition)

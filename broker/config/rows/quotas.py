@@ -17,6 +17,12 @@ class QuotaOptions(Options):
     replication_quota_window_size_seconds = Option(
         Int(at_least=1), 1, "Length of a sample for replication throttles, in seconds."
     )
+    alter_log_dirs_replication_quota_window_num = Option(
+        Int(at_least=1), 11, "Samples kept for the throttle of moves between log directories."
+    )
+    alter_log_dirs_replication_quota_window_size_seconds = Option(
+        Int(at_least=1), 1, "Length of a sample for the throttle of moves between log directories, in seconds."
+    )
     controller_quota_window_num = Option(Int(at_least=1), 11, "Samples kept for quotas on changes of topics.")
     controller_quota_window_size_seconds = Option(
         Int(at_least=1), 1, "Length of a sample for quotas on changes of topics, in seconds."
@@ -30,7 +36,6 @@ class QuotaOptions(Options):
     replica_alter_log_dirs_io_max_bytes_per_second = Option(
         Long(at_least=0),
         LONG_MAX,
-        "Bytes a second moved between log directories.",
+        "Bytes a second that replicas are copied at between log directories.",
         CLUSTER_WIDE,
-        no_effect="replicas are not moved between log directories",
     )

@@ -50,7 +50,6 @@ class ReplicationOptions(Options):
         None,
         "Threads that move replicas between log directories.",
         default_note="one for each log directory",
-        no_effect="replicas are not moved between log directories",
     )
     fetch_purgatory_purge_interval_requests = Option(
         Int(at_least=1), 1000, "Finished fetches after which purgatory is swept.", no_effect=_NO_SWEEP

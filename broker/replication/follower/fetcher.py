@@ -309,9 +309,11 @@ class FollowedPartitions:
         if not self._unflushed:
             return
         unflushed, self._unflushed = self._unflushed, {}
-        errors = self._group_commit.flush(followed.partition.log for followed in unflushed)
+        # Once: a log that is moved to another directory is another object afterwards.
+        logs = {followed: followed.partition.log for followed in unflushed}
+        errors = self._group_commit.flush(logs.values())
         for followed in unflushed:
-            error = errors.get(followed.partition.log)
+            error = errors.get(logs[followed])
             if error is not None:
                 if followed.failures == 0:
                     log.error("follower_cannot_flush", partition=str(followed.name), error=str(error))
@@ -345,13 +347,13 @@ class FollowedPartitions:
             EpochEndOffset(diverging.epoch, diverging.end_offset) if diverging.epoch >= 0 else None,
             data.records or b"",
         )
-        own_log = followed.partition.log
+        partition = followed.partition
         try:
             with followed.lock:
                 if followed.is_retired or followed.position is None:
                     return Step.FENCED
-                high_watermark = own_log.high_watermark
-                step = take_fetched(followed.partition, self._logs, followed.position, fetched)
+                high_watermark = partition.log.high_watermark
+                step = take_fetched(partition, self._logs, followed.position, fetched)
             if step is Step.ADVANCED or step is Step.IDLE:
                 followed.leader_high_watermark = data.high_watermark
                 followed.failures = 0
@@ -359,8 +361,8 @@ class FollowedPartitions:
                     self._hold(followed)
                 else:
                     self._ask_from_here(followed)
-                if step is Step.ADVANCED or own_log.high_watermark != high_watermark:
-                    followed.partition.waits.moved(followed.name)
+                if step is Step.ADVANCED or partition.log.high_watermark != high_watermark:
+                    partition.waits.moved(followed.name)
             elif step is not Step.OUT_OF_RANGE:
                 self._turn(followed, step, code)
         except Exception:

@@ -1,0 +1,214 @@
+"""Moving replicas between the log directories of this broker, as AlterReplicaLogDirs asks for it.
+
+What is being moved is what has a future log, so a start goes on where the last stop was. The threads take the moves in
+turn, a few batches of one after a few of another, within `replica.alter.log.dirs.io.max.bytes.per.second`. A move rests
+while its partition has no role here, a disk of the two fails or the target has little space, and is tried again after
+a while when something went wrong.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from ottla.broker.config import BrokerConfig
+from ottla.broker.replication.future_replica import FutureReplica
+from ottla.broker.replication.partitions import Partitions
+from ottla.broker.replication.throttle import ReplicationThrottle, Side
+from ottla.broker.storage import log_moves
+from ottla.broker.storage.directory_files import DirectoryKind, directory_name
+from ottla.broker.storage.errors import StorageError
+from ottla.broker.storage.log import Log
+from ottla.broker.storage.logs import Held, storage_error
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+
+log = structlog.get_logger(__name__)
+
+# What is copied at once; also the most that is copied while appends to the partition wait.
+ROUND_BYTES: Final = 1024 * 1024
+IDLE_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 10.0
+
+
+class _Move:
+    """A future log in the hands of the threads."""
+
+    __slots__ = ("due", "failures", "future", "is_taken", "replica")
+
+    def __init__(self, future: Held) -> None:
+        self.future = future
+        # None while the partition has no role here.
+        self.replica: FutureReplica | None = None
+        self.due = 0.0
+        self.is_taken = False
+        # In a row.
+        self.failures = 0
+
+
+class LogDirMoves:
+    """The moves of a broker and the threads that carry them out. Tests call `advance` themselves."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        config: BrokerConfig,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        round_bytes: int = ROUND_BYTES,
+    ) -> None:
+        """`clock` gives seconds."""
+        self._partitions = partitions
+        self._logs = logs = partitions.logs
+        self._clock = clock
+        self._round_bytes = round_bytes
+        self._throttle = ReplicationThrottle(
+            Side.FOLLOWER,
+            partitions.node_id,
+            clock,
+            samples_max=config.alter_log_dirs_replication_quota_window_num,
+            sample_seconds=config.alter_log_dirs_replication_quota_window_size_seconds,
+        )
+        self.configure(config)
+        # Guards the table of moves; a thread that has taken one has it for itself.
+        self._changed = threading.Condition()
+        self._moves: dict[Log, _Move] = {}
+        self._is_stopping = False
+        count = config.num_replica_alter_log_dirs_threads or len(logs.dirs)
+        self._threads = [
+            threading.Thread(target=self._run, name=f"log-dir-move-{number}", daemon=True)
+            for number in range(count if len(logs.dirs) > 1 else 0)
+        ]
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Take the broker's options as they are now."""
+        self._throttle.configure(config.replica_alter_log_dirs_io_max_bytes_per_second)
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End the threads, each after the round that it is in; the next start goes on."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+
+    @property
+    def lag_max(self) -> int:
+        """How many offsets the future log that is furthest behind lacks."""
+        ends = [(future.log_end_offset, self._logs.find(future.partition)) for future, _ in self._logs.futures()]
+        return max((current.log_end_offset - end for end, current in ends if current is not None), default=0)
+
+    # Asking
+
+    def move(self, partition: TopicPartition, directory: str) -> None:
+        """Have a replica moved to a directory of `log.dirs`, in place of any earlier wish; the copy goes on later.
+
+        Raises KafkaError: INVALID_TOPIC_EXCEPTION for a name that leaves no room for the suffix of a future log,
+        LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR where a directory is offline, and NOT_LEADER_OR_FOLLOWER where this
+        broker has no such replica. Its log will be created in the directory if it gets one.
+        """
+        try:
+            directory_name(partition, DirectoryKind.FUTURE)
+        except StorageError as error:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from error
+        target = self._logs.dir_at(directory)
+        if target is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory!r} is not in log.dirs")
+        if target.offline_reason is not None:
+            raise storage_error(target.offline_reason)
+        if self._logs.dir_of(partition) is None:
+            self._logs.prefer(partition, target)
+        self._partitions.get(partition)
+        if log_moves.move_to(self._logs, partition, target):
+            with self._changed:
+                self._changed.notify()
+
+    # Moving
+
+    def advance(self) -> float:
+        """Do a round of the move whose turn it is; return for how many seconds there is nothing else to do."""
+        move = self._take()
+        if move is None:
+            return self._seconds_to_next()
+        pause_seconds = RETRY_SECONDS
+        try:
+            pause_seconds = self._advance(move)
+            move.failures = 0
+        except Exception as error:
+            move.failures += 1
+            if move.failures == 1:
+                partition = str(move.future.log.partition)
+                log.error("move_between_log_dirs_fails", partition=partition, error=f"{type(error).__name__}: {error}")
+        finally:
+            with self._changed:
+                move.is_taken = False
+                move.due = self._clock() + pause_seconds
+        return 0.0
+
+    def _take(self) -> _Move | None:
+        """Take the move that waits longest, of those that are due and nobody else has taken."""
+        futures = {held.log: held for held in self._logs.futures()}
+        now = self._clock()
+        with self._changed:
+            for gone in self._moves.keys() - futures.keys():
+                if not self._moves[gone].is_taken:
+                    del self._moves[gone]
+            for future, held in futures.items():
+                self._moves.setdefault(future, _Move(held))
+            for future, move in self._moves.items():
+                if not move.is_taken and move.due <= now:
+                    move.is_taken = True
+                    # To the end of the line.
+                    self._moves[future] = self._moves.pop(future)
+                    return move
+        return None
+
+    def _seconds_to_next(self) -> float:
+        now = self._clock()
+        with self._changed:
+            dues = [move.due - now for move in self._moves.values() if not move.is_taken]
+        return max(0.0, min([IDLE_SECONDS, *dues]))
+
+    def _advance(self, move: _Move) -> float:
+        """Copy the next batches, and exchange the logs at the end; return how long the move is to rest."""
+        pause_seconds = self._throttle.pause_seconds()
+        if pause_seconds > 0:
+            return min(pause_seconds, IDLE_SECONDS)
+        future, target = move.future
+        with self._logs.change(future.partition):
+            if self._logs.future(future.partition) is not move.future:
+                return 0.0
+            partition = self._partitions.find(future.partition)
+            if partition is None or self._logs.find(future.partition) is not partition.log:
+                return IDLE_SECONDS
+            self._logs.place(future.partition)
+            if target.client_refusal is not None:
+                return IDLE_SECONDS
+            replica = move.replica
+            if replica is None or replica.partition is not partition:
+                replica = move.replica = FutureReplica(partition, move.future, self._logs)
+            size = replica.copy(self._round_bytes)
+            self._throttle.record(size)
+            if size and (size >= self._round_bytes // 2 or not replica.is_in_last_segment):
+                return 0.0
+            if replica.try_to_replace(self._round_bytes, lambda: self._partitions.find(future.partition) is partition):
+                log.info("replica_moved", partition=str(future.partition), directory=str(target.path))
+            return 0.0
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            pause_seconds = self.advance()
+            if pause_seconds > 0:
+                with self._changed:
+                    if not self._is_stopping:
+                        self._changed.wait(pause_seconds)
