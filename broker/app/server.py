@@ -43,6 +43,7 @@ from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.follower.fetchers import Fetchers
 from ottla.broker.replication.leader.fetch_sessions import FetchSessions
 from ottla.broker.replication.leader.isr_changes import IsrChanges
+from ottla.broker.replication.log_dir_moves import LogDirMoves
 from ottla.broker.replication.partition import PartitionContext
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.throttle import Throttles
@@ -191,6 +192,7 @@ class Server:
             self._link("isr"), self.membership.broker_id, lambda: self.membership.broker_epoch
         )
         self.partitions.isr_changes.on_unregistered = self._on_unregistered
+        self.log_dir_moves = LogDirMoves(self.partitions, self.config)
 
     def _make_services(self) -> None:
         self.metrics = RequestMetrics()
@@ -209,6 +211,7 @@ class Server:
             config=self.config,
             partitions=self.partitions,
             group_commit=self.group_commit,
+            log_dir_moves=self.log_dir_moves,
             metadata=self.metadata,
             cluster=self.cluster,
             controller=self.controller,
@@ -249,6 +252,7 @@ class Server:
         self.group_offsets.start()
         self.group_commit.start()
         self.maintenance.start()
+        self.log_dir_moves.start()
         self.membership.register(self._advertised(ports))
         self.config_changes = ConfigChanges(self.zookeeper, self._on_config_change, clock=now_ms)
         self.config_changes.start()
@@ -347,6 +351,7 @@ class Server:
             self._loop.call_soon_threadsafe(self.network.reconfigure, self.config)
             self.topic_configs.set_broker(self.config)
             self.throttles.configure(self.config)
+            self.log_dir_moves.configure(self.config)
             self.logs.refresh_configs()
             self.controller.options_changed()
             self.security.configure()
@@ -389,6 +394,7 @@ class Server:
             started: Any = getattr(self, room, None)
             if started is not None:
                 started.close()
+        self.log_dir_moves.stop()
         self.maintenance.stop()
         self.group_commit.stop()
         close_logs(self.logs, self.membership.broker_epoch)

@@ -9,6 +9,7 @@ from typing import Final
 
 from ottla.broker.handlers.admin.alter_client_quotas import alter_client_quotas
 from ottla.broker.handlers.admin.alter_configs import alter_configs
+from ottla.broker.handlers.admin.alter_replica_log_dirs import alter_replica_log_dirs
 from ottla.broker.handlers.admin.api_versions import api_versions
 from ottla.broker.handlers.admin.describe_client_quotas import describe_client_quotas
 from ottla.broker.handlers.admin.describe_cluster import describe_cluster
@@ -74,6 +75,7 @@ _FUNCTIONS: Final[dict[Api, Handler]] = {
     Api.METADATA: metadata,
     Api.DESCRIBE_CLUSTER: describe_cluster,
     Api.DESCRIBE_LOG_DIRS: describe_log_dirs,
+    Api.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
     # Topics and options
     Api.CREATE_TOPICS: create_topics,
     Api.DELETE_TOPICS: delete_topics,

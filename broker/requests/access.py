@@ -107,6 +107,7 @@ ACCESS: Final[Mapping[Api, Access]] = {
     Api.METADATA: Access(topic=DESCRIBE, cluster=DESCRIBE),
     Api.DESCRIBE_CLUSTER: Access(cluster=DESCRIBE),
     Api.DESCRIBE_LOG_DIRS: _of_cluster(DESCRIBE),
+    Api.ALTER_REPLICA_LOG_DIRS: _of_cluster(ALTER),
     # Topics and options; the options of brokers are the cluster's
     Api.CREATE_TOPICS: Access(topic=CREATE, or_cluster=CREATE),
     Api.DELETE_TOPICS: Access(topic=DELETE),

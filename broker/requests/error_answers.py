@@ -15,6 +15,11 @@ from typing import Any, Final, NamedTuple
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.message import ALL_VERSIONS, Message, Versions, WireField
+from ottla.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopicResult,
+)
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResult,
@@ -174,7 +179,25 @@ def _of_replicas(_response: type[Message], body: StopReplicaRequest, error: _Err
     }
 
 
+def _of_log_dirs(_response: type[Message], body: AlterReplicaLogDirsRequest, error: _Error) -> dict[str, list[Message]]:
+    """The request groups topics by directory; the response does not."""
+    return {
+        "results": [
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code)
+                    for index in topic.partitions
+                ],
+            )
+            for directory in body.dirs
+            for topic in directory.topics
+        ]
+    }
+
+
 _SPECIAL: Final[Mapping[Api, Callable[[type[Message], Any, _Error], dict[str, list[Message]]]]] = {
+    Api.ALTER_REPLICA_LOG_DIRS: _of_log_dirs,
     Api.ALTER_USER_SCRAM_CREDENTIALS: _of_users,
     Api.STOP_REPLICA: _of_replicas,
 }

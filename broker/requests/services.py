@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.broker.groups.offsets.commits import GroupOffsets
     from ottla.broker.quotas.client_quotas import ClientQuotas
     from ottla.broker.replication.leader.fetch_sessions import FetchSessions
+    from ottla.broker.replication.log_dir_moves import LogDirMoves
     from ottla.broker.replication.partitions import Partitions
     from ottla.broker.security.security import Security
     from ottla.broker.storage.maintenance.group_commit import GroupCommit
@@ -33,6 +34,8 @@ class Services:
     partitions: Partitions
     # Forces records to disk, for topics that want that before they are acknowledged.
     group_commit: GroupCommit
+    # Replicas on their way to another log directory.
+    log_dir_moves: LogDirMoves
     # What the controller told about the cluster: topics, leaders, live brokers.
     metadata: MetadataCache
     # ZooKeeper-backed operations: topics, configs, producer ids, the controller.

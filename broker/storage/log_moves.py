@@ -50,12 +50,12 @@ from ottla.broker.storage.directory_files import (
     write_move_state,
     write_topic_id,
 )
-from ottla.broker.storage.flushing import flush
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.logs import Held, Logs, storage_error, translated
-from ottla.broker.storage.producer_snapshot import ProducerSnapshot, write_snapshot
+from ottla.broker.storage.maintenance.flushing import flush
 from ottla.broker.storage.producers import Producers
+from ottla.broker.storage.producers.producer_snapshot import ProducerSnapshot, write_snapshot
 from ottla.protocol.identifiers import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -1,7 +1,9 @@
 """DescribeLogDirs (35), versions 0-4.
 
 Behavior: each log directory with its partitions and their sizes; one that is offline has KAFKA_STORAGE_ERROR and no
-partitions. Without topics all partitions are listed. Version 4 adds the size of the disk and what is free of it.
+partitions. A replica that is being moved is listed twice: in the directory that it is moved to with `is_future_key`,
+and by how many offsets it is behind. Without topics all partitions are listed. Version 4 adds the size of the disk and
+what is free of it.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import os
 from ottla.broker.requests.request import Request
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.logs import Logs
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -19,6 +22,9 @@ from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+
+# Of a future log whose current one cannot be used.
+_UNKNOWN_LAG = -1
 
 
 def describe_log_dirs(request: Request) -> DescribeLogDirsResponse:
@@ -29,24 +35,31 @@ def describe_log_dirs(request: Request) -> DescribeLogDirsResponse:
         wanted = {(topic.topic, partition) for topic in body.topics for partition in topic.partitions}
     logs = request.services.partitions.logs
     return DescribeLogDirsResponse(
-        throttle_time_ms=0, results=[_result(log_dir, logs.in_dir(log_dir), wanted) for log_dir in logs.dirs]
+        throttle_time_ms=0, results=[_result(logs, log_dir, wanted) for log_dir in logs.dirs]
     )
 
 
-def _result(log_dir: LogDir, logs: list[Log], wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+def _result(logs: Logs, log_dir: LogDir, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
     if not log_dir.is_online:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(log_dir.path), topics=[])
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for log in logs:
+
+    def add(log: Log, lag: int, *, is_future: bool) -> None:
         if wanted is None or tuple(log.partition) in wanted:
-            topics.setdefault(log.partition.topic, []).append(
-                DescribeLogDirsPartition(
-                    partition_index=log.partition.partition,
-                    partition_size=log.size,
-                    offset_lag=max(0, log.high_watermark - log.log_end_offset),
-                    is_future_key=False,
-                )
+            row = DescribeLogDirsPartition(
+                partition_index=log.partition.partition,
+                partition_size=log.size,
+                offset_lag=lag,
+                is_future_key=is_future,
             )
+            topics.setdefault(log.partition.topic, []).append(row)
+
+    for log in logs.in_dir(log_dir):
+        add(log, max(0, log.high_watermark - log.log_end_offset), is_future=False)
+    for future in logs.futures_in(log_dir):
+        current = logs.find(future.partition)
+        lag = _UNKNOWN_LAG if current is None else max(0, current.log_end_offset - future.log_end_offset)
+        add(future, lag, is_future=True)
     disk = os.statvfs(log_dir.path)
     return DescribeLogDirsResult(
         error_code=0,

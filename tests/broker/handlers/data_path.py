@@ -18,6 +18,7 @@ from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.groups.coordinator import Coordinator
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.replication.leader.fetch_sessions import FetchSessions
+from ottla.broker.replication.log_dir_moves import LogDirMoves
 from ottla.broker.replication.partition import PartitionContext
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.requests.request import Request
@@ -160,6 +161,7 @@ def running_broker(
         config,
         partitions=partitions,
         group_commit=group_commit,
+        log_dir_moves=LogDirMoves(partitions, config),
         metadata=metadata,
         fetch_sessions=FetchSessions(10),
         controller_gate=ControllerGate(lambda: 5),

@@ -7,13 +7,13 @@ from pathlib import Path
 from tests.broker.storage.many_logs import ORDERS, TOPIC_ID, Broker, crash
 from tests.kit.clock import FakeClock
 
-from ottla.broker.replication.leadership import PartitionRole
+from ottla.broker.replication.leader.leadership import PartitionRole
 from ottla.broker.replication.log_dir_moves import LogDirMoves
 from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.directory_files import DirectoryKind, parse_directory_name
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.startup import close_logs
+from ottla.broker.storage.recovery.startup import close_logs
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.record_batch_builder import RecordBatchBuilder
 from ottla.protocol.records import batches

@@ -23,7 +23,7 @@ from ottla.broker.storage.checkpoint import (
     read_offsets,
 )
 from ottla.broker.storage.directory_files import MOVE_FILE, DirectoryKind, read_topic_id
-from ottla.broker.storage.flushing import flush
+from ottla.broker.storage.maintenance.flushing import flush
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition

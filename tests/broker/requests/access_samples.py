@@ -100,6 +100,7 @@ SAMPLES: dict[tuple[Api, ResourceType], Mapping[str, Any]] = {
     (Api.METADATA, CLUSTER): {"topics": None, "include_cluster_authorized_operations": True},
     (Api.DESCRIBE_CLUSTER, CLUSTER): {"include_cluster_authorized_operations": True, "endpoint_type": 1},
     (Api.DESCRIBE_LOG_DIRS, CLUSTER): {"topics": None},
+    (Api.ALTER_REPLICA_LOG_DIRS, CLUSTER): {"dirs": [{"path": "/data", "topics": [{"name": T, "partitions": [0]}]}]},
     (Api.CREATE_TOPICS, TOPIC): {
         "topics": [{"name": T, "num_partitions": 1, "replication_factor": 1}],
         "validate_only": True,

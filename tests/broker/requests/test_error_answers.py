@@ -69,6 +69,15 @@ ENTRIES: dict[Api, tuple[dict[str, Any], Any]] = {
     Api.CONSUMER_GROUP_DESCRIBE: ({"group_ids": ["g", "h"]}, {"g", "h"}),
     Api.CREATE_ACLS: ({"creations": [{"resource_name": "t"}, {"resource_name": "u"}]}, 2),
     Api.DELETE_ACLS: ({"filters": [{"operation": 1}, {"operation": 2}]}, 2),
+    Api.ALTER_REPLICA_LOG_DIRS: (
+        {
+            "dirs": [
+                {"path": "/a", "topics": [{"name": "t", "partitions": [0, 1]}]},
+                {"path": "/b", "topics": [{"name": "u", "partitions": [0]}]},
+            ]
+        },
+        {("t", 0), ("t", 1), ("u", 0)},
+    ),
     Api.ALTER_USER_SCRAM_CREDENTIALS: (
         {"deletions": [{"name": "ann"}], "upsertions": [{"name": "bob"}, {"name": "ann"}]},
         {"ann", "bob"},

@@ -1,0 +1,57 @@
+"""AlterReplicaLogDirs (34), versions 0-2.
+
+Behavior: moves replicas of this broker to other directories of `log.dirs`. The answer says whether a move has begun;
+DescribeLogDirs tells how far it is. The directory where a replica is ends a move, another one replaces it. Errors for
+a partition: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR while any directory is offline; INVALID_TOPIC_EXCEPTION where the
+name of the topic is too long for that of a future log; UNKNOWN_TOPIC_OR_PARTITION; and REPLICA_NOT_AVAILABLE for one of
+other brokers, whose log is created in the directory should this broker get a replica. Where a partition is named twice,
+the last directory counts.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from ottla.broker.requests.request import Request
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+log = structlog.get_logger(__name__)
+
+
+def alter_replica_log_dirs(request: Request) -> AlterReplicaLogDirsResponse:
+    """Have replicas moved."""
+    body: AlterReplicaLogDirsRequest = request.body
+    wanted = {
+        TopicPartition(topic.name, index): directory.path
+        for directory in body.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
+    topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for partition, path in wanted.items():
+        code = _move(request, partition, path)
+        result = AlterReplicaLogDirPartitionResult(partition_index=partition.partition, error_code=code)
+        topics.setdefault(partition.topic, []).append(result)
+    return AlterReplicaLogDirsResponse(
+        throttle_time_ms=0,
+        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=rows) for name, rows in topics.items()],
+    )
+
+
+def _move(request: Request, partition: TopicPartition, path: str) -> ErrorCode:
+    try:
+        request.services.log_dir_moves.move(partition, path)
+    except KafkaError as error:
+        log.info("replica_not_moved", partition=str(partition), directory=path, error=str(error))
+        if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return error.code
+        is_known = request.services.metadata.snapshot.partition(*partition) is not None
+        return ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
