@@ -54,8 +54,8 @@ from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.logs import Held, Logs, storage_error, translated
 from ottla.broker.storage.maintenance.flushing import flush
-from ottla.broker.storage.producers import Producers
 from ottla.broker.storage.producers.producer_snapshot import ProducerSnapshot, write_snapshot
+from ottla.broker.storage.producers.producers import Producers
 from ottla.protocol.identifiers import TopicPartition
 
 logger = logging.getLogger(__name__)

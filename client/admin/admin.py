@@ -38,9 +38,11 @@ from ottla.client.admin.results import (
     NewTopic,
     PartitionOutcome,
     Reassignment,
+    ReplicaOutcome,
     TopicDescription,
     TopicListing,
     TopicOutcome,
+    TopicPartitionReplica,
 )
 from ottla.client.admin.routing import AdminRequests, raised
 from ottla.client.admin.security_results import (
@@ -219,6 +221,17 @@ class Admin:
     ) -> tuple[LogDirDescription, ...]:
         """Describe the log directories of all brokers, with these partitions or all."""
         results = await partition_requests.describe_log_dirs(self._requests, partitions)
+        return raised(results, raise_errors)
+
+    async def alter_replica_log_dirs(
+        self, moves: Mapping[TopicPartitionReplica, str], *, raise_errors: bool = True
+    ) -> tuple[ReplicaOutcome, ...]:
+        """Begin to move replicas to other log directories of their brokers; `describe_log_dirs` shows their progress.
+
+        Naming the directory where a replica is now ends its move. A replica that the broker does not have yet will be
+        created in the directory; until then the outcome is ReplicaNotAvailableError.
+        """
+        results = await partition_requests.alter_replica_log_dirs(self._requests, moves)
         return raised(results, raise_errors)
 
     # Consumer groups.

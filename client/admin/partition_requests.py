@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
@@ -12,6 +13,8 @@ from ottla.client.admin.results import (
     LogDirReplica,
     PartitionOutcome,
     Reassignment,
+    ReplicaOutcome,
+    TopicPartitionReplica,
 )
 from ottla.client.admin.routing import AdminRequests, error_of
 from ottla.client.errors import KafkaError, raise_for
@@ -24,6 +27,11 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
+)
+from ottla.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
 )
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.describe_log_dirs import (
@@ -213,6 +221,51 @@ async def describe_log_dirs(
         topics = [DescribableLogDirTopic(topic=name, partitions=each) for name, each in by_topic(partitions).items()]
     responses = await requests.on_all_brokers(Api.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=topics))
     return [_log_dir(broker_id, row) for broker_id, response in responses.items() for row in response.results]
+
+
+async def alter_replica_log_dirs(
+    requests: AdminRequests, moves: Mapping[TopicPartitionReplica, str]
+) -> list[ReplicaOutcome]:
+    """Ask each broker to move its replicas to other log directories."""
+    by_broker: dict[int, dict[TopicPartitionReplica, str]] = {}
+    for replica, path in moves.items():
+        by_broker.setdefault(replica.broker_id, {})[replica] = path
+    await requests.cluster.metadata((), force=True)
+    answers = await asyncio.gather(*(_move_on(requests, broker, each) for broker, each in by_broker.items()))
+    outcomes = {replica: outcome for answer in answers for replica, outcome in answer.items()}
+    return [outcomes[replica] for replica in moves]
+
+
+async def _move_on(
+    requests: AdminRequests, broker_id: int, moves: Mapping[TopicPartitionReplica, str]
+) -> dict[TopicPartitionReplica, ReplicaOutcome]:
+    by_path: dict[str, list[TopicPartition]] = {}
+    for replica, path in moves.items():
+        by_path.setdefault(path, []).append(TopicPartition(replica.topic, replica.partition))
+    request = AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=path,
+                topics=[
+                    AlterReplicaLogDirTopic(name=name, partitions=each) for name, each in by_topic(partitions).items()
+                ],
+            )
+            for path, partitions in by_path.items()
+        ]
+    )
+    try:
+        response = await requests.cluster.send(broker_id, Api.ALTER_REPLICA_LOG_DIRS, request)
+    except KafkaError as error:
+        return {replica: ReplicaOutcome(*replica, error) for replica in moves}
+    codes = {
+        (topic.topic_name, row.partition_index): row.error_code
+        for topic in response.results
+        for row in topic.partitions
+    }
+    return {
+        replica: ReplicaOutcome(*replica, error_of(codes[replica[:2]], None, f"{replica.topic}-{replica.partition}"))
+        for replica in moves
+    }
 
 
 def _log_dir(broker_id: int, row: DescribeLogDirsResult) -> LogDirDescription:

@@ -228,6 +228,24 @@ class LogDirDescription(Result):
         return sum(each.size_bytes for each in self.replicas)
 
 
+class TopicPartitionReplica(NamedTuple):
+    """The replica of a partition on one broker."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOutcome(Result):
+    """Whether something was done to a replica."""
+
+    topic: str
+    partition: int
+    broker_id: int
+    error: KafkaError | None = None
+
+
 class ConfigResourceType(IntEnum):
     """What has options."""
 

@@ -9,12 +9,14 @@ import typer
 
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.nouns import noun_app
-from ottla.client.cli.options import FormatOption
-from ottla.client.cli.output import Format, error, print_items, print_table
+from ottla.client.cli.options import FormatOption, YesOption
+from ottla.client.cli.outcomes import show_outcomes
+from ottla.client.cli.output import Format, confirm, error, print_items, print_table
 from ottla.client.cli.progress import with_progress
 from ottla.client.cli.target import Target, cell, command
 
 if TYPE_CHECKING:
+    from ottla.client.admin.admin import Admin
     from ottla.client.cli.segment_files import PlacedBatch
 
 app = noun_app("log")
@@ -178,7 +180,7 @@ def verify(
 
 @command(app)
 def dirs(target: Target) -> None:
-    """Show the log directories of all brokers, and what is free on their disks.
+    """Show the log directories of all brokers, what is being moved to them, and what is free on their disks.
 
     JSON: broker_id, path, total_bytes, usable_bytes, replicas (topic, partition, size_bytes, offset_lag, is_future),
     error.
@@ -193,6 +195,7 @@ def dirs(target: Target) -> None:
             each.broker_id,
             each.path,
             len(each.replicas),
+            sum(replica.is_future for replica in each.replicas),
             each.size_bytes,
             each.usable_bytes,
             each.total_bytes,
@@ -200,7 +203,47 @@ def dirs(target: Target) -> None:
         )
         for each in found
     ]
-    headings = ("BROKER", "PATH", "REPLICAS", "BYTES", "FREE", "DISK", "STATE")
+    headings = ("BROKER", "PATH", "REPLICAS", "ARRIVING", "BYTES", "FREE", "DISK", "STATE")
     target.show(headings, rows, [each.to_dict() for each in found])
     if any(each.error is not None for each in found):
         raise typer.Exit(1)
+
+
+@command(app)
+def move(
+    target: Target,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A directory that `ottla log dirs` shows.")],
+    broker_id: Annotated[int, typer.Option("--broker", metavar="ID", help="Whose replicas.")],
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", help="Only this partition; may be given again.")
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Begin to move replicas to another log directory of their broker; `ottla log dirs` tells when it is done.
+
+    The directory where a replica is ends its move. JSON: topic, partition, broker_id, error.
+
+    \b
+    Examples:
+      ottla log move orders /data/2 --broker 1
+      ottla log move orders /data/2 --broker 1 --partition 0 --partition 3
+    """
+
+    async def hosted(admin: Admin) -> list[int]:
+        (described,) = await admin.describe_topics([topic])
+        return [each.partition for each in described.partitions if broker_id in each.replicas]
+
+    chosen = partitions or target.run(hosted)
+    if not chosen:
+        raise CommandError(f"Broker {broker_id} has no replica of {topic}; `ottla topic describe {topic}` shows where.")
+    confirm(f"Move {len(chosen)} replicas of {topic} on broker {broker_id} to {path}?", yes)
+
+    async def work(admin: Admin) -> Any:
+        from ottla.client.admin.results import TopicPartitionReplica
+
+        moves = {TopicPartitionReplica(topic, partition, broker_id): path for partition in chosen}
+        return await admin.alter_replica_log_dirs(moves, raise_errors=False)
+
+    outcomes = [(f"{each.topic}-{each.partition}", each) for each in target.run(work)]
+    show_outcomes(target, "PARTITION", outcomes, "moving")

@@ -353,6 +353,7 @@ class Admin(_Twin[admin.Admin]):
     alter_partition_reassignments = _blocking(admin.Admin.alter_partition_reassignments)
     list_partition_reassignments = _blocking(admin.Admin.list_partition_reassignments)
     describe_log_dirs = _blocking(admin.Admin.describe_log_dirs)
+    alter_replica_log_dirs = _blocking(admin.Admin.alter_replica_log_dirs)
     describe_cluster = _blocking(admin.Admin.describe_cluster)
     api_versions = _blocking(admin.Admin.api_versions)
     describe_configs = _blocking(admin.Admin.describe_configs)

@@ -208,6 +208,13 @@ CASES: Final[dict[str, Case]] = {
         "missing.log",
         "missing.log",
     ),
+    "log move": Case(
+        "{topic} {log_dir} --broker 1 --yes",
+        "PARTITION STATUS",
+        "topic partition broker_id error",
+        "{topic} /nowhere --broker 1 --yes",
+        "has no log directory of this name",
+    ),
     "log dirs": Case("", "BROKER", "broker_id path total_bytes usable_bytes replicas error", _NOBODY, _NOT_REACHED),
     "check health": Case("", "OK:", _CHECKED, _NOBODY, "", 2),
     "check lag": Case("{group}", "OK:", _CHECKED, "not-there", "", 3),

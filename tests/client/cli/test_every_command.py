@@ -61,6 +61,7 @@ class Stage(dict[str, str]):
             "member": self._member,
             "plan": self._plan,
             "segment": self._segment,
+            "log_dir": lambda: str(self._broker.log_dir),
             "profile": self._profile,
             # Something that is there without being named.
             "profiles": lambda: self._profile()[:0],
