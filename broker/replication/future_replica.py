@@ -12,6 +12,7 @@ Not thread-safe: whoever uses it has the partition's files for itself (`Logs.cha
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -41,12 +42,7 @@ class FutureReplica:
         self._compared_cuts: int | None = None
 
     def __repr__(self) -> str:
-        return f"<FutureReplica {self.partition.partition} in {self.future.log_dir.path} lag={self.lag}>"
-
-    @property
-    def lag(self) -> int:
-        """How many offsets the future log is behind."""
-        return max(0, self.partition.log.log_end_offset - self.future.log.log_end_offset)
+        return f"<FutureReplica {self.future.log} in {self.future.log_dir.path}>"
 
     @property
     def is_in_last_segment(self) -> bool:
@@ -94,7 +90,9 @@ class FutureReplica:
                     return False
             partition.log = log_moves.replace_current(self._logs, partition.partition)
         for log_dir in self._logs.online_dirs:
-            self._logs.checkpoint(CLEANER_OFFSET_CHECKPOINT, log_dir)
+            # Without it, the log is compacted from its beginning after a crash.
+            with suppress(OSError):
+                self._logs.checkpoint(CLEANER_OFFSET_CHECKPOINT, log_dir)
         return True
 
     def _copy_batches(self, current: Log, max_bytes: int) -> int:

@@ -102,12 +102,6 @@ class LogDirMoves:
             if thread.is_alive():
                 thread.join()
 
-    @property
-    def lag_max(self) -> int:
-        """How many offsets the future log that is furthest behind lacks."""
-        ends = [(future.log_end_offset, self._logs.find(future.partition)) for future, _ in self._logs.futures()]
-        return max((current.log_end_offset - end for end, current in ends if current is not None), default=0)
-
     # Asking
 
     def move(self, partition: TopicPartition, directory: str) -> None:

@@ -164,8 +164,11 @@ def write_move_state(partition_directory: Path, state: MoveState) -> None:
 
 
 def read_move_state(partition_directory: Path) -> MoveState | None:
-    """Return what is written down about a move; None for a directory that was not moved, or is known to count."""
-    text = _read_text(partition_directory / MOVE_FILE)
+    """Return what is written down about a move; None for a directory that was not moved, or where nobody can tell."""
+    try:
+        text = _read_text(partition_directory / MOVE_FILE)
+    except StorageError:
+        return None
     return next((state for state in MoveState if text == f"{state.value}\n"), None)
 
 

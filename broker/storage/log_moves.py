@@ -92,6 +92,12 @@ def move_to(logs: Logs, partition: TopicPartition, target: LogDir) -> bool:
     return True
 
 
+def lag_of(logs: Logs, future: Log) -> int | None:
+    """Return how many offsets a future log is behind; None where the current one cannot be used."""
+    current = logs.find(future.partition)
+    return None if current is None else max(0, current.log_end_offset - future.log_end_offset)
+
+
 def _copy_small_files(current: Log, future: Log) -> None:
     topic_id = read_topic_id(current.directory)
     if topic_id is not None and read_topic_id(future.directory) is None:
@@ -165,7 +171,7 @@ def replace_current(logs: Logs, partition: TopicPartition) -> Log:
         # Left behind, the note says nothing where there is no second copy.
         with suppress(OSError):
             remove_move_state(future.directory)
-    _hand_over_producers(current, future)
+    _hand_over(current, future)
     logs.exchange(partition)
     logger.info("move done: %s from %s to %s", partition, source.path, target.path)
     return future
@@ -205,10 +211,15 @@ def _sync_renamed(log_dir: LogDir) -> None:
         raise
 
 
-def _hand_over_producers(current: Log, future: Log) -> None:
-    """Let the future log go on with all that is known of the producers, more than a snapshot keeps."""
+def _hand_over(current: Log, future: Log) -> None:
+    """Let the future log go on with what the current one knows of its producers, which is more than a snapshot keeps.
+
+    Whoever still waits for the current log to be flushed has its records on disk now.
+    """
     with current.lock, future.lock:
         future.producers, current.producers = current.producers, Producers()
+        current.recovery_point, current.is_replaced = current.log_end_offset, True
+    future.advance_high_watermark(current.high_watermark)
 
 
 # After a start
@@ -271,9 +282,9 @@ def _settle(
         return
     if state is MoveState.FINISHED:
         for other in others:
+            logger.warning("copy from before a move dropped: %s in %s", each.partition, other.path)
             _discard(logs, found, other, _of(found[other], each.partition))
             log_dirs.remove(other)
-            logger.warning("copy from before a move dropped: %s in %s", each.partition, other.path)
     if are_all_online:
         remove_move_state(each.directory)
 
@@ -291,16 +302,16 @@ def _drop_surplus_futures(logs: Logs, found: Mapping[LogDir, list[Found]]) -> No
             if each.partition not in seen and each.partition not in here:
                 seen.add(each.partition)
                 continue
-            try:
-                _discard(logs, found, log_dir, each)
-            except OSError as error:
-                log_dir.take_offline(str(error))
+            _discard(logs, found, log_dir, each)
 
 
 def _discard(logs: Logs, found: Mapping[LogDir, list[Found]], log_dir: LogDir, each: Found) -> None:
-    """Rename a directory so that it is removed soon, durably."""
-    drop_directory(logs, log_dir, each)
+    """Open a directory no more; where the disk does not let it be renamed, none of the others there either."""
     found[log_dir].remove(each)
+    try:
+        drop_directory(logs, log_dir, each)
+    except OSError as error:
+        log_dir.take_offline(str(error))
 
 
 def drop_directory(logs: Logs, log_dir: LogDir, each: Found) -> None:

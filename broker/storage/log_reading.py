@@ -89,6 +89,8 @@ class ReadableLog:
         self.last_flush_ms = clock()
         # In words, what is wrong with the files; None as far as anybody has noticed.
         self.damage: str | None = None
+        # Whether another log has taken its place, with everything on disk; see log_moves.py.
+        self.is_replaced = False
         # How often the log was cut back: tells whoever reads closed segments without the lock that they may be others.
         self.cuts = 0
         # Deleted files and when they may be removed.

@@ -13,6 +13,7 @@ import os
 from ottla.broker.requests.request import Request
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.log_moves import lag_of
 from ottla.broker.storage.logs import Logs
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import (
@@ -57,9 +58,8 @@ def _result(logs: Logs, log_dir: LogDir, wanted: set[tuple[str, int]] | None) ->
     for log in logs.in_dir(log_dir):
         add(log, max(0, log.high_watermark - log.log_end_offset), is_future=False)
     for future in logs.futures_in(log_dir):
-        current = logs.find(future.partition)
-        lag = _UNKNOWN_LAG if current is None else max(0, current.log_end_offset - future.log_end_offset)
-        add(future, lag, is_future=True)
+        lag = lag_of(logs, future)
+        add(future, _UNKNOWN_LAG if lag is None else lag, is_future=True)
     disk = os.statvfs(log_dir.path)
     return DescribeLogDirsResult(
         error_code=0,

@@ -177,19 +177,21 @@ class FlushWorker:
     def _flushed(self, log: Log) -> KafkaError | None:
         """Flush a log; return what went wrong."""
         try:
-            if self.log_dir.is_online:
+            if self.log_dir.is_online and not log.is_replaced:
                 self.flush_count += 1
                 began = time.perf_counter()
                 self._flush(log)
                 self.flush_times.add(time.perf_counter() - began)
         except OSError as error:
+            if log.is_replaced:
+                return None
             self.log_dir.failed(error)
             logger.error("flush failed: %s: %s", log.partition, error)
             return storage_error(f"{log.partition} could not be forced to disk: {error}")
         except Exception as error:
             logger.exception("flush failed: %s", log.partition)
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{log.partition} could not be flushed: {error!r}")
-        if self.log_dir.offline_reason is not None:
+        if self.log_dir.offline_reason is not None and not log.is_replaced:
             # Also after a flush that went well: the failure may have been reported to somebody else.
             return storage_error(self.log_dir.offline_reason)
         return None
