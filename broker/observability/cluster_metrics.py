@@ -17,6 +17,7 @@ from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.cluster.zookeeper import State, ZooKeeper
 from ottla.broker.controller.controller import Controller
 from ottla.broker.replication.partitions import Partitions
+from ottla.broker.storage.log_moves import lag_of
 
 
 @dataclass(slots=True)
@@ -123,6 +124,15 @@ class ClusterCollector(Collector):
         )
         max_lag.add_metric(["Replica"], max(largest.values(), default=0))
         yield max_lag
+        logs = self._partitions.logs
+        move_lag = GaugeMetricFamily(
+            "kafka_server_replicaalterlogdirsmanager_maxlag",
+            "Records that a replica on its way to another log directory lacks",
+            labels=["clientId"],
+        )
+        lags_of_moves = [lag_of(logs, future) or 0 for future, _ in logs.futures()]
+        move_lag.add_metric(["ReplicaAlterLogDirs"], max(lags_of_moves, default=0))
+        yield move_lag
         failing = GaugeMetricFamily(
             "kafka_server_replicafetchermanager_failedpartitionscount",
             "Partitions that could not be copied the last time",

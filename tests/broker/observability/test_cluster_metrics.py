@@ -79,6 +79,21 @@ def test_lags_are_shown_by_leader(broker: Broker) -> None:
     assert value(registry, "ottla_fetcher_lag_sum", leader="2") == 7
 
 
+def test_a_move_between_log_directories_shows_its_lag(tmp_path: Path) -> None:
+    """Until it is done."""
+    name, labels = "kafka_server_replicaalterlogdirsmanager_maxlag", {"clientId": "ReplicaAlterLogDirs"}
+    directories = [str(tmp_path / "one"), str(tmp_path / "two")]
+    with running_broker(tmp_path, {}, {"log.dirs": ",".join(directories)}) as broker:
+        broker.lead("moved")
+        moved = TopicPartition("moved", 0)
+        broker.services.partitions.get(moved).append(batch(b"a", b"b"), required_acks=1)
+        assert value(shown(broker), name, **labels) == 0
+        broker.services.log_dir_moves.move(moved, directories[1])
+        assert value(shown(broker), name, **labels) == 2
+        broker.services.log_dir_moves.advance()
+        assert value(shown(broker), name, **labels) == 0
+
+
 def test_the_controller_shows_the_cluster_and_its_elections(broker: Broker) -> None:
     """On the other brokers these are 0, but for the epoch, which all have been told."""
     prefix = "kafka_controller_kafkacontroller"
