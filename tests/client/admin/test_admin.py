@@ -18,11 +18,13 @@ from ottla.client.admin.results import (
     ConfigSubtract,
     NewTopic,
     OffsetSpec,
+    TopicPartitionReplica,
 )
 from ottla.client.errors import (
     GroupIdNotFoundError,
     InvalidConfigurationError,
     KafkaConfigurationError,
+    LogDirNotFoundError,
     NoBrokersAvailable,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
@@ -135,6 +137,21 @@ async def test_the_cluster_tells_of_itself(admin: Admin, broker: BrokerProcess, 
     (log_dir,) = await admin.describe_log_dirs([TopicPartition(topic, 0)])
     assert (log_dir.broker_id, log_dir.path) == (1, str(broker.log_dir))
     assert [(each.topic, each.partition) for each in log_dir.replicas] == [(topic, 0)]
+
+
+async def test_replicas_are_moved_between_log_directories(admin: Admin, broker: BrokerProcess, topic: str) -> None:
+    """Each replica is answered by its broker; where it is already, there is nothing to do."""
+    await admin.create_topics([NewTopic(topic, 2)])
+    here, unknown = TopicPartitionReplica(topic, 0, 1), TopicPartitionReplica(topic, 1, 1)
+    moves = {here: str(broker.log_dir), unknown: "/nowhere", TopicPartitionReplica(topic, 0, 9): "/data"}
+    outcomes = await admin.alter_replica_log_dirs(moves, raise_errors=False)
+
+    assert [(each.topic, each.partition, each.broker_id) for each in outcomes] == [*moves]
+    assert outcomes[0].error is None
+    assert isinstance(outcomes[1].error, LogDirNotFoundError)
+    assert outcomes[2].error is not None
+    with pytest.raises(LogDirNotFoundError):
+        await admin.alter_replica_log_dirs({unknown: "/nowhere"})
 
 
 async def test_offsets_of_a_group_are_set_read_and_deleted(admin: Admin, topic: str) -> None:
