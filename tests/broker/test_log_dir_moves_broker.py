@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from ottla.client.admin_results import ConfigResource, ConfigResourceType, LogDirReplica, TopicPartitionReplica
 from tests.broker.moving_cluster import Load, fill, values
 from tests.kit.broker_process import BrokerProcess, MakeBroker
 from tests.kit.waiting import until
 
+from ottla.client.admin.results import ConfigResource, ConfigResourceType, LogDirReplica, TopicPartitionReplica
 from ottla.sync import Admin
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ottla.client.admin_results import NewTopic, TopicPartitionReplica
 from tests.broker.moving_cluster import fill, values
 from tests.kit.broker_process import BrokerProcess, topic_name
 from tests.kit.java_tools import RunTool
@@ -15,6 +14,7 @@ from tests.kit.kafka_process import new_kafka
 from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
+from ottla.client.admin.results import NewTopic, TopicPartitionReplica
 from ottla.protocol.errors import ErrorCode
 from ottla.sync import Admin
 

@@ -10,7 +10,7 @@ from tests.broker.replication.moving_broker import MovingBroker, record, values
 from tests.broker.storage.many_logs import ORDERS, TOPIC_ID, VIEWS, FakeSpace, os_error
 from tests.kit.waiting import until
 
-from ottla.broker.replication.follower import Fetched, Step, follow_position, take_fetched
+from ottla.broker.replication.follower.steps import Fetched, Step, follow_position, take_fetched
 from ottla.broker.replication.log_dir_moves import RETRY_SECONDS
 from ottla.broker.replication.partition import EpochEndOffset
 from ottla.broker.storage import log_changes, log_moves
@@ -325,11 +325,11 @@ def test_producers_go_along(broker: MovingBroker) -> None:
     broker.finish()
 
     again = record("p-2", producer_id=9, producer_epoch=0, base_sequence=2)
-    assert broker.orders.append(again, required_acks=1).is_duplicate
+    assert broker.orders.append(again, required_acks=1).appended.is_duplicate
     broker.stop()
     broker.start()
     last = record("p-5", producer_id=9, producer_epoch=0, base_sequence=5)
-    assert broker.orders.append(last, required_acks=1).is_duplicate
+    assert broker.orders.append(last, required_acks=1).appended.is_duplicate
 
 
 def test_aborted_transactions_go_along(broker: MovingBroker) -> None:
