@@ -49,9 +49,10 @@ def closed(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture
-def admin(closed: BrokerProcess) -> Any:
+def admin(closed: BrokerProcess) -> Iterator[Any]:
     """confluent-kafka's admin client."""
-    return confluent.AdminClient({"bootstrap.servers": closed.bootstrap})
+    with confluent.AdminClient({"bootstrap.servers": closed.bootstrap}) as client:
+        yield client
 
 
 @pytest.fixture
@@ -225,13 +226,13 @@ def test_kafkas_tool_works_over_the_protocol(closed: BrokerProcess, topic: str, 
 
 def test_without_an_authorizer_there_are_no_acls(broker: BrokerProcess) -> None:
     """Each call is told so."""
-    admin = confluent.AdminClient({"bootstrap.servers": broker.bootstrap})
-    # confluent-kafka takes an error of DescribeAcls for an empty list.
-    calls = [
-        *admin.create_acls([acl("t", confluent.AclOperation.READ)]).values(),
-        *admin.delete_acls([any_acl("t", confluent.ResourcePatternType.ANY)]).values(),
-    ]
-    for call in calls:
-        with pytest.raises(KafkaException) as refused:
-            call.result(DEADLINE_S)
-        assert refused.value.args[0].code() == KafkaError.SECURITY_DISABLED
+    with confluent.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+        # confluent-kafka takes an error of DescribeAcls for an empty list.
+        calls = [
+            *admin.create_acls([acl("t", confluent.AclOperation.READ)]).values(),
+            *admin.delete_acls([any_acl("t", confluent.ResourcePatternType.ANY)]).values(),
+        ]
+        for call in calls:
+            with pytest.raises(KafkaException) as refused:
+                call.result(DEADLINE_S)
+            assert refused.value.args[0].code() == KafkaError.SECURITY_DISABLED

@@ -18,9 +18,10 @@ api: Any = confluent_kafka.admin
 
 
 @pytest.fixture
-def admin(broker: BrokerProcess) -> Admin:
+def admin(broker: BrokerProcess) -> Iterator[Admin]:
     """An admin client of the shared broker."""
-    return api.AdminClient({"bootstrap.servers": broker.bootstrap})
+    with api.AdminClient({"bootstrap.servers": broker.bootstrap}) as client:
+        yield client
 
 
 @pytest.fixture

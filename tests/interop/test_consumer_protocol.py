@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import (
@@ -57,6 +58,13 @@ def broker(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathF
 def topic(broker: BrokerProcess) -> str:
     """A topic with some partitions."""
     return create(broker, topic_name(), PARTITIONS)
+
+
+@pytest.fixture
+def admin(broker: BrokerProcess) -> Iterator[Any]:
+    """confluent-kafka's admin client, closed in the end: an error that a test keeps would keep it, too."""
+    with api.AdminClient({"bootstrap.servers": broker.bootstrap}) as client:
+        yield client
 
 
 @pytest.fixture
@@ -152,9 +160,10 @@ def test_a_static_member_comes_back_to_its_partitions(broker: BrokerProcess, top
             again.close()
 
 
-def test_a_topic_that_gets_partitions_is_assigned_anew(broker: BrokerProcess, topic: str, group: str) -> None:
+def test_a_topic_that_gets_partitions_is_assigned_anew(
+    broker: BrokerProcess, admin: Any, topic: str, group: str
+) -> None:
     """Without anybody giving something back."""
-    admin = api.AdminClient({"bootstrap.servers": broker.bootstrap})
     with members(broker, group, 1, topic) as (a,):
         poll_until(lambda: a.has == of(topic), a)
         admin.create_partitions([api.NewPartitions(topic, PARTITIONS + 2)])[topic].result(DEADLINE_S)
@@ -162,9 +171,8 @@ def test_a_topic_that_gets_partitions_is_assigned_anew(broker: BrokerProcess, to
         assert a.events == ["got 4", "got 2"]
 
 
-def test_administrators_see_the_group(broker: BrokerProcess, topic: str, group: str) -> None:
+def test_administrators_see_the_group(broker: BrokerProcess, admin: Any, topic: str, group: str) -> None:
     """Its type, its state, its members and what they have; it can be deleted when they are gone."""
-    admin = api.AdminClient({"bootstrap.servers": broker.bootstrap})
     with members(broker, group, 1, topic, client_id="me") as (a,):
         poll_until(lambda: a.has == of(topic), a)
         listed = admin.list_consumer_groups(request_timeout=DEADLINE_S).result().valid

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -30,6 +31,13 @@ api: Any = confluent_kafka.admin
 
 
 @pytest.fixture
+def admin(broker: BrokerProcess) -> Iterator[Any]:
+    """confluent-kafka's admin client, closed in the end: an error that a test keeps would keep it, too."""
+    with api.AdminClient({"bootstrap.servers": broker.bootstrap}) as client:
+        yield client
+
+
+@pytest.fixture
 def group() -> str:
     """A name that no other group has."""
     return f"group-{uuid.uuid4().hex}"
@@ -44,10 +52,9 @@ def filled(broker: BrokerProcess, create_topic: CreateTopic) -> TopicPartition:
 
 
 def test_confluents_admin_client_sees_and_changes_groups(
-    broker: BrokerProcess, filled: TopicPartition, group: str
+    broker: BrokerProcess, admin: Any, filled: TopicPartition, group: str
 ) -> None:
     """List, describe, list offsets, alter them and delete the group: refused while it has members, done after."""
-    admin = api.AdminClient({"bootstrap.servers": broker.bootstrap})
     moved = ConsumerGroupTopicPartitions(group, [confluent_kafka.TopicPartition(*filled, 3)])
 
     def result(future: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -59,10 +58,6 @@ def config_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-# A client of another test in this process, whose brokers are gone, writes to the same descriptor until it is collected.
-_LIBRDKAFKA_LINE = re.compile(r"^%\d\|[0-9.]+\|.*\n", re.MULTILINE)
-
-
 @pytest.fixture
 def ottla(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Ottla:
     """Return a function that runs a command line against the shared broker."""
@@ -80,6 +75,6 @@ def ottla(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, capfdbinary: p
         sys.stdout.flush()
         printed = capfdbinary.readouterr()
         assert isinstance(ended.value.code, int)
-        return Printed(ended.value.code, printed.out.decode(), _LIBRDKAFKA_LINE.sub("", printed.err.decode()))
+        return Printed(ended.value.code, printed.out.decode(), printed.err.decode())
 
     return run_command

@@ -31,30 +31,29 @@ class Confluent:
         self, bootstrap: str, topic: str, records: Sequence[Sent], how: Producing = SAFELY, *, partition: int = 0
     ) -> list[int]:
         """Produce with `produce` and `flush`."""
-        producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "acks": how.acks,
-                "compression.type": how.codec,
-                "enable.idempotence": how.idempotent,
-                "linger.ms": how.linger_ms,
-                "message.max.bytes": how.request_bytes_max,
-                **dict(how.options),
-            }
-        )
+        options = {
+            "bootstrap.servers": bootstrap,
+            "acks": how.acks,
+            "compression.type": how.codec,
+            "enable.idempotence": how.idempotent,
+            "linger.ms": how.linger_ms,
+            "message.max.bytes": how.request_bytes_max,
+            **dict(how.options),
+        }
         delivered: list[tuple[KafkaError | None, Any]] = []
-        for record in records:
-            timestamp: dict[str, Any] = {} if record.timestamp_ms is None else {"timestamp": record.timestamp_ms}
-            producer.produce(
-                topic,
-                record.value,
-                record.key,
-                partition,
-                headers=list(record.headers),
-                on_delivery=lambda error, message: delivered.append((error, message)),
-                **timestamp,
-            )
-        assert producer.flush(DEADLINE_S) == 0
+        with producer(options) as client:
+            for record in records:
+                timestamp: dict[str, Any] = {} if record.timestamp_ms is None else {"timestamp": record.timestamp_ms}
+                client.produce(
+                    topic,
+                    record.value,
+                    record.key,
+                    partition,
+                    headers=list(record.headers),
+                    on_delivery=lambda error, message: delivered.append((error, message)),
+                    **timestamp,
+                )
+            assert client.flush(DEADLINE_S) == 0
         for error, _ in delivered:
             if error is not None:
                 raise client_error(error)
@@ -65,6 +64,17 @@ class Confluent:
         with consumer(bootstrap) as client:
             client.assign([TopicPartition(topic, partition, start)])
             return receive(client, count)
+
+
+@contextmanager
+def producer(options: dict[str, Any]) -> Iterator[Producer]:
+    """Give a producer that is closed in the end, also if an error keeps the frame that has it; then without waiting."""
+    client = Producer(options)
+    try:
+        yield client
+    finally:
+        client.purge()
+        client.close()
 
 
 @contextmanager
