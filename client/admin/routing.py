@@ -1,7 +1,7 @@
 """Which broker an admin request goes to, and when it is sent again.
 
 A retriable error of one partition or group does not fail the call: that part alone is asked for again, after the
-metadata or the coordinator was looked up anew, until `default_api_timeout_ms` is over.
+metadata or the coordinator was looked up again, until `default_api_timeout_ms` is over.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class AssignedPartition:
         self.validated_epoch = -1
         self.session = 0
         self.paused = False
-        # Neither fetched nor handed out, while a rebalance listener is told about it.
+        # Neither fetched nor handed out, while a rebalance listener is called for it.
         self.held = False
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
@@ -72,7 +72,7 @@ class AssignedPartition:
         self.processed = offset
 
     def rewind(self, offset: int, leader_epoch: int | None) -> None:
-        """Fetch from here anew; what the caller is done with stays done, unless it is not there any more."""
+        """Drop what was fetched, and fetch from here; what the caller is done with stays done, up to this offset."""
         self._begin_session()
         self.reset = None
         self.position = self.fetch_offset = offset
@@ -81,7 +81,7 @@ class AssignedPartition:
         self.processed = None if self.processed is None else min(self.processed, offset)
 
     def seek_by(self, reset: Reset) -> None:
-        """Find out anew where to go on."""
+        """Look up again where to go on."""
         self._begin_session()
         self.reset = reset
         self.position = None
@@ -153,7 +153,7 @@ class AssignedPartition:
         return [] if self._opened is None or not self.has_records else self._opened[self._taken : -1]
 
     def take_ahead(self, count: int) -> None:
-        """Take note that so many of those were handed out, the last of which the caller may not be done with."""
+        """Note that so many of those were handed out; the caller may not be done with the last one."""
         if count and self._opened is not None:
             done, last = self._taken + count - 2, self._taken + count - 1
             self.processed = self._opened[done].offset + 1 if count > 1 else self.position
@@ -206,7 +206,7 @@ class AssignedPartition:
 class AssignedPartitions:
     """The partitions that a consumer has now, and the two calls that go between the caller and the fetcher.
 
-    Records may be lent to another thread. Whoever comes for a state gets it settled: what that thread took until then
+    Records may be lent to another thread. Every access to a state settles it first: what that thread took until then
     counts as handed out, and it takes no more.
     """
 

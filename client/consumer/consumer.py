@@ -99,7 +99,7 @@ class Consumer:
         if not self._started or self._stopping:
             return
         self._stopping = True
-        # Whoever waits for records learns of it.
+        # Wakes up callers that wait for records.
         self._host.failed(ConsumerStoppedError())
         if self._pattern is not None:
             await self._pattern.close()
@@ -181,7 +181,7 @@ class Consumer:
             self._partitions.remove(self._partitions.names())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others, whoever else reads them."""
+        """Read exactly these partitions, without sharing them with a group."""
         self._check_running()
         if self._member is not None:
             raise IllegalStateError("the group assigns the partitions; call unsubscribe() first")

@@ -126,7 +126,7 @@ class ConsumerFetcher:
             raise error
 
     def _pause(self, now: float) -> float:
-        """Return for how long nothing needs to be done, unless somebody says so."""
+        """Return for how long nothing needs to be done, unless `wanted` is set."""
         waiting = [state.not_before - now for state in self._partitions if state.not_before > now]
         return min([*waiting, _PAUSE_MAX])
 
@@ -358,7 +358,7 @@ class ConsumerFetcher:
                     self._refused(state, error)
         finally:
             self._resolving.difference_update(states)
-            # Whoever waits for a position looks again.
+            # Wakes up callers that wait for a position.
             self._partitions.arrived.set()
 
     async def _resolve_committed(self, states: list[AssignedPartition]) -> None:

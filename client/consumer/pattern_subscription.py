@@ -1,4 +1,4 @@
-"""A subscription to all topics whose names match: looked at anew whenever metadata grows old."""
+"""A subscription to all topics whose names match; they are looked up whenever metadata grows old."""
 
 from __future__ import annotations
 

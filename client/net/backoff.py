@@ -27,5 +27,5 @@ class Backoff:
         return wait * random.uniform(1 - _JITTER, 1 + _JITTER)
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Start over with the shortest wait."""
         self.failures = 0

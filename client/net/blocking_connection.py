@@ -3,7 +3,7 @@
 For threads that talk to one broker and have nothing else to do meanwhile, such as the controller's and the fetchers of
 replicas. One thread uses a connection; any thread may `close` or `interrupt` it, which ends a request under way. After
 an error the connection is closed: what the other side has read, or will still send, is not known. The next request
-connects anew.
+connects again.
 
 A request costs two system calls where the answer is small: the socket blocks in the kernel, with the kernel's own
 timeout, since Python's asks before each call whether it would block; and the size of an answer is read together with
@@ -220,7 +220,7 @@ class BlockingConnection:
         self._drop()
 
     def interrupt(self) -> None:
-        """End the request under way, from any thread; the next one connects anew.
+        """End the request under way, from any thread; the next one connects again.
 
         Between two requests, the next one may fail in place of the last.
         """

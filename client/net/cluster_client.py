@@ -1,7 +1,7 @@
 """The cluster as a client sees it: its brokers, who leads what, and a way to send requests to them.
 
 `ClusterClient` alone changes the snapshot of the metadata, and only on its event loop. One task keeps it fresh: it asks
-when somebody says that it is out of date, once for all who said so meanwhile, and when it has grown old.
+when a caller finds that it is out of date, once for all callers since the last answer, and when it has grown old.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ class ClusterClient:
         return await self._coordinators.find(key, key_type, timeout_ms)
 
     def forget_coordinator(self, key: str, key_type: int = 0) -> None:
-        """Look the coordinator up anew next time."""
+        """Look the coordinator up again next time."""
         self._coordinators.forget(key, key_type)
 
     async def retrying(self, attempt: Callable[[], Any], timeout_ms: int | None = None) -> Any:

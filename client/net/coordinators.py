@@ -37,7 +37,7 @@ class Coordinators:
         return node_id
 
     def forget(self, key: str, key_type: int) -> None:
-        """Ask anew next time."""
+        """Ask again next time."""
         self._known.pop((key_type, key), None)
 
     async def _ask(self, key: str, key_type: int) -> int:

@@ -1,4 +1,4 @@
-"""What is known of a cluster: an immutable snapshot, made anew from each answer to a Metadata request."""
+"""What is known of a cluster: an immutable snapshot; each Metadata response makes a new one."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ClusterMetadata:
         return replace(self, topics=MappingProxyType(kept))
 
     def with_brokers(self, brokers: Mapping[int, BrokerAddress]) -> ClusterMetadata:
-        """Return the snapshot with brokers that somebody told us of; what says nothing new does not count."""
+        """Return the snapshot with brokers that another response named; itself, where none of them is new."""
         news = {
             node_id: told
             for node_id, told in brokers.items()

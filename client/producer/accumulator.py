@@ -36,7 +36,7 @@ class Memory:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether somebody waits for bytes."""
+        """Whether a caller waits for bytes."""
         return bool(self._waiters)
 
     def take_now(self, size: int) -> bool:
@@ -89,7 +89,7 @@ class TopicQueues:
         self._sticky_bytes = sticky_bytes
         self._sticky_left = 0
         self._sticky: PartitionQueue | None = None
-        # More than there are partitions if the topic was made anew with fewer: what waits there runs into its timeout.
+        # More than there are partitions if the topic was created again with fewer; what waits there will time out.
         self.queues: list[PartitionQueue] = []
         self.count = 0
         self.available: list[int] = []
@@ -147,7 +147,7 @@ class Accumulator:
         self.topics: dict[str, TopicQueues] = {}
         # Whose futures are not done.
         self.unfinished: set[ProducerBatch] = set()
-        # While somebody flushes, nothing lingers.
+        # While a caller flushes, nothing lingers.
         self.flushing = 0
 
     def update(self, metadata: TopicInfo) -> TopicQueues:

@@ -149,7 +149,7 @@ class PartitionQueue:
             self._begin_epoch()
 
     def _begin_epoch(self) -> None:
-        """Number all that waits anew."""
+        """Give new numbers to all batches that wait."""
         identity = self.identity
         if identity is not None:
             epoch = identity.producer_epoch + 1

@@ -87,7 +87,7 @@ class ProducerBatch:
         return self.base_sequence != NO_SEQUENCE
 
     def number(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Give it a producer and a sequence, or take them away; it is encoded anew."""
+        """Give it a producer and a sequence, or take them away; it is encoded again."""
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
         self.encoded = None
 

@@ -143,7 +143,7 @@ def decode_columns(
 
 
 def _decode(data: bytes, read: _Read) -> int:
-    """Fill the columns, of which `headers` has as many rows as there are records; return the position behind them."""
+    """Fill the columns; return the position behind the records. `headers` has a row for each record already."""
     timestamp_deltas, sparse, keys, values, headers = read
     one_byte = _ONE_BYTE
     add_timestamp, add_key, add_value = timestamp_deltas.append, keys.append, values.append

@@ -24,7 +24,7 @@ _BINARY_BYTES_MAX: Final = (1 << 31) - 1
 
 
 class LazyColumns(Columns):
-    """Columns of records as arrays, of which a list is made when it is first asked for."""
+    """Columns of records as arrays; lists are made when they are first asked for."""
 
     def __init__(self, arrow: ArrowColumns) -> None:
         self._arrow = arrow

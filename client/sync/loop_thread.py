@@ -52,7 +52,7 @@ class LoopThread:
             self._thread.join()
 
     def call(self, work: Coroutine[Any, Any, T], timeout_ms: int | None = None) -> T:
-        """Wait for a coroutine; whoever gives up waiting, also by Ctrl-C, has it cancelled."""
+        """Wait for a coroutine; it is cancelled when the wait ends early, also by Ctrl-C."""
         future = self.submit(work)
         try:
             return future.result(None if timeout_ms is None else timeout_ms / 1000)

@@ -49,7 +49,7 @@ _LEAVE_LIST_VERSION: Final = 3
 # The first versions that know static members.
 _STATIC_VERSIONS: Final = {Api.JOIN_GROUP: 5, Api.SYNC_GROUP: 3, Api.HEARTBEAT: 3}
 
-# The coordinator knows us no more: what we had may be somebody else's.
+# The coordinator no longer knows us: another member may have our partitions.
 _MEMBERSHIP_LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 _JOIN_AGAIN: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED}) | _MEMBERSHIP_LOST
 
@@ -258,7 +258,7 @@ class ClassicGroupMember:
         return {topic: len(metadata.partitions_for(topic) or ()) for topic in self._group_topics}
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
-        """As the leader, share out anew when topics have got more partitions, or have come or gone."""
+        """As the leader, rebalance when topics have more partitions, or have come or gone."""
         if self._shared_out is not None and self._is_stable.is_set() and self._counts(metadata) != self._shared_out:
             self._shared_out = None
             self._rejoin.set()

@@ -1,4 +1,4 @@
-"""Commits of a consumer: by hand, now and then, and before partitions go to somebody else."""
+"""Commits of a consumer: by hand, at intervals, and before partitions go to another member."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 
-# After these the coordinator is looked for anew.
+# After these the coordinator is looked up again.
 LOST_COORDINATOR: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION}
 )
-# After these the partitions may be somebody else's.
+# After these, another member may have the partitions.
 _NO_MEMBER: Final = frozenset(
     {
         ErrorCode.ILLEGAL_GENERATION,

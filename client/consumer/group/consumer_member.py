@@ -59,7 +59,7 @@ class ConsumerGroupMember:
         self._changed = asyncio.Event()
         # What we are to have, by topic id; None before the coordinator has said.
         self._target: dict[bytes, list[int]] | None = None
-        # What the coordinator knows of us; None where it has to be told anew.
+        # What the coordinator knows of us; None where the next heartbeat must say it again.
         self._told_topics: frozenset[str] | None = None
         self._told_owned: set[TopicPartition] | None = None
 

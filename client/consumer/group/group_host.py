@@ -1,4 +1,4 @@
-"""What a member of a group changes about its consumer: partitions that come and go, and who is told of it."""
+"""What a member of a group changes about its consumer: partitions that come and go, and the listener's calls."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class GroupHost:
         self.partitions.remove(gone)
 
     async def lost(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop partitions that may be somebody else's already."""
+        """Drop partitions that another member may already have."""
         gone = {partition for partition in partitions if partition in self.partitions}
         if not gone:
             return
