@@ -31,10 +31,10 @@ from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.controller.controller import Controller
-from ottla.broker.groups.consumer.consumer_groups import ConsumerGroups
+from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.coordinator import Coordinator
 from ottla.broker.groups.end_offsets import LeaderEnds
-from ottla.broker.groups.offsets.commits import GroupOffsets
+from ottla.broker.groups.offsets.group_offsets import GroupOffsets
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.network.network import Network

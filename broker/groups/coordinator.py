@@ -30,10 +30,10 @@ from ottla.broker.groups.classic.messages import (
     SyncReply,
     SyncRequest,
 )
-from ottla.broker.groups.coordinated import CoordinatedGroup, Timer
+from ottla.broker.groups.coordinated_group import CoordinatedGroup, Timer
 from ottla.broker.groups.counts import GroupCounts
 from ottla.broker.groups.loading import LoadedGroup
-from ottla.broker.groups.offsets.offsets import OffsetStore
+from ottla.broker.groups.offsets.offset_store import OffsetStore
 from ottla.broker.groups.placement import CONSUMER_OFFSETS, partition_for
 from ottla.broker.groups.records import StoredRecord, group_record
 from ottla.broker.groups.shards import Shard, Shards

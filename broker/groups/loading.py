@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from ottla.broker.groups.classic.messages import GroupSnapshot
-from ottla.broker.groups.offsets.offsets import CommittedOffset, OffsetStore
+from ottla.broker.groups.offsets.offset_store import CommittedOffset, OffsetStore
 from ottla.broker.groups.records import (
     GROUP_KEY_VERSION,
     OFFSET_KEY_VERSION,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ottla.broker.groups.classic.messages import GroupSnapshot, MemberSnapshot
-from ottla.broker.groups.offsets.offsets import NO_TIMESTAMP, CommittedOffset
+from ottla.broker.groups.offsets.offset_store import NO_TIMESTAMP, CommittedOffset
 from ottla.protocol.codec import decode_from, encode
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import CorruptBatchError, DecodeError

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from ottla.broker.groups.coordinated import CoordinatedGroup
+from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.loading import LoadedGroup, replay_log
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.groups.work import Work

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ottla.broker.groups.coordinated import CoordinatedGroup
+from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.coordinator import Coordinator
 from ottla.broker.groups.end_offsets import EndOffsets
-from ottla.broker.groups.offsets.commits import lags
+from ottla.broker.groups.offsets.group_offsets import lags
 from ottla.broker.observability.rates import Rate
 
 

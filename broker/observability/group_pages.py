@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from ottla.broker.groups.classic.group import Group
 from ottla.broker.groups.classic.member import Member
-from ottla.broker.groups.coordinated import CoordinatedGroup
+from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.coordinator import Coordinator
 from ottla.broker.groups.end_offsets import EndOffsets
-from ottla.broker.groups.offsets.commits import lags
+from ottla.broker.groups.offsets.group_offsets import lags
 from ottla.broker.observability.group_metrics import member_count
 from ottla.protocol.codec import decode_from
 from ottla.protocol.errors import DecodeError, KafkaError

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from ottla.broker.common.purgatory import Purgatory
     from ottla.broker.config import BrokerConfig
     from ottla.broker.controller.controller import Controller
-    from ottla.broker.groups.consumer.consumer_groups import ConsumerGroups
+    from ottla.broker.groups.consumer.groups import ConsumerGroups
     from ottla.broker.groups.coordinator import Coordinator
-    from ottla.broker.groups.offsets.commits import GroupOffsets
+    from ottla.broker.groups.offsets.group_offsets import GroupOffsets
     from ottla.broker.quotas.client_quotas import ClientQuotas
     from ottla.broker.replication.leader.fetch_sessions import FetchSessions
     from ottla.broker.replication.log_dir_moves import LogDirMoves

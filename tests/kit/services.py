@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.config import BrokerConfig
-from ottla.broker.groups.consumer.consumer_groups import ConsumerGroups
-from ottla.broker.groups.offsets.commits import GroupOffsets
+from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.offsets.group_offsets import GroupOffsets
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.requests.services import Services

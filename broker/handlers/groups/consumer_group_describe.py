@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.broker.groups.consumer.assignors import Partitions
-from ottla.broker.groups.consumer.consumer_groups import ConsumerGroups
-from ottla.broker.groups.consumer.consumer_messages import MemberDescription
+from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.consumer.messages import MemberDescription
 from ottla.broker.requests.access import GROUP, NOT_ASKED, TOPIC, check, denied, operations
 from ottla.broker.requests.outcome import Outcome
 from ottla.broker.requests.request import Request

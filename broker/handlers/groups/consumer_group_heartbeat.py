@@ -17,15 +17,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from ottla.broker.groups.consumer.assignors import TopicIdPartition
-from ottla.broker.groups.consumer.consumer_groups import assignor_names
-from ottla.broker.groups.consumer.consumer_messages import (
+from ottla.broker.groups.consumer.groups import assignor_names
+from ottla.broker.groups.consumer.messages import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,
     UNCHANGED,
     ConsumerHeartbeat,
     ConsumerHeartbeatReply,
 )
-from ottla.broker.groups.consumer.consumer_records import by_topic
+from ottla.broker.groups.consumer.records import by_topic
 from ottla.broker.requests.access import TOPIC, check
 from ottla.broker.requests.coordinator_wait import when_ready
 from ottla.broker.requests.outcome import Outcome

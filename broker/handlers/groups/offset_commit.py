@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.broker.groups.offsets.commits import Committer
-from ottla.broker.groups.offsets.offsets import NO_TIMESTAMP, CommittedOffset
+from ottla.broker.groups.offsets.group_offsets import Committer
+from ottla.broker.groups.offsets.offset_store import NO_TIMESTAMP, CommittedOffset
 from ottla.broker.requests.access import GROUP, TOPIC, allows, denied
 from ottla.broker.requests.coordinator_wait import when_ready
 from ottla.broker.requests.request import Delayed, Request, Respond

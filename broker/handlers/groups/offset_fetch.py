@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.broker.groups.offsets.commits import FetchedOffset
-from ottla.broker.groups.offsets.offsets import CommittedOffset
+from ottla.broker.groups.offsets.group_offsets import FetchedOffset
+from ottla.broker.groups.offsets.offset_store import CommittedOffset
 from ottla.broker.requests.access import GROUP, TOPIC, check, denied
 from ottla.broker.requests.coordinator_wait import when_ready
 from ottla.broker.requests.request import Delayed, Request

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.kit.examples import examples
 
 from ottla.broker.groups.classic.messages import GroupSnapshot, MemberSnapshot
-from ottla.broker.groups.offsets.offsets import CommittedOffset
+from ottla.broker.groups.offsets.offset_store import CommittedOffset
 from ottla.broker.groups.records import (
     batch_of,
     group_record,

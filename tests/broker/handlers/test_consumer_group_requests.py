@@ -22,7 +22,7 @@ from tests.broker.groups.coordinating import (
 from tests.broker.handlers.data_path import Broker
 
 from ottla.broker.groups.classic.group import Group
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode

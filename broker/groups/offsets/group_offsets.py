@@ -16,10 +16,10 @@ import structlog
 from ottla.broker.groups.appends import Done, commit_error
 from ottla.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE, Group
 from ottla.broker.groups.classic.messages import Effects, GroupState
-from ottla.broker.groups.coordinated import CoordinatedGroup
+from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.coordinator import Coordinator
 from ottla.broker.groups.offsets.expiry import expired_offsets
-from ottla.broker.groups.offsets.offsets import CommittedOffset, Offsets
+from ottla.broker.groups.offsets.offset_store import CommittedOffset, Offsets
 from ottla.broker.groups.records import StoredRecord, group_tombstone, offset_record
 from ottla.broker.groups.shards import Shard
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from ottla.broker.common.purgatory import DelayedOperation
 from ottla.broker.groups.classic.group import Group
 from ottla.broker.groups.classic.messages import Effects, GroupState
-from ottla.broker.groups.offsets.offsets import OffsetStore
+from ottla.broker.groups.offsets.offset_store import OffsetStore
 from ottla.protocol.errors import ErrorCode
 
 CLASSIC = "classic"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.groups.consumer_script import ConsumerScript, partitions
+from tests.broker.groups.consumer.script import ConsumerScript, partitions
 
 from ottla.broker.groups.consumer.assignors import NO_PARTITIONS
-from ottla.broker.groups.consumer.consumer_messages import MemberState
+from ottla.broker.groups.consumer.messages import MemberState
 from ottla.protocol.errors import ErrorCode
 
 

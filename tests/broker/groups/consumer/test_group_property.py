@@ -6,11 +6,11 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.groups.consumer_script import Client, ConsumerScript
+from tests.broker.groups.consumer.script import Client, ConsumerScript
 from tests.kit.examples import examples
 
 from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, Partitions, TopicIdPartition
-from ottla.broker.groups.consumer.consumer_messages import ConsumerHeartbeatReply
+from ottla.broker.groups.consumer.messages import ConsumerHeartbeatReply
 from ottla.protocol.errors import ErrorCode
 
 NAMES = "abcd"

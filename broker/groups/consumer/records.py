@@ -21,8 +21,8 @@ from enum import IntEnum
 from typing import Any, Final
 
 from ottla.broker.groups.consumer.assignors import Partitions, TopicIdPartition
-from ottla.broker.groups.consumer.consumer_member import ConsumerMember
-from ottla.broker.groups.consumer.consumer_messages import MemberState, TopicShape
+from ottla.broker.groups.consumer.member import ConsumerMember
+from ottla.broker.groups.consumer.messages import MemberState, TopicShape
 from ottla.broker.groups.records import StoredRecord
 from ottla.protocol.codec import decode_from, encode
 from ottla.protocol.errors import DecodeError

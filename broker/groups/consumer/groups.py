@@ -17,8 +17,8 @@ from ottla.broker.config.rows.coordinators import ASSIGNOR_NAMES
 from ottla.broker.groups.classic.group import Group
 from ottla.broker.groups.classic.messages import Effects
 from ottla.broker.groups.consumer.assignors import Partitions
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_messages import (
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.messages import (
     JOIN_EPOCH,
     ConsumerGroupConfig,
     ConsumerHeartbeat,
@@ -27,8 +27,8 @@ from ottla.broker.groups.consumer.consumer_messages import (
     RespondHeartbeat,
     TopicShape,
 )
-from ottla.broker.groups.consumer.consumer_records import by_topic, read_group
-from ottla.broker.groups.coordinated import CoordinatedGroup
+from ottla.broker.groups.consumer.records import by_topic, read_group
+from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.coordinator import Coordinator
 from ottla.broker.groups.records import StoredRecord, group_tombstone
 from ottla.protocol.errors import DecodeError, ErrorCode, KafkaError

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, Partitions, TopicIdPartition
-from ottla.broker.groups.consumer.consumer_messages import (
+from ottla.broker.groups.consumer.messages import (
     LEAVE_STATIC_EPOCH,
     UNCHANGED,
     ConsumerHeartbeat,

@@ -3,7 +3,7 @@
 Three numbers follow each other. The group's epoch grows whenever something changes that an assignment depends on: a
 member comes, goes or reads other topics, a topic gets partitions. The assignment's epoch follows as soon as a member
 heartbeats: an assignor says who is to have what. Each member's epoch follows that when it has given back what it is not
-to have any more; `consumer_member.py` has the steps. Nobody waits for all the others, and who has nothing to give back
+to have any more; `member.py` has the steps. Nobody waits for all the others, and who has nothing to give back
 notices nothing.
 
 As in the classic group nothing here reads a clock, sends or writes. An operation changes the group at once and returns
@@ -28,8 +28,8 @@ from ottla.broker.groups.consumer.assignors import (
     Reader,
     TopicIdPartition,
 )
-from ottla.broker.groups.consumer.consumer_member import ConsumerMember
-from ottla.broker.groups.consumer.consumer_messages import (
+from ottla.broker.groups.consumer.member import ConsumerMember
+from ottla.broker.groups.consumer.messages import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -42,7 +42,7 @@ from ottla.broker.groups.consumer.consumer_messages import (
     RespondHeartbeat,
     TopicShape,
 )
-from ottla.broker.groups.consumer.consumer_records import (
+from ottla.broker.groups.consumer.records import (
     GROUP_KINDS,
     MEMBER_KINDS,
     RecordKind,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.groups.classic.messages import GroupState
-from ottla.broker.groups.coordinated import CoordinatedGroup
+from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.offsets.expiry import expired_offsets
-from ottla.broker.groups.offsets.offsets import CommittedOffset, OffsetStore
+from ottla.broker.groups.offsets.offset_store import CommittedOffset, OffsetStore
 from ottla.protocol.identifiers import TopicPartition
 
 READ, UNREAD = TopicPartition("read", 0), TopicPartition("unread", 0)

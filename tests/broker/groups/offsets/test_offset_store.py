@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups.offsets.offsets import CommittedOffset, OffsetStore
+from ottla.broker.groups.offsets.offset_store import CommittedOffset, OffsetStore
 from ottla.protocol.identifiers import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

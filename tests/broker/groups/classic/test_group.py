@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.broker.groups.script import RANGE, Script
+from tests.broker.groups.classic.script import RANGE, Script
 
 from ottla.broker.groups.classic.group import Group
 from ottla.protocol.errors import ErrorCode

@@ -14,14 +14,14 @@ from typing import Any
 
 from ottla.broker.groups.classic.messages import Effects, GroupSnapshot, Write
 from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, Partitions, TopicIdPartition
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
-from ottla.broker.groups.consumer.consumer_messages import (
+from ottla.broker.groups.consumer.group import ConsumerGroup
+from ottla.broker.groups.consumer.messages import (
     ConsumerGroupConfig,
     ConsumerHeartbeat,
     ConsumerHeartbeatReply,
     TopicShape,
 )
-from ottla.broker.groups.consumer.consumer_records import StoredConsumerGroup, read_group
+from ottla.broker.groups.consumer.records import StoredConsumerGroup, read_group
 from ottla.broker.groups.records import StoredRecord
 from ottla.protocol.errors import ErrorCode
 
