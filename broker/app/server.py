@@ -32,7 +32,7 @@ from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.controller.controller import Controller
 from ottla.broker.groups.consumer.groups import ConsumerGroups
-from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.end_offsets import LeaderEnds
 from ottla.broker.groups.offsets.group_offsets import GroupOffsets
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
@@ -204,7 +204,7 @@ class Server:
             clock=now_ms,
             connector=self.security.control_plane_connector,
         )
-        self.groups = Coordinator(lambda: self.config, self.partitions, self._offsets_partitions, clock=now_ms)
+        self.groups = GroupCoordinator(lambda: self.config, self.partitions, self._offsets_partitions, clock=now_ms)
         self.group_offsets = GroupOffsets(self.groups, lambda: self.membership.may_lead_alone)
         self.partitions.on_role_changed = self.groups.role_changed
         self.services = Services(

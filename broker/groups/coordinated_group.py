@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ottla.broker.common.purgatory import DelayedOperation
-from ottla.broker.groups.classic.group import Group
+from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.messages import Effects, GroupState
 from ottla.broker.groups.offsets.offset_store import OffsetStore
 from ottla.protocol.errors import ErrorCode
@@ -84,7 +84,7 @@ class CoordinatedGroup:
     @property
     def type_name(self) -> str:
         """Its kind, as ListGroups names it."""
-        return CLASSIC if isinstance(self.group, Group) else str(getattr(self.group, "type_name", ""))
+        return CLASSIC if isinstance(self.group, ClassicGroup) else str(getattr(self.group, "type_name", ""))
 
     @property
     def is_dead(self) -> bool:

@@ -17,7 +17,7 @@ import structlog
 from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.config import BrokerConfig
 from ottla.broker.groups.appends import Append, Done, group_error
-from ottla.broker.groups.classic.group import Group
+from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.messages import (
     NO_MEMBER_ID,
     Effects,
@@ -46,7 +46,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 log = structlog.get_logger(__name__)
 
 # Makes a group of another kind of its records: the coordinator, its id, and the records by key version.
-LoadOther = Callable[["Coordinator", str, dict[int, list[StoredRecord]]], Any]
+LoadOther = Callable[["GroupCoordinator", str, dict[int, list[StoredRecord]]], Any]
 
 _TICK_RETRY_MS: Final = 1_000
 _NOT_A_CLASSIC_GROUP: Final = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -57,7 +57,7 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class Coordinator:
+class GroupCoordinator:
     """The groups of the partitions of `__consumer_offsets` that this broker leads."""
 
     def __init__(
@@ -154,10 +154,10 @@ class Coordinator:
         if found.others and self.load_other is not None:
             group = self.load_other(self, group_id, found.others)
         if group is None and snapshot is not None:
-            group = Group.load(snapshot, self._group_config(), _new_id, now)
+            group = ClassicGroup.load(snapshot, self._group_config(), _new_id, now)
             state_since_ms = snapshot.state_timestamp_ms
         if group is None:
-            group = Group(group_id, self._group_config(), _new_id)
+            group = ClassicGroup(group_id, self._group_config(), _new_id)
         return CoordinatedGroup(group, found.offsets, partition, state_since_ms)
 
     # Finding
@@ -220,7 +220,7 @@ class Coordinator:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR)
             entry = shard.groups.get(group_id)
             if entry is None:
-                group = make(group_id) if make is not None else Group(group_id, self._group_config(), _new_id)
+                group = make(group_id) if make is not None else ClassicGroup(group_id, self._group_config(), _new_id)
                 entry = CoordinatedGroup(group, OffsetStore(), shard.index, self.clock())
                 shard.groups[group_id] = entry
         return entry
@@ -246,9 +246,9 @@ class Coordinator:
             entry = self.group_or_new(group_id)
 
         def join(now: int) -> Effects:
-            if not isinstance(entry.group, Group) and self.make_room(entry):
-                entry.group = Group(group_id, self._group_config(), _new_id)
-            if isinstance(entry.group, Group):
+            if not isinstance(entry.group, ClassicGroup) and self.make_room(entry):
+                entry.group = ClassicGroup(group_id, self._group_config(), _new_id)
+            if isinstance(entry.group, ClassicGroup):
                 return entry.group.join(request, respond, now)
             return Effects([lambda: respond(JoinReply(_NOT_A_CLASSIC_GROUP, request.member_id))])
 
@@ -259,7 +259,7 @@ class Coordinator:
         entry = self.with_group(group_id)
 
         def sync(now: int) -> Effects:
-            if entry is not None and isinstance(entry.group, Group):
+            if entry is not None and isinstance(entry.group, ClassicGroup):
                 return entry.group.sync(request, respond, now)
             return Effects([lambda: respond(SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))])
 
@@ -274,7 +274,7 @@ class Coordinator:
         if entry is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         with entry.lock:
-            if not isinstance(entry.group, Group):
+            if not isinstance(entry.group, ClassicGroup):
                 return ErrorCode.UNKNOWN_MEMBER_ID
             return entry.group.heartbeat(member_id, instance_id, generation, self.now_ms())
 
@@ -286,7 +286,7 @@ class Coordinator:
         def leave(now: int) -> Effects:
             nonlocal errors
             assert entry is not None
-            if not isinstance(entry.group, Group):
+            if not isinstance(entry.group, ClassicGroup):
                 return Effects()
             errors, effects = entry.group.leave(members, now)
             return effects

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
-from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.end_offsets import EndOffsets
 from ottla.broker.groups.offsets.group_offsets import lags
 from ottla.broker.observability.rates import Rate
@@ -21,7 +21,7 @@ from ottla.broker.observability.rates import Rate
 class GroupCollector(Collector):
     """Reads the groups of one broker."""
 
-    def __init__(self, groups: Coordinator, end_offsets: EndOffsets) -> None:
+    def __init__(self, groups: GroupCoordinator, end_offsets: EndOffsets) -> None:
         self._groups = groups
         self._end_offsets = end_offsets
         counts = groups.counts

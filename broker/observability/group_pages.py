@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from ottla.broker.groups.classic.group import Group
-from ottla.broker.groups.classic.member import Member
+from ottla.broker.groups.classic.group import ClassicGroup
+from ottla.broker.groups.classic.member import ClassicMember
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
-from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.end_offsets import EndOffsets
 from ottla.broker.groups.offsets.group_offsets import lags
 from ottla.broker.observability.group_metrics import member_count
@@ -23,7 +23,7 @@ _VERSION_MAX: Final = 3
 class GroupPages:
     """What `/groups` and `/groups/<id>` show: the groups that this broker coordinates."""
 
-    def __init__(self, groups: Coordinator, end_offsets: EndOffsets) -> None:
+    def __init__(self, groups: GroupCoordinator, end_offsets: EndOffsets) -> None:
         self._groups = groups
         self._end_offsets = end_offsets
 
@@ -55,7 +55,7 @@ class GroupPages:
             committed = dict(entry.offsets.committed)
             shown = self._summary(entry)
             group = entry.group
-            if isinstance(group, Group):
+            if isinstance(group, ClassicGroup):
                 shown["members"] = [_member(member) for member in group.members.values()]
             elif hasattr(group, "as_json"):
                 shown |= group.as_json()
@@ -94,7 +94,7 @@ class GroupPages:
         }
 
 
-def _member(member: Member) -> dict[str, Any]:
+def _member(member: ClassicMember) -> dict[str, Any]:
     return {
         "id": member.member_id,
         "instance_id": member.instance_id,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
     from ottla.broker.controller.controller import Controller
     from ottla.broker.groups.consumer.groups import ConsumerGroups
-    from ottla.broker.groups.coordinator import Coordinator
+    from ottla.broker.groups.coordinator import GroupCoordinator
     from ottla.broker.groups.offsets.group_offsets import GroupOffsets
     from ottla.broker.quotas.client_quotas import ClientQuotas
     from ottla.broker.replication.leader.fetch_sessions import FetchSessions
@@ -49,7 +49,7 @@ class Services:
     # Operations by topic name: they wait until the metadata shows what was done to their topics.
     delayed_topics: Purgatory
     # The groups that this broker coordinates, and what they do with their offsets.
-    groups: Coordinator
+    groups: GroupCoordinator
     group_offsets: GroupOffsets
     # Those of the new protocol.
     consumer_groups: ConsumerGroups

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Self
 
-from ottla.broker.groups.classic.member import NEW_MEMBER_TIMEOUT_MS, Member
+from ottla.broker.groups.classic.member import NEW_MEMBER_TIMEOUT_MS, ClassicMember
 from ottla.broker.groups.classic.messages import (
     NO_GENERATION,
     NO_MEMBER_ID,
@@ -43,7 +43,7 @@ RespondJoin = Callable[[JoinReply], None]
 RespondSync = Callable[[SyncReply], None]
 
 
-class Group:
+class ClassicGroup:
     """A group, and what its members ask of it."""
 
     def __init__(self, group_id: str, config: GroupConfig, new_id: Callable[[], str]) -> None:
@@ -55,7 +55,7 @@ class Group:
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         # In the order in which they joined.
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicMember] = {}
         self.timeline = Timeline()
         self._config = config
         self._new_id = new_id
@@ -73,7 +73,8 @@ class Group:
         self._storing: int | None = None
 
     def __repr__(self) -> str:
-        return f"<Group {self.group_id} {self.state.value} generation={self.generation} members={len(self.members)}>"
+        state = f"{self.state.value} generation={self.generation} members={len(self.members)}"
+        return f"<ClassicGroup {self.group_id} {state}>"
 
     # Storing
 
@@ -102,7 +103,7 @@ class Group:
         group.protocol_name = stored.protocol_name
         group.leader_id = stored.leader_id
         for each in stored.members:
-            member = Member.of(each, stored.protocol_type, stored.protocol_name or "")
+            member = ClassicMember.of(each, stored.protocol_type, stored.protocol_name or "")
             group.members[member.member_id] = member
             if member.instance_id is not None:
                 group._static[member.instance_id] = member.member_id
@@ -188,7 +189,7 @@ class Group:
 
     def _add(self, effects: Effects, member_id: str, request: JoinRequest, respond: RespondJoin, now_ms: int) -> None:
         self._pending.pop(member_id, None)
-        member = Member(member_id, request)
+        member = ClassicMember(member_id, request)
         member.is_new = True
         member.session_deadline_ms = now_ms + NEW_MEMBER_TIMEOUT_MS
         if not self.members:
@@ -205,7 +206,7 @@ class Group:
             cause = f"member {member_id} joined from {request.client_host}"
             self._prepare(effects, _with_reason(cause, request.reason), now_ms)
 
-    def _await_join(self, effects: Effects, member: Member, request: JoinRequest, respond: RespondJoin) -> None:
+    def _await_join(self, effects: Effects, member: ClassicMember, request: JoinRequest, respond: RespondJoin) -> None:
         member.take(request)
         if member.respond_join is not None:
             # The client has given this one up; one answer more does no harm.
@@ -220,7 +221,7 @@ class Group:
         old_id = self._static[request.instance_id]
         old = self.members[old_id]
         self._fence(effects, old)
-        member = Member(member_id, request)
+        member = ClassicMember(member_id, request)
         member.assignment, member.has_synced = old.assignment, old.has_synced
         member.heard(now_ms)
         old_leader_id = self.leader_id
@@ -312,7 +313,7 @@ class Group:
 
         effects.write = Write(self.snapshot(0), stored)
 
-    def _sync_reply(self, member: Member) -> SyncReply:
+    def _sync_reply(self, member: ClassicMember) -> SyncReply:
         return SyncReply(ErrorCode.NONE, self.protocol_type, self.protocol_name, member.assignment)
 
     # Staying and leaving
@@ -364,7 +365,7 @@ class Group:
             self._remove(effects, self.members[member_id], cause, now_ms)
         return error
 
-    def _remove(self, effects: Effects, member: Member, cause: str, now_ms: int) -> None:
+    def _remove(self, effects: Effects, member: ClassicMember, cause: str, now_ms: int) -> None:
         self._forget(effects, member)
         if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self._prepare(effects, cause, now_ms)
@@ -452,7 +453,7 @@ class Group:
     def _reply_join(
         self,
         effects: Effects,
-        member: Member,
+        member: ClassicMember,
         respond: RespondJoin,
         leader_id: str | None = None,
         is_unchanged: bool = False,
@@ -502,7 +503,7 @@ class Group:
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.NONE
 
-    def _forget(self, effects: Effects, member: Member) -> None:
+    def _forget(self, effects: Effects, member: ClassicMember) -> None:
         del self.members[member.member_id]
         if member.instance_id is not None:
             self._static.pop(member.instance_id, None)
@@ -513,7 +514,7 @@ class Group:
         if self.leader_id == member.member_id:
             self.leader_id = next(iter(self.members), None)
 
-    def _put_in_place(self, old_id: str, member: Member) -> None:
+    def _put_in_place(self, old_id: str, member: ClassicMember) -> None:
         self.members = {
             member.member_id if known == old_id else known: member if known == old_id else each
             for known, each in self.members.items()
@@ -523,7 +524,7 @@ class Group:
         if self.leader_id == old_id:
             self.leader_id = member.member_id
 
-    def _fence(self, effects: Effects, member: Member) -> None:
+    def _fence(self, effects: Effects, member: ClassicMember) -> None:
         if member.respond_join is not None:
             self._refuse_join(effects, member.member_id, member.respond_join, ErrorCode.FENCED_INSTANCE_ID)
         if member.respond_sync is not None:
@@ -610,7 +611,7 @@ class Group:
         ]
 
 
-def _common_protocols(members: Iterable[Member]) -> set[str]:
+def _common_protocols(members: Iterable[ClassicMember]) -> set[str]:
     """Return the protocols that all of some members have."""
     each = [{name for name, _ in member.protocols} for member in members]
     return set.intersection(*each) if each else set()

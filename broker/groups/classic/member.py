@@ -11,7 +11,7 @@ from ottla.broker.groups.classic.messages import JoinReply, JoinRequest, MemberS
 NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000
 
 
-class Member:
+class ClassicMember:
     """What a group knows of one member, and the request of it that waits."""
 
     __slots__ = (
@@ -43,10 +43,10 @@ class Member:
         self.take(request)
 
     def __repr__(self) -> str:
-        return f"<Member {self.member_id} protocols={[name for name, _ in self.protocols]}>"
+        return f"<ClassicMember {self.member_id} protocols={[name for name, _ in self.protocols]}>"
 
     @classmethod
-    def of(cls, stored: MemberSnapshot, protocol_type: str, protocol_name: str) -> Member:
+    def of(cls, stored: MemberSnapshot, protocol_type: str, protocol_name: str) -> ClassicMember:
         """Make it from what was stored: of its protocols, only the one that was chosen."""
         request = JoinRequest(
             stored.member_id,

@@ -23,8 +23,8 @@ class TopicIdPartition(NamedTuple):
     partition: int
 
 
-Partitions = frozenset[TopicIdPartition]
-NO_PARTITIONS: Final[Partitions] = frozenset()
+PartitionSet = frozenset[TopicIdPartition]
+NO_PARTITIONS: Final[PartitionSet] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,15 @@ class Reader:
     # The ids of the topics that it reads.
     topics: frozenset[bytes]
     # What it was to have until now.
-    had: Partitions = NO_PARTITIONS
+    had: PartitionSet = NO_PARTITIONS
     # A static member keeps its rank when it comes back with another id.
     instance_id: str | None = None
 
 
-Assignor = Callable[[Mapping[str, Reader], Mapping[bytes, int]], dict[str, Partitions]]
+Assignor = Callable[[Mapping[str, Reader], Mapping[bytes, int]], dict[str, PartitionSet]]
 
 
-def uniform(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[str, Partitions]:
+def uniform(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[str, PartitionSet]:
     """Assign evenly, and leave in place what can stay there."""
     subscriptions = {reader.topics for reader in readers.values()}
     if len(subscriptions) == 1:
@@ -50,7 +50,7 @@ def uniform(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[
     return _uniform_for_different_readers(readers, topics)
 
 
-def range_(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[str, Partitions]:
+def range_(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[str, PartitionSet]:
     """Assign contiguous ranges of each topic."""
     assigned: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in readers}
     ranked = sorted(readers, key=lambda member_id: (readers[member_id].instance_id or member_id, member_id))
@@ -69,7 +69,7 @@ ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": uniform, "range": range_}
 
 def _uniform_for_equal_readers(
     readers: Mapping[str, Reader], topics: Mapping[bytes, int], subscribed: frozenset[bytes]
-) -> dict[str, Partitions]:
+) -> dict[str, PartitionSet]:
     """All read the same: everybody gets the quota, and the first few one more.
 
     Those that had more than the quota are the first to keep one more, so that nothing moves without need.
@@ -100,7 +100,9 @@ def _uniform_for_equal_readers(
     return _frozen(assigned)
 
 
-def _uniform_for_different_readers(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[str, Partitions]:
+def _uniform_for_different_readers(
+    readers: Mapping[str, Reader], topics: Mapping[bytes, int]
+) -> dict[str, PartitionSet]:
     """Give what nobody has to the reader with least, rarely read topics first; then even out topic by topic."""
     assigned = {member_id: set(had) for member_id, had in _valid(readers, topics).items()}
     readers_of: dict[bytes, list[str]] = {}
@@ -142,10 +144,10 @@ def _even_out(topic_id: bytes, subscribed: list[str], assigned: dict[str, set[To
         has_moved = True
 
 
-def _valid(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[str, Partitions]:
+def _valid(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[str, PartitionSet]:
     """Return what the members may keep: of topics that they still read, and that nobody else has."""
     taken: set[TopicIdPartition] = set()
-    valid: dict[str, Partitions] = {}
+    valid: dict[str, PartitionSet] = {}
     for member_id in sorted(readers):
         reader = readers[member_id]
         valid[member_id] = frozenset(
@@ -163,5 +165,5 @@ def _partitions_of(topic_ids: Iterable[bytes], topics: Mapping[bytes, int]) -> l
     ]
 
 
-def _frozen(assigned: Mapping[str, set[TopicIdPartition]]) -> dict[str, Partitions]:
+def _frozen(assigned: Mapping[str, set[TopicIdPartition]]) -> dict[str, PartitionSet]:
     return {member_id: frozenset(partitions) for member_id, partitions in assigned.items()}

@@ -24,7 +24,7 @@ from ottla.broker.groups.classic.messages import Effects, Write
 from ottla.broker.groups.consumer.assignors import (
     ASSIGNORS,
     NO_PARTITIONS,
-    Partitions,
+    PartitionSet,
     Reader,
     TopicIdPartition,
 )
@@ -577,7 +577,7 @@ class ConsumerGroup:
         return [tombstone_of(self.group_id, *key) for key in [*members, *((kind, "") for kind in GROUP_KINDS)]]
 
 
-def _named(partitions: Partitions, names: Mapping[bytes, str]) -> dict[str, list[int]]:
+def _named(partitions: PartitionSet, names: Mapping[bytes, str]) -> dict[str, list[int]]:
     """Return partitions by topic; a topic that is gone is shown by its id."""
     return {names.get(topic_id, topic_id.hex()): indexes for topic_id, indexes in by_topic(partitions).items()}
 

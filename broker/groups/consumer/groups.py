@@ -14,9 +14,9 @@ import structlog
 from ottla.broker.cluster.metadata import MetadataCache, MetadataSnapshot, TopicMetadata
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config.rows.coordinators import ASSIGNOR_NAMES
-from ottla.broker.groups.classic.group import Group
+from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.messages import Effects
-from ottla.broker.groups.consumer.assignors import Partitions
+from ottla.broker.groups.consumer.assignors import PartitionSet
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.messages import (
     JOIN_EPOCH,
@@ -29,7 +29,7 @@ from ottla.broker.groups.consumer.messages import (
 )
 from ottla.broker.groups.consumer.records import by_topic, read_group
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
-from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.records import StoredRecord, group_tombstone
 from ottla.protocol.errors import DecodeError, ErrorCode, KafkaError
 from ottla.protocol.primitives import UUID_ZERO
@@ -68,7 +68,7 @@ class TopicIndexes(NamedTuple):
     indexes: list[int]
 
 
-class GroupDescription(NamedTuple):
+class ConsumerGroupDescription(NamedTuple):
     """A group as ConsumerGroupDescribe tells of it."""
 
     state: str
@@ -81,7 +81,7 @@ class GroupDescription(NamedTuple):
 class ConsumerGroups:
     """Has groups of the new protocol do what members ask."""
 
-    def __init__(self, coordinator: Coordinator, metadata: MetadataCache) -> None:
+    def __init__(self, coordinator: GroupCoordinator, metadata: MetadataCache) -> None:
         self._coordinator = coordinator
         self._metadata = metadata
         self._shapes = TopicShapes(metadata.snapshot)
@@ -108,18 +108,18 @@ class ConsumerGroups:
 
         coordinator.change(entry, heartbeat)
 
-    def describe(self, group_id: str) -> GroupDescription:
+    def describe(self, group_id: str) -> ConsumerGroupDescription:
         """Describe a group; KafkaError where there is none of this kind, or not here."""
         entry = self._coordinator.with_group(group_id)
         if entry is None or not isinstance(entry.group, ConsumerGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id} of the new protocol")
         with entry.lock:
             group = entry.group
-            return GroupDescription(
+            return ConsumerGroupDescription(
                 group.state.value, group.epoch, group.assignment_epoch, group.assignor_name, group.describe()
             )
 
-    def named(self, partitions: Partitions) -> list[TopicIndexes]:
+    def named(self, partitions: PartitionSet) -> list[TopicIndexes]:
         """Return partitions topic by topic, with names; those of topics that are gone are left out."""
         names = self._metadata.snapshot.topic_names
         return [
@@ -133,7 +133,7 @@ class ConsumerGroups:
     def _of_kind(self, entry: CoordinatedGroup, request: ConsumerHeartbeat) -> ConsumerGroup | None:
         """Return the group if it is of this kind, or can become so. The caller holds its lock."""
         group = entry.group
-        if isinstance(group, Group):
+        if isinstance(group, ClassicGroup):
             if request.member_epoch != JOIN_EPOCH or not group.is_empty:
                 return None
             if group.generation > 0:
@@ -153,7 +153,7 @@ class ConsumerGroups:
         return ConsumerGroup(group_id, self._config(), _new_id)
 
     def _load(
-        self, coordinator: Coordinator, group_id: str, records: dict[int, list[StoredRecord]]
+        self, coordinator: GroupCoordinator, group_id: str, records: dict[int, list[StoredRecord]]
     ) -> ConsumerGroup | None:
         try:
             stored = read_group(group_id, (record for rows in records.values() for record in rows))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, Partitions, TopicIdPartition
+from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, PartitionSet, TopicIdPartition
 from ottla.broker.groups.consumer.messages import (
     LEAVE_STATIC_EPOCH,
     UNCHANGED,
@@ -44,11 +44,11 @@ class ConsumerMember:
     # The one before, in which it still counts: the answer that told it of the new one may be lost.
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
-    assigned: Partitions = NO_PARTITIONS
-    revoking: Partitions = NO_PARTITIONS
+    assigned: PartitionSet = NO_PARTITIONS
+    revoking: PartitionSet = NO_PARTITIONS
 
     @property
-    def owned(self) -> Partitions:
+    def owned(self) -> PartitionSet:
         """What nobody else may have."""
         return self.assigned | self.revoking
 
@@ -87,7 +87,7 @@ class ConsumerMember:
         """Whether it reads the same topics."""
         return (self.topic_names, self.topic_regex) == (other.topic_names, other.topic_regex)
 
-    def may_heartbeat_at(self, epoch: int, owned: Partitions | None) -> bool:
+    def may_heartbeat_at(self, epoch: int, owned: PartitionSet | None) -> bool:
         """Whether it is at an epoch, or did not hear of its new one, and has nothing that it must not have."""
         if epoch == self.epoch:
             return True
@@ -96,9 +96,9 @@ class ConsumerMember:
     def reconciled(
         self,
         target_epoch: int,
-        target: Partitions,
+        target: PartitionSet,
         owners: Mapping[TopicIdPartition, str],
-        owned: Partitions | None,
+        owned: PartitionSet | None,
     ) -> ConsumerMember:
         """Return the member one step further; `owned` is what it says that it has, None where it did not say."""
         if self.is_reconciled_to(target_epoch):
@@ -113,9 +113,9 @@ class ConsumerMember:
         self,
         epoch: int,
         target_epoch: int,
-        target: Partitions,
+        target: PartitionSet,
         owners: Mapping[TopicIdPartition, str],
-        owned: Partitions | None,
+        owned: PartitionSet | None,
     ) -> ConsumerMember:
         kept = self.assigned & target
         revoking = self.assigned - kept

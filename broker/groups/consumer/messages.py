@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
-from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, Partitions
+from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, PartitionSet
 from ottla.protocol.errors import ErrorCode
 
 JOIN_EPOCH: Final = 0
@@ -74,7 +74,7 @@ class ConsumerHeartbeat:
     topic_regex: str | None = None
     server_assignor: str | None = None
     # What it has and has not given back yet.
-    owned: Partitions | None = None
+    owned: PartitionSet | None = None
 
     @property
     def is_full(self) -> bool:
@@ -93,7 +93,7 @@ class ConsumerHeartbeatReply:
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     # All that the member is to have now; None where that has not changed.
-    assignment: Partitions | None = None
+    assignment: PartitionSet | None = None
 
 
 RespondHeartbeat = Callable[[ConsumerHeartbeatReply], None]
@@ -110,5 +110,5 @@ class MemberDescription(NamedTuple):
     client_host: str
     topic_names: tuple[str, ...]
     topic_regex: str | None
-    assigned: Partitions = NO_PARTITIONS
-    target: Partitions = NO_PARTITIONS
+    assigned: PartitionSet = NO_PARTITIONS
+    target: PartitionSet = NO_PARTITIONS

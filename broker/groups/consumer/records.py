@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
 
-from ottla.broker.groups.consumer.assignors import Partitions, TopicIdPartition
+from ottla.broker.groups.consumer.assignors import PartitionSet, TopicIdPartition
 from ottla.broker.groups.consumer.member import ConsumerMember
 from ottla.broker.groups.consumer.messages import MemberState, TopicShape
 from ottla.broker.groups.records import StoredRecord
@@ -84,7 +84,7 @@ class StoredConsumerGroup:
     topics: dict[str, TopicShape] = field(default_factory=dict)
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     assignment_epoch: int = 0
-    targets: dict[str, Partitions] = field(default_factory=dict)
+    targets: dict[str, PartitionSet] = field(default_factory=dict)
 
     def value(self, kind: RecordKind, member_id: str) -> Message | None:
         """Return what a record holds; None where it is to be deleted."""
@@ -239,7 +239,7 @@ def _member_value(member: ConsumerMember) -> Message:
     )
 
 
-def _target_value(target: Partitions) -> Message:
+def _target_value(target: PartitionSet) -> Message:
     return ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             TopicPartition(topic_id=topic_id, partitions=indexes) for topic_id, indexes in by_topic(target).items()
@@ -257,13 +257,13 @@ def _current_value(member: ConsumerMember) -> Message:
     )
 
 
-def _topic_partitions(partitions: Partitions) -> list[TopicPartitions]:
+def _topic_partitions(partitions: PartitionSet) -> list[TopicPartitions]:
     return [
         TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in by_topic(partitions).items()
     ]
 
 
-def by_topic(partitions: Partitions) -> dict[bytes, list[int]]:
+def by_topic(partitions: PartitionSet) -> dict[bytes, list[int]]:
     """Return the numbers of partitions by the ids of their topics, in order."""
     found: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(partitions):
@@ -271,5 +271,5 @@ def by_topic(partitions: Partitions) -> dict[bytes, list[int]]:
     return found
 
 
-def _read_partitions(topics: Iterable[TopicPartition | TopicPartitions]) -> Partitions:
+def _read_partitions(topics: Iterable[TopicPartition | TopicPartitions]) -> PartitionSet:
     return frozenset(TopicIdPartition(topic.topic_id, index) for topic in topics for index in topic.partitions)

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 import structlog
 
 from ottla.broker.groups.appends import Done, commit_error
-from ottla.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE, Group
+from ottla.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from ottla.broker.groups.classic.messages import Effects, GroupState
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
-from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.offsets.expiry import expired_offsets
 from ottla.broker.groups.offsets.offset_store import CommittedOffset, Offsets
 from ottla.broker.groups.records import StoredRecord, group_tombstone, offset_record
@@ -51,7 +51,7 @@ class FetchedOffset(NamedTuple):
 class GroupOffsets:
     """The offsets of the groups that a coordinator has."""
 
-    def __init__(self, coordinator: Coordinator, may_lead_alone: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, coordinator: GroupCoordinator, may_lead_alone: Callable[[], bool] = lambda: True) -> None:
         """`may_lead_alone` is false while another broker may lead without this one knowing."""
         self._coordinator = coordinator
         self._may_lead_alone = may_lead_alone
@@ -298,7 +298,7 @@ class GroupOffsets:
 def _tombstones(entry: CoordinatedGroup) -> list[StoredRecord]:
     """Return what deletes the group itself; one that never had a generation was never written."""
     group = entry.group
-    if isinstance(group, Group):
+    if isinstance(group, ClassicGroup):
         return [group_tombstone(group.group_id)] if group.generation > 0 else []
     tombstones: Callable[[], list[StoredRecord]] | None = getattr(group, "tombstones", None)
     return [] if tombstones is None else tombstones()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.broker.groups.consumer.assignors import Partitions
+from ottla.broker.groups.consumer.assignors import PartitionSet
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.messages import MemberDescription
 from ottla.broker.requests.access import GROUP, NOT_ASKED, TOPIC, check, denied, operations
@@ -97,7 +97,7 @@ def _member(groups: ConsumerGroups, member: MemberDescription) -> Member:
     )
 
 
-def _assignment(groups: ConsumerGroups, partitions: Partitions) -> Assignment:
+def _assignment(groups: ConsumerGroups, partitions: PartitionSet) -> Assignment:
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=topic.indexes)

@@ -8,7 +8,7 @@ Version notes: 3 tells, if asked, what the client may do with a group; 4 adds st
 
 from __future__ import annotations
 
-from ottla.broker.groups.classic.group import Group
+from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.messages import GroupState
 from ottla.broker.requests.access import GROUP, NOT_ASKED, check, operations
 from ottla.broker.requests.request import Request
@@ -34,7 +34,7 @@ def _described(request: Request, group_id: str) -> DescribedGroup:
     except KafkaError as error:
         return _nothing(group_id, "", error.code)
     may_do = operations(request, GROUP, group_id) if request.body.include_authorized_operations else NOT_ASKED
-    if entry is None or not isinstance(entry.group, Group):
+    if entry is None or not isinstance(entry.group, ClassicGroup):
         return _nothing(group_id, GroupState.DEAD.value, ErrorCode.NONE, may_do)
     with entry.lock:
         group = entry.group

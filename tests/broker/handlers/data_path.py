@@ -15,7 +15,7 @@ from ottla.broker.cluster.controller_gate import ControllerGate
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.config import BrokerConfig, TopicConfig
-from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.replication.leader.fetch_sessions import FetchSessions
 from ottla.broker.replication.log_dir_moves import LogDirMoves
@@ -149,7 +149,7 @@ def running_broker(
     )
     partitions = Partitions(context, logs)
 
-    groups = Coordinator(
+    groups = GroupCoordinator(
         lambda: services.config,
         partitions,
         partial(offsets_partitions, metadata),

@@ -22,7 +22,7 @@ from ottla.broker.cluster.topics import DEFAULT_COUNT, CreatedTopic, NewTopic
 from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.config import TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicConfig
 from ottla.broker.config.names import broker_option
-from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.requests.request import Request
@@ -214,7 +214,7 @@ class SmallCluster:
         self.services = services_of(
             config,
             partitions=partitions,
-            groups=Coordinator(lambda: config, partitions, partial(offsets_partitions, metadata), clock=lambda: 0),
+            groups=GroupCoordinator(lambda: config, partitions, partial(offsets_partitions, metadata), clock=lambda: 0),
             metadata=metadata,
             cluster=self.zookeeper,
             controller_gate=ControllerGate(lambda: -1),

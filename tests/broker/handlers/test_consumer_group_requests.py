@@ -21,7 +21,7 @@ from tests.broker.groups.coordinating import (
 )
 from tests.broker.handlers.data_path import Broker
 
-from ottla.broker.groups.classic.group import Group
+from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.protocol.api import Api
@@ -203,10 +203,10 @@ def test_a_group_is_of_one_kind_while_it_has_members(broker: Broker) -> None:
     assert heartbeat(broker, epoch=-1).error_code == 0
 
     stable_member(broker)
-    assert isinstance(group_of(broker), Group)
+    assert isinstance(group_of(broker), ClassicGroup)
     assert fetch(broker).committed_offset == 7
     reload(broker)
-    assert isinstance(group_of(broker), Group)
+    assert isinstance(group_of(broker), ClassicGroup)
     assert group_of(broker).state.value == "Stable"
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from ottla.broker.groups.classic.group import Group
+from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.messages import (
     Effects,
     GroupConfig,
@@ -49,7 +49,7 @@ class Script:
         self.config = GroupConfig(**{"initial_rebalance_delay_ms": 0, **options})
         numbers = count(1)
         self.new_id = lambda: str(next(numbers))
-        self.group = Group("g", self.config, self.new_id)
+        self.group = ClassicGroup("g", self.config, self.new_id)
         # What was stored; where `write_error` is set, storing fails; where `is_slow`, it ends with `writes_end`.
         self.stored: list[GroupSnapshot] = []
         self.write_error = ErrorCode.NONE

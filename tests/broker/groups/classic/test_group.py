@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.broker.groups.classic.script import RANGE, Script
 
-from ottla.broker.groups.classic.group import Group
+from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.protocol.errors import ErrorCode
 
 
@@ -145,7 +145,7 @@ def test_another_coordinator_goes_on_with_the_members_there_are() -> None:
     """They need not join again; their sessions begin anew."""
     group = Script()
     a, b = group.stable("a", "b")
-    group.group = Group.load(group.group.snapshot(5), group.config, group.new_id, group.now_ms)
+    group.group = ClassicGroup.load(group.group.snapshot(5), group.config, group.new_id, group.now_ms)
     assert (group.state, group.group.generation) == ("Stable", a.generation)
     assert group.heartbeats(a) is ErrorCode.NONE
     assert group.syncs(b).reply.assignment == b.member_id.encode()

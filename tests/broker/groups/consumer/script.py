@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from ottla.broker.groups.classic.messages import Effects, GroupSnapshot, Write
-from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, Partitions, TopicIdPartition
+from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, PartitionSet, TopicIdPartition
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.messages import (
     ConsumerGroupConfig,
@@ -31,7 +31,7 @@ def topic_id(name: str) -> bytes:
     return name.encode().rjust(16, b"\0")
 
 
-def partitions(name: str, *indexes: int) -> Partitions:
+def partitions(name: str, *indexes: int) -> PartitionSet:
     """Some partitions of a topic."""
     return frozenset(TopicIdPartition(topic_id(name), index) for index in indexes)
 
@@ -44,7 +44,7 @@ class Client:
     member_id: str
     fields: dict[str, Any]
     epoch: int = 0
-    owned: Partitions = NO_PARTITIONS
+    owned: PartitionSet = NO_PARTITIONS
     replies: list[ConsumerHeartbeatReply] = field(default_factory=list)
     sent: int = 0
 

@@ -12,7 +12,7 @@ from tests.kit.examples import examples
 from ottla.broker.groups.consumer.assignors import (
     ASSIGNORS,
     Assignor,
-    Partitions,
+    PartitionSet,
     Reader,
     TopicIdPartition,
     range_,
@@ -29,12 +29,12 @@ reader_strategy = st.builds(Reader, subscription, st.frozensets(partition_strate
 readers_strategy = st.dictionaries(st.sampled_from("abcdefg"), reader_strategy, min_size=1, max_size=7)
 
 
-def partitions(topic_id: bytes, *indexes: int) -> Partitions:
+def partitions(topic_id: bytes, *indexes: int) -> PartitionSet:
     """Some partitions of a topic."""
     return frozenset(TopicIdPartition(topic_id, index) for index in indexes)
 
 
-def again(assigned: Mapping[str, Partitions], topics: frozenset[bytes]) -> dict[str, Reader]:
+def again(assigned: Mapping[str, PartitionSet], topics: frozenset[bytes]) -> dict[str, Reader]:
     """The members as they are after an assignment."""
     return {member_id: Reader(topics, had) for member_id, had in assigned.items()}
 
@@ -63,7 +63,7 @@ def test_each_partition_goes_to_one_of_its_readers(
     read=subscription,
 )
 def test_uniform_gives_equal_readers_as_many_but_for_one(
-    had: dict[str, Partitions], topics: dict[bytes, int], read: frozenset[bytes]
+    had: dict[str, PartitionSet], topics: dict[bytes, int], read: frozenset[bytes]
 ) -> None:
     """Whatever they had before."""
     sizes = [len(owned) for owned in uniform(again(had, read), topics).values()]

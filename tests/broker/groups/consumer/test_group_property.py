@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.broker.groups.consumer.script import Client, ConsumerScript
 from tests.kit.examples import examples
 
-from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, Partitions, TopicIdPartition
+from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, PartitionSet, TopicIdPartition
 from ottla.broker.groups.consumer.messages import ConsumerHeartbeatReply
 from ottla.protocol.errors import ErrorCode
 
@@ -22,7 +22,7 @@ class SlowClient(Client):
     is_lossy = False
     is_member = False
     # What it was told to have and has not got to yet.
-    told: Partitions | None = None
+    told: PartitionSet | None = None
 
     def takes(self, reply: ConsumerHeartbeatReply) -> None:
         """Take an answer, or do not; what it must give back it reads until `settles`."""
