@@ -7,18 +7,19 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ottla.broker.common.purgatory import DelayedOperation
-from ottla.broker.groups.classic.group import ClassicGroup
-from ottla.broker.groups.classic.messages import Effects, GroupState
+from ottla.broker.groups.classic.messages import GroupState
+from ottla.broker.groups.effects import Effects
 from ottla.broker.groups.offsets.offset_store import OffsetStore
+from ottla.broker.groups.records import StoredRecord
 from ottla.protocol.errors import ErrorCode
-
-CLASSIC = "classic"
 
 
 class AnyGroup(Protocol):
-    """What the coordinator needs of a group of any kind. Kinds other than the classic one have a `type_name` too."""
+    """What the coordinator needs of a group of any kind."""
 
     group_id: str
+    # The kind of group, as ListGroups names it.
+    type_name: str
 
     @property
     def state(self) -> Any:
@@ -52,8 +53,16 @@ class AnyGroup(Protocol):
         """Say whether offsets may be committed."""
         ...
 
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Say whether offsets may be read."""
+        ...
+
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members read a topic."""
+        ...
+
+    def tombstones(self) -> list[StoredRecord]:
+        """Return the records that delete the group."""
         ...
 
 
@@ -84,7 +93,7 @@ class CoordinatedGroup:
     @property
     def type_name(self) -> str:
         """Its kind, as ListGroups names it."""
-        return CLASSIC if isinstance(self.group, ClassicGroup) else str(getattr(self.group, "type_name", ""))
+        return self.group.type_name
 
     @property
     def is_dead(self) -> bool:

@@ -20,7 +20,6 @@ from ottla.broker.groups.appends import Append, Done, group_error
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.messages import (
     NO_MEMBER_ID,
-    Effects,
     GroupConfig,
     GroupSnapshot,
     GroupState,
@@ -32,6 +31,7 @@ from ottla.broker.groups.classic.messages import (
 )
 from ottla.broker.groups.coordinated_group import CoordinatedGroup, Timer
 from ottla.broker.groups.counts import GroupCounts
+from ottla.broker.groups.effects import Effects
 from ottla.broker.groups.loading import LoadedGroup
 from ottla.broker.groups.offsets.offset_store import OffsetStore
 from ottla.broker.groups.placement import CONSUMER_OFFSETS, partition_for

@@ -19,9 +19,9 @@ from typing import Any, Self
 
 from ottla.broker.groups.classic.member import NEW_MEMBER_TIMEOUT_MS, ClassicMember
 from ottla.broker.groups.classic.messages import (
+    CONSUMER_PROTOCOL_TYPE,
     NO_GENERATION,
     NO_MEMBER_ID,
-    Effects,
     GroupConfig,
     GroupSnapshot,
     GroupState,
@@ -31,13 +31,12 @@ from ottla.broker.groups.classic.messages import (
     LeaveMember,
     SyncReply,
     SyncRequest,
-    Write,
 )
 from ottla.broker.groups.classic.subscription import subscribed_topics
+from ottla.broker.groups.effects import Effects, Write
+from ottla.broker.groups.records import StoredRecord, group_tombstone
 from ottla.broker.groups.timeline import Timeline
 from ottla.protocol.errors import ErrorCode
-
-CONSUMER_PROTOCOL_TYPE = "consumer"
 
 RespondJoin = Callable[[JoinReply], None]
 RespondSync = Callable[[SyncReply], None]
@@ -45,6 +44,9 @@ RespondSync = Callable[[SyncReply], None]
 
 class ClassicGroup:
     """A group, and what its members ask of it."""
+
+    # The kind of group, as ListGroups names it.
+    type_name = "classic"
 
     def __init__(self, group_id: str, config: GroupConfig, new_id: Callable[[], str]) -> None:
         """`new_id` gives the random part of a member's id."""
@@ -345,6 +347,10 @@ class ClassicGroup:
         self.members[member_id].heard(now_ms)
         return ErrorCode.NONE
 
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Allow everybody to read offsets, as Kafka does for classic groups."""
+        return ErrorCode.NONE
+
     def leave(self, members: Sequence[LeaveMember], now_ms: int) -> tuple[list[ErrorCode], Effects]:
         """Take members out; each has its own error."""
         effects = Effects()
@@ -609,6 +615,10 @@ class ClassicGroup:
             }
             for member in self.members.values()
         ]
+
+    def tombstones(self) -> list[StoredRecord]:
+        """Return the records that delete the group; a group without a generation was never written."""
+        return [group_tombstone(self.group_id)] if self.generation > 0 else []
 
 
 def _common_protocols(members: Iterable[ClassicMember]) -> set[str]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.protocol.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from ottla.broker.groups.records import StoredRecord
-
-NO_GENERATION = -1
-NO_MEMBER_ID = ""
+NO_GENERATION: Final = -1
+NO_MEMBER_ID: Final = ""
+# The protocol type of groups of consumers. Kafka Connect and others have their own.
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
 class GroupState(Enum):
@@ -132,21 +131,3 @@ class GroupSnapshot(NamedTuple):
     # Since when it is in its state, in milliseconds since 1970.
     state_timestamp_ms: int
     members: tuple[MemberSnapshot, ...]
-
-
-@dataclass(slots=True)
-class Write:
-    """The group must be stored as it is, before anybody is answered."""
-
-    # A classic group is one record, made of its snapshot; other kinds say which records have changed.
-    snapshot: GroupSnapshot | tuple[StoredRecord, ...]
-    # Called with how that went, as the owner of the group.
-    done: Callable[[ErrorCode], Effects]
-
-
-@dataclass(slots=True)
-class Effects:
-    """What an operation asks for: answers to requests that waited, and perhaps a write."""
-
-    replies: list[Callable[[], None]] = field(default_factory=list)
-    write: Write | None = None

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Self
 
-from ottla.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE
-from ottla.broker.groups.classic.messages import Effects, Write
+from ottla.broker.cluster.topics import INTERNAL_TOPICS
+from ottla.broker.groups.classic.messages import CONSUMER_PROTOCOL_TYPE
 from ottla.broker.groups.consumer.assignors import (
     ASSIGNORS,
     NO_PARTITIONS,
@@ -53,6 +53,7 @@ from ottla.broker.groups.consumer.records import (
 )
 from ottla.broker.groups.consumer.topic_pattern import TopicPattern
 from ottla.broker.groups.consumer.topic_pattern_parser import PatternError
+from ottla.broker.groups.effects import Effects, Write
 from ottla.broker.groups.records import StoredRecord
 from ottla.broker.groups.timeline import Timeline
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -62,9 +63,6 @@ _SUBSCRIPTION_LENGTH_MAX: Final = 256 * 1024
 
 # A record by its kind and its member; no member for those of the group.
 RecordName = tuple[RecordKind, str]
-
-# What members do not mean when they say `.*`.
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 @dataclass(slots=True, eq=False)

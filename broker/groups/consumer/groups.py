@@ -15,7 +15,6 @@ from ottla.broker.cluster.metadata import MetadataCache, MetadataSnapshot, Topic
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config.rows.coordinators import ASSIGNOR_NAMES
 from ottla.broker.groups.classic.group import ClassicGroup
-from ottla.broker.groups.classic.messages import Effects
 from ottla.broker.groups.consumer.assignors import PartitionSet
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.messages import (
@@ -30,7 +29,8 @@ from ottla.broker.groups.consumer.messages import (
 from ottla.broker.groups.consumer.records import by_topic, read_group
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.groups.records import StoredRecord, group_tombstone
+from ottla.broker.groups.effects import Effects
+from ottla.broker.groups.records import StoredRecord
 from ottla.protocol.errors import DecodeError, ErrorCode, KafkaError
 from ottla.protocol.primitives import UUID_ZERO
 
@@ -136,8 +136,9 @@ class ConsumerGroups:
         if isinstance(group, ClassicGroup):
             if request.member_epoch != JOIN_EPOCH or not group.is_empty:
                 return None
-            if group.generation > 0:
-                self._coordinator.begin_append(entry.partition, [group_tombstone(group.group_id)])
+            tombstones = group.tombstones()
+            if tombstones:
+                self._coordinator.begin_append(entry.partition, tombstones)
             entry.group = group = self._new(group.group_id)
         return group if isinstance(group, ConsumerGroup) else None
 

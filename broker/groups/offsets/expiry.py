@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE
-from ottla.broker.groups.classic.messages import GroupState
+from ottla.broker.groups.classic.messages import CONSUMER_PROTOCOL_TYPE, GroupState
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.offsets.offset_store import NO_TIMESTAMP, CommittedOffset
 from ottla.protocol.identifiers import TopicPartition

@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 import structlog
 
 from ottla.broker.groups.appends import Done, commit_error
-from ottla.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
-from ottla.broker.groups.classic.messages import Effects, GroupState
+from ottla.broker.groups.classic.messages import CONSUMER_PROTOCOL_TYPE, GroupState
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.coordinator import GroupCoordinator
+from ottla.broker.groups.effects import Effects
 from ottla.broker.groups.offsets.expiry import expired_offsets
 from ottla.broker.groups.offsets.offset_store import CommittedOffset, Offsets
-from ottla.broker.groups.records import StoredRecord, group_tombstone, offset_record
+from ottla.broker.groups.records import offset_record
 from ottla.broker.groups.shards import Shard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -109,11 +109,9 @@ class GroupOffsets:
         if entry is None:
             return {} if partitions is None else dict.fromkeys(partitions, FetchedOffset(None))
         with entry.lock:
-            check = getattr(entry.group, "check_fetch", None)
-            if check is not None:
-                error: ErrorCode = check(member_id, member_epoch)
-                if error is not ErrorCode.NONE:
-                    raise KafkaError(error)
+            error = entry.group.check_fetch(member_id, member_epoch)
+            if error is not ErrorCode.NONE:
+                raise KafkaError(error)
             store = entry.offsets
             wanted = list(store.committed) if partitions is None else partitions
             return {
@@ -239,7 +237,7 @@ class GroupOffsets:
         is_over = with_group or (entry.group.is_empty and entry.offsets.is_empty_without(partitions))
         records = [offset_record(entry.group_id, partition, None) for partition in partitions]
         if is_over:
-            records += _tombstones(entry)
+            records += entry.group.tombstones()
         for first in range(0, len(records), _TOMBSTONES_IN_BATCH):
             append = self._coordinator.begin_append(entry.partition, records[first : first + _TOMBSTONES_IN_BATCH])
             if append.error is not None:
@@ -293,15 +291,6 @@ class GroupOffsets:
         if count or groups:
             log.info("offsets_expired", offsets=count, groups=groups)
         return count
-
-
-def _tombstones(entry: CoordinatedGroup) -> list[StoredRecord]:
-    """Return what deletes the group itself; one that never had a generation was never written."""
-    group = entry.group
-    if isinstance(group, ClassicGroup):
-        return [group_tombstone(group.group_id)] if group.generation > 0 else []
-    tombstones: Callable[[], list[StoredRecord]] | None = getattr(group, "tombstones", None)
-    return [] if tombstones is None else tombstones()
 
 
 def lags(

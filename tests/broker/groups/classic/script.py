@@ -14,7 +14,6 @@ from typing import Any
 
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.messages import (
-    Effects,
     GroupConfig,
     GroupSnapshot,
     JoinReply,
@@ -23,6 +22,7 @@ from ottla.broker.groups.classic.messages import (
     SyncReply,
     SyncRequest,
 )
+from ottla.broker.groups.effects import Effects
 from ottla.protocol.errors import ErrorCode
 
 RANGE = (("range", b"topics"),)

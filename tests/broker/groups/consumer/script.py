@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from ottla.broker.groups.classic.messages import Effects, GroupSnapshot, Write
+from ottla.broker.groups.classic.messages import GroupSnapshot
 from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, PartitionSet, TopicIdPartition
 from ottla.broker.groups.consumer.group import ConsumerGroup
 from ottla.broker.groups.consumer.messages import (
@@ -22,6 +22,7 @@ from ottla.broker.groups.consumer.messages import (
     TopicShape,
 )
 from ottla.broker.groups.consumer.records import StoredConsumerGroup, read_group
+from ottla.broker.groups.effects import Effects, Write
 from ottla.broker.groups.records import StoredRecord
 from ottla.protocol.errors import ErrorCode
 

@@ -1,0 +1,28 @@
+"""The effects of an operation on a group. The group only changes its own state; the coordinator does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ottla.broker.groups.classic.messages import GroupSnapshot
+from ottla.broker.groups.records import StoredRecord
+from ottla.protocol.errors import ErrorCode
+
+
+@dataclass(slots=True)
+class Write:
+    """State that must be stored before the members that wait for it are answered."""
+
+    # A classic group is stored as one record, made from its snapshot; a consumer group gives the records that changed.
+    snapshot: GroupSnapshot | tuple[StoredRecord, ...]
+    # Called under the group's lock with the result of the write.
+    done: Callable[[ErrorCode], Effects]
+
+
+@dataclass(slots=True)
+class Effects:
+    """The replies to send now, and the state to write, if any."""
+
+    replies: list[Callable[[], None]] = field(default_factory=list)
+    write: Write | None = None
