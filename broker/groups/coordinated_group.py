@@ -1,4 +1,4 @@
-"""A group in the hands of its coordinator: the state machine with its offsets, lock and timer."""
+"""A group with the things its coordinator keeps for it: offsets, lock and timer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.protocol.errors import ErrorCode
 
 
 class AnyGroup(Protocol):
-    """What the coordinator needs of a group of any kind."""
+    """The operations that the coordinator needs from both kinds of groups."""
 
     group_id: str
     # The kind of group, as ListGroups names it.
@@ -23,42 +23,42 @@ class AnyGroup(Protocol):
 
     @property
     def state(self) -> Any:
-        """Where it stands; `value` is the name that clients know."""
+        """The state; its `value` is the name in Kafka's protocol."""
         ...
 
     @property
     def protocol_type(self) -> str | None:
-        """What its members have in common; None where it never had any."""
+        """The protocol type of the members; None if there never were any."""
         ...
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it, and nobody is about to be."""
+        """Whether the group has no members, and no client is about to join."""
         ...
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do at the earliest."""
+        """The earliest time at which `tick` has something to do; None if there is none."""
         ...
 
     def tick(self, now_ms: int) -> Effects:
-        """Do what is due."""
+        """Handle all deadlines that have passed."""
         ...
 
     def close(self, error: ErrorCode) -> Effects:
-        """End; whoever waits is answered with the error."""
+        """Mark the group as dead. Waiting requests get `error`, or the result of their write."""
         ...
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
-        """Say whether offsets may be committed."""
+        """Return NONE if the member may commit offsets."""
         ...
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Say whether offsets may be read."""
+        """Return NONE if the client may read offsets."""
         ...
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members read a topic."""
+        """Whether any member reads the topic."""
         ...
 
     def tombstones(self) -> list[StoredRecord]:
@@ -67,19 +67,19 @@ class AnyGroup(Protocol):
 
 
 class CoordinatedGroup:
-    """One group of one partition of `__consumer_offsets`. `lock` protects the group and its offsets."""
+    """A group of either kind. `lock` protects the group and its offsets."""
 
     __slots__ = ("_known_state", "group", "lock", "offsets", "partition", "state_since_ms", "timer")
 
     def __init__(self, group: AnyGroup, offsets: OffsetStore, partition: int, state_since_ms: int) -> None:
         self.group = group
         self.offsets = offsets
+        # The partition of `__consumer_offsets` that stores the group.
         self.partition = partition
         self.lock = threading.Lock()
-        # Since when it is in its state, in milliseconds since 1970.
+        # When the group entered its current state, in milliseconds since 1970.
         self.state_since_ms = state_since_ms
         self._known_state = group.state
-        # What will look at the group next.
         self.timer: Timer | None = None
 
     def __repr__(self) -> str:
@@ -87,28 +87,28 @@ class CoordinatedGroup:
 
     @property
     def group_id(self) -> str:
-        """Its name."""
+        """The group id."""
         return self.group.group_id
 
     @property
     def type_name(self) -> str:
-        """Its kind, as ListGroups names it."""
+        """The kind of group, as ListGroups names it."""
         return self.group.type_name
 
     @property
     def is_dead(self) -> bool:
-        """Whether it was deleted, or another broker has it."""
+        """Whether the group was deleted, or moved to another broker."""
         return bool(self.group.state.value == GroupState.DEAD.value)
 
     def note_state(self, wall_ms: int) -> None:
-        """Remember when the state changed; called under the lock after every operation that may change it."""
+        """Remember when the state changed. Called under the lock after every operation that may change it."""
         if self.group.state is not self._known_state:
             self._known_state = self.group.state
             self.state_since_ms = wall_ms
 
 
 class Timer(DelayedOperation):
-    """Looks at a group at a given time, unless another timer has taken its place."""
+    """Calls `due` at the deadline of a group, unless another timer has replaced this one."""
 
     __slots__ = ("_due", "deadline_ms", "owner")
 
@@ -119,10 +119,10 @@ class Timer(DelayedOperation):
         self._due = due
 
     def is_satisfied(self) -> bool:
-        """Whether nobody needs it any more."""
+        """Whether another timer has replaced this one."""
         return self.owner.timer is not self
 
     def on_complete(self, *, expired: bool) -> None:
-        """Look at the group."""
+        """Call `due` if the deadline has passed."""
         if expired and self.owner.timer is self:
             self._due(self.owner)

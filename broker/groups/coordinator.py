@@ -1,8 +1,8 @@
-"""The coordinator of groups: finds a group, has it do what a member asks, and carries out what comes of that.
+"""The group coordinator: finds the group of a request, changes it under its lock, and carries out the effects.
 
-A group is changed under its lock. What it wants written is appended under that lock too, so that the log has it in
-order; answers go out after the lock is released, and those that depend on a write when the write is committed. Lock
-order: group, partition, log. Nothing is called under a group's lock that might take another group's.
+The records of a change are appended under the group's lock, so that the log has them in order. Replies are sent after
+the lock is released; replies that depend on a write are sent when the write is committed. Lock order: group, partition,
+log. Code that runs under a group's lock never takes the lock of another group.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = structlog.get_logger(__name__)
 
-# Makes a group of another kind of its records: the coordinator, its id, and the records by key version.
+# Restores a group of another kind than classic, given the coordinator, the group id, and its records by key version.
 LoadOther = Callable[["GroupCoordinator", str, dict[int, list[StoredRecord]]], Any]
 
 _TICK_RETRY_MS: Final = 1_000
@@ -53,7 +53,7 @@ _NOT_A_CLASSIC_GROUP: Final = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def monotonic_ms() -> int:
-    """The time that timers go by."""
+    """Return the time for timers, in milliseconds."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -69,16 +69,16 @@ class GroupCoordinator:
         clock: Callable[[], int],
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
-        """`clock` is the time since 1970, which is stored; `now_ms` runs timers.
+        """`clock` returns the time since 1970, which is stored; `now_ms` returns the time for timers.
 
-        `partition_count` is how many partitions `__consumer_offsets` has, None before this broker was told of it.
+        `partition_count` returns the number of partitions of `__consumer_offsets`; None while it is unknown.
         """
         self.config = config
         self.partitions = partitions
         self.clock = clock
         self.now_ms = now_ms
         self._partition_count = partition_count
-        # Groups wait here for the next moment that something is due: a session, a join, a sync.
+        # Groups wait here for their next deadline: of a session, a join or a sync.
         self.rebalances = Purgatory("rebalance", lambda: now_ms() / 1000)
         self.work = Work("groups")
         self.shards = Shards(
@@ -89,27 +89,26 @@ class GroupCoordinator:
             self._shard_loaded,
             lambda entry: self.close(entry, ErrorCode.NOT_COORDINATOR),
         )
-        # Called when a partition was read; whoever waits for its coordinator can go on.
+        # Called when the groups of a partition are loaded, to continue the requests that wait for them.
         self.on_loaded: Callable[[], None] = lambda: None
-        # Set by the other kinds of groups: how one is made of its records when it is loaded.
+        # Set by `ConsumerGroups`: restores a group from its records.
         self.load_other: LoadOther | None = None
-        # Set by them too: whether a group, under its lock, is empty and has made room for a classic one.
+        # Set by `ConsumerGroups`: deletes an empty group, under its lock, so that a classic one can replace it.
         self.make_room: Callable[[CoordinatedGroup], bool] = lambda entry: False
-        # Called with the names of topics that the metadata tells something new about.
+        # Called with the names of topics whose metadata has changed.
         self.on_topics_changed: Callable[[Set[str]], None] = lambda topics: None
-        # For metrics.
         self.counts = GroupCounts()
         self._is_stopping = False
 
-    # Life
+    # Life cycle
 
     def start(self) -> None:
-        """Begin to read partitions and to look after timers."""
+        """Start to load partitions and to run timers."""
         self.rebalances.start()
         self.work.start()
 
     def stop(self) -> None:
-        """Answer everybody who waits; further requests are told to look for another coordinator."""
+        """Answer all waiting requests, and refuse further ones with COORDINATOR_NOT_AVAILABLE."""
         self._is_stopping = True
         self.work.stop()
         for entry in self:
@@ -117,7 +116,7 @@ class GroupCoordinator:
         self.rebalances.stop()
 
     def role_changed(self, partition: Partition) -> None:
-        """Learn that this broker began or ceased to lead a partition, of whatever topic."""
+        """Load or give up the groups of a partition whose role has changed. Other topics are ignored."""
         if partition.partition.topic != CONSUMER_OFFSETS:
             return
         index, role = partition.partition.partition, partition.role
@@ -129,16 +128,16 @@ class GroupCoordinator:
             self.resigned(index, role.leader_epoch)
 
     def topics_changed(self, topics: Set[str]) -> None:
-        """Learn that topics were created, enlarged or deleted, or have other leaders."""
+        """Handle a change of the metadata of topics."""
         if topics:
             self.on_topics_changed(topics)
 
     def became_leader(self, partition: int, epoch: int) -> None:
-        """Take over the groups of a partition."""
+        """Load the groups of a partition."""
         self.shards.became_leader(partition, epoch)
 
     def resigned(self, partition: int, epoch: int) -> None:
-        """Give the groups of a partition up."""
+        """Give up the groups of a partition."""
         self.shards.resigned(partition, epoch)
 
     def _shard_loaded(self, shard: Shard) -> None:
@@ -168,16 +167,16 @@ class GroupCoordinator:
 
     @property
     def is_loading(self) -> bool:
-        """Whether some partition is being read."""
+        """Whether any partition is being loaded."""
         return any(shard.is_loading for shard in self.shards)
 
     def partition_of(self, group_id: str) -> int | None:
-        """Return the partition of `__consumer_offsets` that a group belongs to; None where that is not known yet."""
+        """Return the partition of `__consumer_offsets` that a group belongs to; None while it is unknown."""
         count = self._partition_count()
         return None if count is None else partition_for(group_id, count)
 
     def is_expected(self, group_id: str) -> bool:
-        """Whether a group cannot be asked here yet, but will be in a moment."""
+        """Whether this broker is about to coordinate the group, but has not loaded it yet."""
         partition = self.partition_of(group_id)
         if partition is None:
             return any(True for _ in self.shards)
@@ -185,12 +184,12 @@ class GroupCoordinator:
         return shard is not None and shard.is_loading
 
     def is_ready(self, partition: int) -> bool:
-        """Whether the groups of a partition can be asked here."""
+        """Whether this broker coordinates a partition and has loaded its groups."""
         shard = self.shards.get(partition)
         return shard is not None and not shard.is_loading
 
     def shard_of(self, group_id: str, *, may_be_empty: bool = False) -> Shard:
-        """Return where a group is; KafkaError where its id is wrong or it is not here, or not yet."""
+        """Return the shard of a group; KafkaError if the id is invalid or the shard is elsewhere or not loaded."""
         if not group_id and not may_be_empty:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         if self._is_stopping:
@@ -204,13 +203,13 @@ class GroupCoordinator:
         return shard
 
     def with_group(self, group_id: str, *, may_be_empty: bool = False) -> CoordinatedGroup | None:
-        """Return a group, None where there is no such group; KafkaError where it is not here, or not yet."""
+        """Return a group; None if it does not exist. KafkaError if its shard is elsewhere or not loaded."""
         return self.shard_of(group_id, may_be_empty=may_be_empty).groups.get(group_id)
 
     def group_or_new(
         self, group_id: str, make: Callable[[str], Any] | None = None, *, may_be_empty: bool = False
     ) -> CoordinatedGroup:
-        """Return a group, a new one where there is none: a classic one, or what `make` makes."""
+        """Return a group. A missing group is created by `make`, or as a classic one."""
         shard = self.shard_of(group_id, may_be_empty=may_be_empty)
         entry = shard.groups.get(group_id)
         if entry is not None:
@@ -234,10 +233,10 @@ class GroupCoordinator:
             config.group_max_session_timeout_ms,
         )
 
-    # What members ask
+    # Requests of members of classic groups
 
     def join(self, group_id: str, request: JoinRequest, respond: Callable[[JoinReply], None]) -> None:
-        """Bring a member into the next generation; a group is made for the first one that comes without an id."""
+        """Add a member to the next generation. The first member without an id creates the group."""
         entry = self.with_group(group_id)
         if entry is None:
             if request.member_id != NO_MEMBER_ID:
@@ -255,7 +254,7 @@ class GroupCoordinator:
         self.change(entry, join)
 
     def sync(self, group_id: str, request: SyncRequest, respond: Callable[[SyncReply], None]) -> None:
-        """Give a member its assignment when there is one."""
+        """Send a member its assignment when it is stored."""
         entry = self.with_group(group_id)
 
         def sync(now: int) -> Effects:
@@ -269,7 +268,7 @@ class GroupCoordinator:
             self.change(entry, sync)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Keep a member's session. It only moves deadlines away, so no timer has to be set."""
+        """Extend a member's session. Its deadline only moves to later, so the timer can stay as it is."""
         entry = self.with_group(group_id)
         if entry is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -279,7 +278,7 @@ class GroupCoordinator:
             return entry.group.heartbeat(member_id, instance_id, generation, self.now_ms())
 
     def leave(self, group_id: str, members: Sequence[LeaveMember]) -> list[ErrorCode]:
-        """Take members out of a group; each has its own error."""
+        """Remove members from a group; return one error code per member."""
         entry = self.with_group(group_id)
         errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
 
@@ -295,10 +294,10 @@ class GroupCoordinator:
             self.change(entry, leave)
         return errors
 
-    # Carrying out
+    # Effects
 
     def change(self, entry: CoordinatedGroup, operation: Callable[[int], Effects]) -> None:
-        """Have a group do something under its lock, given the time, and carry out what comes of it."""
+        """Call `operation` with the current time under the group's lock, and carry out its effects."""
         with entry.lock:
             was_completing = entry.group.state is GroupState.COMPLETING_REBALANCE
             effects = operation(self.now_ms())
@@ -308,7 +307,7 @@ class GroupCoordinator:
         self._finish(entry, effects, append)
 
     def close(self, entry: CoordinatedGroup, error: ErrorCode) -> None:
-        """End a group, here at least; whoever waits for it is answered with the error."""
+        """Mark a group as dead on this broker, and answer its waiting requests with `error`."""
         self.change(entry, lambda now: entry.group.close(error))
 
     def append(self, partition: int, records: Sequence[StoredRecord], done: Done) -> None:
@@ -338,7 +337,7 @@ class GroupCoordinator:
     def _records(
         self, stored: GroupSnapshot | tuple[StoredRecord, ...], entry: CoordinatedGroup
     ) -> Sequence[StoredRecord]:
-        """Return what a group wants written; other kinds than the classic one give their records themselves."""
+        """Return the records to write. The record of a classic group is made from its snapshot here."""
         if isinstance(stored, GroupSnapshot):
             return [group_record(stored._replace(state_timestamp_ms=entry.state_since_ms))]
         return stored
@@ -347,19 +346,19 @@ class GroupCoordinator:
         for reply in effects.replies:
             try:
                 reply()
-            except Exception:  # one client that cannot be answered must not keep the others waiting
+            except Exception:  # a failed reply to one client must not stop the others
                 log.exception("group_reply_failed", group=entry.group_id)
         write = effects.write
         if append is not None and write is not None:
             done = write.done
             self.await_append(append, lambda error: self.change(entry, lambda now: done(group_error(error))))
 
-    # Time
+    # Timers
 
     def _set_timer(self, entry: CoordinatedGroup) -> None:
-        """Have the group looked at when something is due. The caller holds its lock.
+        """Set the timer to the next deadline of the group. The caller holds its lock.
 
-        A timer that comes too early is left alone: when it comes it sets the next one.
+        An earlier timer is kept: when it fires, it sets the next one.
         """
         deadline_ms = None if entry.is_dead else entry.group.next_deadline_ms
         timer = entry.timer
@@ -380,7 +379,7 @@ class GroupCoordinator:
 
         try:
             self.change(entry, tick)
-        except Exception:  # a group without a timer would wait for ever
+        except Exception:  # without a timer the group would never make progress
             log.exception("group_tick_failed", group=entry.group_id)
             with entry.lock:
                 entry.timer = Timer(entry, self.now_ms() + _TICK_RETRY_MS, self._tick)

@@ -1,4 +1,4 @@
-"""What the groups of a broker have done so far."""
+"""Counters of group activity, for metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class GroupCounts:
-    """Counters that only grow, whatever becomes of the groups. Thread-safe."""
+    """Counters that never decrease, even when groups are removed. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -16,21 +16,21 @@ class GroupCounts:
         self.completed_rebalances = 0
 
     def committed(self, offsets: int) -> None:
-        """Count offsets that were committed."""
+        """Count committed offsets."""
         with self._lock:
             self.offset_commits += offsets
 
     def expired(self, offsets: int) -> None:
-        """Count offsets whose time was over."""
+        """Count expired offsets."""
         with self._lock:
             self.offset_expirations += offsets
 
     def deleted(self, offsets: int) -> None:
-        """Count offsets that were deleted because somebody asked for it, or with their topics."""
+        """Count offsets that were deleted by request, or together with their topic."""
         with self._lock:
             self.offset_deletions += offsets
 
     def rebalanced(self) -> None:
-        """Count a rebalance of a classic group that ended with an assignment."""
+        """Count a completed rebalance of a classic group."""
         with self._lock:
             self.completed_rebalances += 1

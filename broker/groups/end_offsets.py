@@ -1,7 +1,7 @@
-"""Where partitions end, for the lag of groups. This broker knows it of those that it leads, and asks other leaders.
+"""The end offsets of partitions, for the lag of groups. This broker asks other leaders for the partitions they lead.
 
-Nobody but a scrape or a page wants to know, every few seconds at most. So answers are kept for a while, and a thread
-asks for new ones only when somebody has looked; whoever looks for the first time waits a moment for them.
+Only metrics and status pages need end offsets, every few seconds at most. So answers are cached, and a thread asks
+for new ones only after a lookup. The first lookup of a partition waits a moment for the answer.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _LATEST: Final = -1
 _NO_REPLICA: Final = -1
 
 EndsByPartition = Mapping[TopicPartition, int]
-# Asks a broker where partitions that it leads end; leaves out what it does not know.
+# Asks a broker for the end offsets of partitions that it leads. Partitions that it does not know are left out.
 AskLeader = Callable[[int, Sequence[TopicPartition]], EndsByPartition]
 
 
 class EndOffsets:
-    """The ends of partitions, anywhere in the cluster. Thread-safe."""
+    """The end offsets of all partitions in the cluster. Thread-safe."""
 
     def __init__(self, partitions: Partitions, metadata: MetadataCache, ask: AskLeader) -> None:
         self._partitions = partitions
         self._metadata = metadata
         self._ask = ask
         self._changed = threading.Condition()
-        # What somebody looked for since the last round of questions, and what that round was about.
+        # The partitions that were looked up since the last refresh, and those of the last refresh.
         self._wanted: set[TopicPartition] = set()
         self._answered: set[TopicPartition] = set()
         self._known: dict[TopicPartition, int] = {}
@@ -53,11 +53,11 @@ class EndOffsets:
         self._thread = threading.Thread(target=self._run, name="end-offsets", daemon=True)
 
     def start(self) -> None:
-        """Begin to ask when somebody looks."""
+        """Start the thread that asks other leaders."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop the thread."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
@@ -65,7 +65,7 @@ class EndOffsets:
             self._thread.join()
 
     def of(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where partitions end, as far as that is known; may wait for a second where nothing is."""
+        """Return the known end offsets. May wait up to a second for partitions that were never looked up."""
         ends: dict[TopicPartition, int] = {}
         elsewhere: set[TopicPartition] = set()
         for partition in wanted:
@@ -117,7 +117,7 @@ class EndOffsets:
 
 
 class LeaderEnds:
-    """Asks leaders with ListOffsets, over one connection to each; for one thread."""
+    """Asks leaders with ListOffsets, over one connection to each. Not thread-safe."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class LeaderEnds:
         self._connections: dict[int, tuple[BlockingConnection, int]] = {}
 
     def __call__(self, leader: int, partitions: Sequence[TopicPartition]) -> EndsByPartition:
-        """Return where partitions end; KafkaError or ProtocolError where the leader does not answer."""
+        """Return end offsets; KafkaError or ProtocolError if the leader does not answer."""
         address = self._address_of(leader)
         if address is None:
             return {}

@@ -1,8 +1,8 @@
-"""Reading a partition of `__consumer_offsets` from its beginning: which groups there are, and what they have committed.
+"""Loads the groups and offsets of a partition of `__consumer_offsets`.
 
-Of every key only the newest record counts, so the log is gone through once with a table of keys, as compaction does,
-and only what is left is taken apart. What a transaction committed is set aside until its marker comes by; then it
-counts, unless the log has something newer.
+Only the newest record of each key counts. So the log is read once into a table of keys, as compaction does, and only
+the records that remain are decoded. Records of a transaction are kept apart until its marker is read. If it was
+committed, they count unless the log has newer ones.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ _UNREADABLE: Final = (DecodeError, CorruptBatchError, IndexError, UnicodeDecodeE
 _OLD_OFFSET_KEY: Final = b"\x00\x00"
 _OFFSET_KEY: Final = b"\x00\x01"
 
-# By key: the offset of the batch that brought the newest value, and that value.
+# By key: the base offset of the batch with the newest value, and the value.
 _Table = dict[bytes, tuple[int, bytes]]
 
 
 @dataclass(slots=True)
 class LoadedGroup:
-    """What the log says about one group."""
+    """One group, as found in the log."""
 
-    # None for a group that only has offsets, or is of another kind.
+    # None for a group without a record of its own, and for consumer groups.
     snapshot: GroupSnapshot | None = None
     offsets: OffsetStore = field(default_factory=OffsetStore)
-    # Records of the kinds that others registered, by key version.
+    # All other records of the group, by key version.
     others: dict[int, list[StoredRecord]] = field(default_factory=dict)
 
 
 class Replay:
-    """The newest value of each key, as the batches of a log come by."""
+    """Collects the newest value of each key from the batches of a log."""
 
     def __init__(self) -> None:
         self.record_count = 0
-        # Where the log ended when it was read.
+        # The end of the log when reading began.
         self.end_offset = 0
         self._newest: _Table = {}
-        # By producer id, what transactions that have not ended brought.
+        # The values of open transactions, by producer id.
         self._pending: dict[int, _Table] = {}
 
     def take(self, batch: RecordBatch) -> None:
-        """Take the next batch."""
+        """Add the next batch."""
         if batch.is_control:
             self._end_transaction(batch)
             return
@@ -80,7 +80,7 @@ class Replay:
             if value is None:
                 table.pop(key, None)
                 if table is self._newest:
-                    # What transactions brought before is deleted too, whenever they end.
+                    # The tombstone also deletes earlier values of open transactions.
                     for pending in self._pending.values():
                         pending.pop(key, None)
             else:
@@ -99,16 +99,16 @@ class Replay:
                 self._newest[key] = brought
 
     def groups(self) -> dict[str, LoadedGroup]:
-        """Return the groups; what was collected is given away meanwhile, since it may be large."""
+        """Decode and return the groups. This consumes the collected values, to save memory."""
         return _Reader().read(self._newest, self._pending)
 
 
 class _Reader:
-    """Takes keys and values apart; what all offsets of a group and a topic have in common is decoded once."""
+    """Decodes keys and values. The names of groups and topics are decoded once, not for each partition."""
 
     def __init__(self) -> None:
         self._groups: dict[str, LoadedGroup] = {}
-        # By all of a key but the partition, which comes last: the group, and the topic's name.
+        # Group and topic name, by the part of the key before the partition number.
         self._places: dict[bytes, tuple[LoadedGroup, str]] = {}
         self._topics: dict[bytes, str] = {}
 
@@ -150,7 +150,7 @@ class _Reader:
     def _other(self, key: bytes, value: bytes) -> None:
         version = key_version(key)
         if version <= OFFSET_KEY_VERSION:
-            raise DecodeError(f"a key of version {version}")
+            raise DecodeError(f"unknown key version {version}")
         group_id = read_group_id(key)
         group = self._group(group_id)
         if version == GROUP_KEY_VERSION:
@@ -163,9 +163,9 @@ class _Reader:
 
 
 def replay_log(source: Log, buffer_bytes: int, is_wanted: Callable[[], bool]) -> Replay | None:
-    """Go through a log up to where it ends now; None where that is not wanted any more.
+    """Read a log up to its current end; return None as soon as `is_wanted` returns False.
 
-    Raises KafkaError, CorruptBatchError or OSError where it cannot be read.
+    Raises KafkaError, CorruptBatchError or OSError if the log cannot be read.
     """
     replay = Replay()
     offset, end = source.log_start_offset, source.log_end_offset

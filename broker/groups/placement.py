@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets` a group belongs to, and so which broker coordinates it."""
+"""Maps a group to a partition of `__consumer_offsets`. The leader of that partition coordinates the group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LEAST_INT32: Final = -(2**31)
 
 
 def java_hash(text: str) -> int:
-    """Return Java's hash of a string: h = 31 h + c over its UTF-16 units, in 32 bits with a sign."""
+    """Return the hash code of a string in Java: h = 31 h + c over its UTF-16 units, as a signed 32-bit number."""
     encoded = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for index in range(0, len(encoded), 2):
@@ -21,6 +21,6 @@ def java_hash(text: str) -> int:
 
 @lru_cache(maxsize=65_536)
 def partition_for(group_id: str, partition_count: int) -> int:
-    """Return the partition of a group; Java has no positive form of its least number, and takes 0 for it."""
+    """Return the partition of a group. As in Kafka, the hash -2^31 counts as 0: Java cannot negate it."""
     value = java_hash(group_id)
     return 0 if value == _LEAST_INT32 else abs(value) % partition_count

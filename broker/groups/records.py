@@ -1,11 +1,11 @@
-"""What `__consumer_offsets` holds, as records and back.
+"""The records of `__consumer_offsets`: how they are written and read.
 
-    key    int16 version, then the fields: 0 and 1 an offset (group, topic, partition), 2 a group; 3 to 8 belong to
-           groups of the new protocol, and begin with the group's id too
+    key    int16 version, then the fields. Version 0 and 1: an offset (group, topic, partition). Version 2: a classic
+           group. Version 3 to 8: parts of a consumer group. The first field is always the group id
     value  int16 version, then the fields of that version; null is a tombstone
 
-Offsets are written in version 3, or 1 where the client said when they expire; groups in version 3. All versions are
-read. Loading reads a million offsets at a stretch, so keys and the usual values are taken apart by hand.
+Offsets are written in version 3, or in version 1 if the client sets an expiry time. Groups are written in version 3.
+All versions can be read. Loading may decode millions of offsets, so keys and common values have hand-written decoders.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ GROUP_KEY_VERSION: Final = 2
 _OFFSET_VALUE_VERSION: Final = 3
 _OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
 _GROUP_VALUE_VERSION: Final = 3
-# Of a version of which later ones only add tagged fields.
+# Later versions only add tagged fields to this one.
 _VALUE_VERSION_MAX: Final = 4
 
 _VERSION: Final = struct.Struct(">h")
 _OFFSET_KEY_PREFIX: Final = _VERSION.pack(OFFSET_KEY_VERSION)
 _PARTITION: Final = struct.Struct(">i")
-# Version, offset, leader epoch, length of the metadata, which the commit timestamp follows.
+# Version, offset, leader epoch, length of the metadata. The metadata and the commit timestamp follow.
 _VALUE_START: Final = struct.Struct(">hqih")
 _TIMESTAMP: Final = struct.Struct(">q")
-# The same without metadata, as most are.
+# A whole value with empty metadata, which is the common case.
 _BARE_VALUE: Final = struct.Struct(">hqihq")
 
 
 class StoredRecord(NamedTuple):
-    """A key and its value; None deletes the key."""
+    """A key and its value. The value None deletes the key."""
 
     key: bytes
     value: bytes | None
@@ -66,7 +66,7 @@ def offset_key(group_id: str, partition: TopicPartition) -> bytes:
 
 
 def offset_value(committed: CommittedOffset) -> bytes:
-    """Return an offset as it is stored."""
+    """Return the value of an offset."""
     has_expiry = committed.expire_timestamp_ms != NO_TIMESTAMP
     version = _OFFSET_VALUE_VERSION_WITH_EXPIRY if has_expiry else _OFFSET_VALUE_VERSION
     fields = OffsetCommitValue(
@@ -80,21 +80,21 @@ def offset_value(committed: CommittedOffset) -> bytes:
 
 
 def offset_record(group_id: str, partition: TopicPartition, committed: CommittedOffset | None) -> StoredRecord:
-    """Return the record that stores an offset, or deletes it."""
+    """Return the record that stores an offset, or deletes it if `committed` is None."""
     return StoredRecord(offset_key(group_id, partition), None if committed is None else offset_value(committed))
 
 
 def read_offset_key(key: bytes) -> tuple[bytes, bytes, int]:
-    """Return group, topic and partition of an offset's key; the names as they are encoded."""
+    """Return group, topic and partition of an offset's key. The names stay encoded."""
     topic_position = 4 + (key[2] << 8 | key[3])
     topic_end = topic_position + 2 + (key[topic_position] << 8 | key[topic_position + 1])
     if topic_end + 4 != len(key):
-        raise CorruptBatchError("the key of an offset is cut short")
+        raise CorruptBatchError("the key of an offset has a wrong length")
     return key[4:topic_position], key[topic_position + 2 : topic_end], _PARTITION.unpack_from(key, topic_end)[0]
 
 
 def read_offset_value(value: bytes, log_offset: int) -> CommittedOffset:
-    """Return an offset from what was stored in a batch at `log_offset`."""
+    """Decode the value of an offset from a batch at `log_offset`."""
     if len(value) == _BARE_VALUE.size and value[:2] == b"\x00\x03":
         _, offset, leader_epoch, size, timestamp_ms = _BARE_VALUE.unpack(value)
         if size == 0:
@@ -118,7 +118,7 @@ def read_offset_value(value: bytes, log_offset: int) -> CommittedOffset:
     )
 
 
-# Groups
+# Classic groups
 
 
 def group_key(group_id: str) -> bytes:
@@ -158,15 +158,15 @@ def group_tombstone(group_id: str) -> StoredRecord:
 
 
 def read_group_id(key: bytes) -> str:
-    """Return the group of a key, of whatever kind: its id is the first field of all of them."""
+    """Return the group id of a key of any version."""
     end = 4 + (key[2] << 8 | key[3])
     if end > len(key):
-        raise CorruptBatchError("the key of a group is cut short")
+        raise CorruptBatchError("the key of a group is too short")
     return key[4:end].decode()
 
 
 def read_group_value(group_id: str, value: bytes) -> GroupSnapshot:
-    """Return a group from what was stored; before version 1 the rebalance timeout was the session timeout."""
+    """Decode the value of a group. Version 0 has no rebalance timeout, so the session timeout is used."""
     stored, _ = decode_from(GroupMetadataValue, _value_version(value), value, _VERSION.size)
     members = tuple(
         MemberSnapshot(
@@ -196,7 +196,7 @@ def read_group_value(group_id: str, value: bytes) -> GroupSnapshot:
 
 
 def key_version(key: bytes) -> int:
-    """Return what kind of record a key belongs to; -1 where it is too short to say."""
+    """Return the version of a key; -1 if the key is too short."""
     return int(_VERSION.unpack_from(key)[0]) if len(key) >= _VERSION.size else -1
 
 
@@ -208,7 +208,7 @@ def batch_of(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> RecordBatch:
-    """Return one batch with some records; with a producer it is part of its transaction."""
+    """Return a batch with the records. With a producer id, the batch is transactional."""
     builder = RecordBatchBuilder()
     for key, value in records:
         builder.append(timestamp_ms, key, value)

@@ -1,8 +1,8 @@
 """The partitions of `__consumer_offsets` that this broker leads, each with its groups.
 
-A partition that this broker begins to lead is read on another thread; until that is done its groups cannot be asked
-anything. One that it stops leading is given up at once. Leader epochs order the two where they race: what an older
-epoch says changes nothing.
+When this broker becomes the leader of a partition, a background thread loads the groups, and requests to them are
+refused until that is done. When it stops being the leader, it drops the groups at once. The two may race, so changes
+with an older leader epoch are ignored.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ log = structlog.get_logger(__name__)
 
 _RETRY_SECONDS: Final = 1.0
 
-# Makes a group of what the log says: its id, that, and the partition.
+# Restores a group, given its id, the contents of the log, and the partition.
 MakeGroup = Callable[[str, LoadedGroup, int], CoordinatedGroup]
 
 
 class Shard:
-    """The groups of one partition. Looking one up needs no lock; `lock` is for adding and removing."""
+    """The groups of one partition. `lock` protects adding and removing groups; looking one up needs no lock."""
 
     __slots__ = ("deleted", "end_offset", "epoch", "groups", "index", "is_loading", "lock")
 
@@ -39,10 +39,10 @@ class Shard:
         self.index = index
         self.epoch = epoch
         self.is_loading = True
-        # Where the log ended when it was read: up to here there may be commits that not all replicas have.
+        # The end of the log when it was loaded. Commits before it may not be on all in-sync replicas yet.
         self.end_offset = 0
         self.groups: dict[str, CoordinatedGroup] = {}
-        # Partitions that were deleted while this one was being read.
+        # Topic partitions that were deleted while this shard was being loaded.
         self.deleted: set[TopicPartition] = set()
         self.lock = threading.Lock()
 
@@ -50,14 +50,14 @@ class Shard:
         return f"<Shard {self.index} epoch={self.epoch} groups={len(self.groups)} loading={self.is_loading}>"
 
     def remove(self, entry: CoordinatedGroup) -> None:
-        """Forget a group."""
+        """Remove a group, unless another group has replaced it."""
         with self.lock:
             if self.groups.get(entry.group_id) is entry:
                 del self.groups[entry.group_id]
 
 
 class Shards:
-    """What this broker coordinates. Thread-safe."""
+    """All shards of this broker. Thread-safe."""
 
     def __init__(
         self,
@@ -74,26 +74,26 @@ class Shards:
         self._make_group = make_group
         self._on_loaded = on_loaded
         self._on_lost = on_lost
-        # Set by who looks after offsets: removes those of deleted partitions from a group.
+        # Set by `GroupOffsets`: removes the offsets of deleted partitions from a group.
         self.on_deleted: Callable[[CoordinatedGroup, Set[TopicPartition]], None] = lambda entry, deleted: None
         self._lock = threading.Lock()
         self._shards: dict[int, Shard] = {}
-        # The newest epoch that each partition was heard of in.
+        # The newest known leader epoch of each partition.
         self._epochs: dict[int, int] = {}
 
     def __iter__(self) -> Iterator[Shard]:
         return iter(list(self._shards.values()))
 
     def get(self, index: int) -> Shard | None:
-        """Return a partition that this broker leads."""
+        """Return a shard; None if this broker does not lead the partition."""
         return self._shards.get(index)
 
     def partition(self, index: int) -> Partition | None:
-        """Return the replica behind a shard."""
+        """Return the replica of a partition of `__consumer_offsets`; None if this broker has none."""
         return self._partitions.find(TopicPartition(CONSUMER_OFFSETS, index))
 
     def became_leader(self, index: int, epoch: int) -> None:
-        """Begin to read what the groups of a partition are; one that is led already stays as it is."""
+        """Start to load the groups of a partition, unless this broker already leads it."""
         with self._lock:
             if epoch < self._epochs.get(index, -1):
                 return
@@ -106,7 +106,7 @@ class Shards:
         self._work.submit(lambda: self._load(shard))
 
     def resigned(self, index: int, epoch: int) -> None:
-        """Give up the groups of a partition that another broker leads, or nobody."""
+        """Drop the groups of a partition that this broker no longer leads."""
         with self._lock:
             if epoch < self._epochs.get(index, -1):
                 return
@@ -116,7 +116,7 @@ class Shards:
             self._give_up(shard)
 
     def forget(self, index: int) -> None:
-        """Give up a partition that this broker has no replica of any more; another of its name begins with epoch 0."""
+        """Drop a partition whose replica is gone, and its epoch: a recreated topic starts at epoch 0 again."""
         with self._lock:
             self._epochs.pop(index, None)
             shard = self._shards.pop(index, None)
@@ -124,7 +124,7 @@ class Shards:
             self._give_up(shard)
 
     def delete_when_loaded(self, shard: Shard, deleted: Set[TopicPartition]) -> bool:
-        """Have the offsets of deleted partitions removed as soon as a shard is read; False where it has been."""
+        """Schedule the removal of offsets of deleted partitions for the end of loading; False if it is loaded."""
         with self._lock:
             if shard.is_loading:
                 shard.deleted |= deleted
@@ -155,11 +155,11 @@ class Shards:
             }
             if not self._publish(shard, groups, replay.end_offset):
                 return
-        except Exception:  # whatever it is, serving half of the groups would lose the other half
+        except Exception:  # serving only some of the groups would lose the others
             log.exception("groups_not_loaded", partition=shard.index, epoch=shard.epoch)
             self._work.submit(lambda: self._load(shard), _RETRY_SECONDS)
             return
-        # A topic that was just created would fill the log with partitions that have nothing.
+        # Keep the log short: a new `__consumer_offsets` has many partitions without groups.
         say = log.info if groups else log.debug
         say(
             "groups_loaded",
@@ -173,13 +173,13 @@ class Shards:
         self._on_loaded(shard)
 
     def _publish(self, shard: Shard, groups: dict[str, CoordinatedGroup], end_offset: int) -> bool:
-        """Let groups be asked that were read, without offsets of topics that went meanwhile; False if not wanted."""
+        """Open a shard for requests, without the offsets of deleted topics; False if the shard is no longer current."""
         removed: frozenset[TopicPartition] = frozenset()
         while True:
             with self._lock:
                 if not self._is_current(shard):
                     return False
-                # Kept until they are removed: what fails here is read again.
+                # Keep entries until their offsets are removed: after a failure, the shard is loaded again.
                 shard.deleted -= removed
                 deleted = frozenset(shard.deleted)
                 if not deleted:

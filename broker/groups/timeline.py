@@ -1,4 +1,4 @@
-"""Why did it rebalance? The last rebalances of a group, each with its cause in words and how long its phases took."""
+"""The last rebalances of a group: why each one happened, and how long its phases took."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _KEPT: Final = 20
 
 @dataclass(slots=True)
 class Rebalance:
-    """One rebalance; times on the clock that the group is given, None while they are to come."""
+    """One rebalance. Times are on the clock of the group's timers; None if they have not come yet."""
 
     cause: str
     began_ms: int
-    # When all had joined, or those that had not were given up.
+    # When all members had joined, or the missing ones were dropped.
     joined_ms: int | None = None
-    # When the leader's assignment was stored, or the group had become empty.
+    # When the assignment was complete, or the group was empty.
     ended_ms: int | None = None
     generation: int | None = None
     members: int | None = None
 
     def as_json(self, clock_offset_ms: int) -> dict[str, Any]:
-        """Show it, with its begin in milliseconds since 1970; the offset is what that clock is ahead of ours."""
+        """Return the rebalance as JSON. `clock_offset_ms` converts the start time to milliseconds since 1970."""
         joined, ended = self.joined_ms, self.ended_ms
         return {
             "cause": self.cause,
@@ -45,24 +45,24 @@ class Timeline:
         return len(self.rebalances)
 
     def began(self, cause: str, now_ms: int) -> None:
-        """Note that a rebalance begins."""
+        """Add a rebalance that begins now."""
         self.rebalances.append(Rebalance(cause, now_ms))
 
     def joined(self, generation: int, members: int, now_ms: int) -> None:
-        """Note that a generation has its members."""
+        """Note that the members of the new generation are known."""
         if self.rebalances:
             last = self.rebalances[-1]
             last.joined_ms, last.generation, last.members = now_ms, generation, members
 
     def ended(self, now_ms: int) -> None:
-        """Note that the group is stable, or empty."""
+        """Note that the group is stable or empty."""
         if self.rebalances and self.rebalances[-1].ended_ms is None:
             self.rebalances[-1].ended_ms = now_ms
 
     def noted(self, cause: str, now_ms: int) -> None:
-        """Note something that changed the group without members having to join anew."""
+        """Add a change that did not make members join again."""
         self.rebalances.append(Rebalance(cause, now_ms, now_ms, now_ms))
 
     def as_json(self, clock_offset_ms: int) -> list[dict[str, Any]]:
-        """Show all."""
+        """Return all rebalances as JSON."""
         return [rebalance.as_json(clock_offset_ms) for rebalance in list(self.rebalances)]

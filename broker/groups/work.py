@@ -1,4 +1,4 @@
-"""One thread for what the coordinator does by itself: reading partitions, forgetting old offsets."""
+"""The background thread of the coordinator, which loads partitions and expires offsets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Job = Callable[[], None]
 
 
 class Work:
-    """Jobs in the order in which they are due."""
+    """Runs jobs on one thread, in the order of their due times."""
 
     def __init__(self, name: str) -> None:
         self._jobs: list[tuple[float, int, Job]] = []
@@ -26,11 +26,11 @@ class Work:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish the job that is being done, and no other."""
+        """Wait for the current job, and run no further ones."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify()
@@ -38,13 +38,13 @@ class Work:
             self._thread.join()
 
     def submit(self, job: Job, delay_seconds: float = 0.0) -> None:
-        """Have a job done, now or later."""
+        """Run a job on the thread after a delay."""
         with self._changed:
             heapq.heappush(self._jobs, (time.monotonic() + delay_seconds, next(self._order), job))
             self._changed.notify()
 
     def run_due(self) -> int:
-        """Do what is due, on this thread; return how many jobs that were."""
+        """Run all due jobs on the calling thread; return how many there were."""
         done = 0
         while (job := self._next()) is not None:
             self._do(job)
@@ -60,7 +60,7 @@ class Work:
     def _do(self, job: Job) -> None:
         try:
             job()
-        except Exception:  # one job must not stop those that come after it
+        except Exception:  # a failed job must not stop the thread
             log.exception("group_work_failed")
 
     def _run(self) -> None:

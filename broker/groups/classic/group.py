@@ -1,13 +1,15 @@
 """A consumer group of the classic protocol, as a pure state machine.
 
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable -> PreparingRebalance ...
-                     |  nobody is left                      any -> Dead (unloaded or deleted)
+                     |  no members are left                 any -> Dead (unloaded or deleted)
                      v
                    Empty
 
-PreparingRebalance collects the joins of all members; then a generation begins, and in CompletingRebalance its leader
-brings the assignment, which is stored before anybody gets it. Nothing here reads a clock, sends or writes: an operation
-is given the time, and returns which waiting requests to answer, and what to store (`Effects`). One thread at a time.
+PreparingRebalance collects the joins of all members. Then a new generation begins. In CompletingRebalance the leader of
+the generation sends the assignment, which is stored before any member receives it.
+
+Nothing here reads a clock, sends or writes. An operation takes the current time as an argument and returns `Effects`:
+the waiting requests to answer, and the state to store. The caller holds the group's lock.
 """
 
 from __future__ import annotations
@@ -43,35 +45,36 @@ RespondSync = Callable[[SyncReply], None]
 
 
 class ClassicGroup:
-    """A group, and what its members ask of it."""
+    """A group of the classic protocol: its members, its generation and its state."""
 
     # The kind of group, as ListGroups names it.
     type_name = "classic"
 
     def __init__(self, group_id: str, config: GroupConfig, new_id: Callable[[], str]) -> None:
-        """`new_id` gives the random part of a member's id."""
+        """`new_id` returns the random part of a new member id."""
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        # In the order in which they joined.
+        # In the order of joining.
         self.members: dict[str, ClassicMember] = {}
         self.timeline = Timeline()
         self._config = config
         self._new_id = new_id
+        # Member ids by instance id.
         self._static: dict[str, str] = {}
-        # Ids that were given out and not used yet, with when they are forgotten.
+        # Member ids that were handed out but not used yet, with the time at which they expire.
         self._pending: dict[str, int] = {}
-        # While joins are collected: when that ends, and how much longer it may last for an empty group to fill.
+        # In PreparingRebalance: when it ends, and for how much longer an empty group may wait for more members.
         self._join_deadline_ms = 0
         self._is_initial = False
         self._initial_left_ms = 0
         self._has_grown = False
-        # Until when members must ask for their assignment; None when all have.
+        # The deadline for members to ask for their assignment; None when no deadline is set.
         self._sync_deadline_ms: int | None = None
-        # The generation whose assignment is being stored.
+        # The generation whose assignment is being written.
         self._storing: int | None = None
 
     def __repr__(self) -> str:
@@ -81,7 +84,7 @@ class ClassicGroup:
     # Storing
 
     def snapshot(self, wall_ms: int) -> GroupSnapshot:
-        """Return the group as it is stored."""
+        """Return the state of the group to store."""
         members = tuple(member.snapshot(self.protocol_name) for member in self.members.values())
         return GroupSnapshot(
             self.group_id,
@@ -95,7 +98,7 @@ class ClassicGroup:
 
     @classmethod
     def load(cls, stored: GroupSnapshot, config: GroupConfig, new_id: Callable[[], str], now_ms: int) -> Self:
-        """Make a group from what was stored; its members need not join again, and their sessions begin now."""
+        """Restore a stored group. Its members need not join again; their sessions start now."""
         group = cls(stored.group_id, config, new_id)
         group.generation = stored.generation
         group.protocol_type = stored.protocol_type or None
@@ -116,7 +119,7 @@ class ClassicGroup:
     # Joining
 
     def join(self, request: JoinRequest, respond: RespondJoin, now_ms: int) -> Effects:
-        """Bring a member into the next generation; it is answered when that begins."""
+        """Add a member to the next generation. The reply is sent when that generation begins."""
         effects = Effects()
         error = self._join_error(request)
         if error is not ErrorCode.NONE:
@@ -181,7 +184,7 @@ class ClassicGroup:
             self._await_join(effects, member, request, respond)
             self._check_joined(effects, now_ms)
         elif is_same and not (is_leader and self.state is GroupState.STABLE):
-            # It did not get the answer of this generation.
+            # The member did not receive the reply for this generation.
             self._reply_join(effects, member, respond)
             member.heard(now_ms)
         else:
@@ -211,14 +214,14 @@ class ClassicGroup:
     def _await_join(self, effects: Effects, member: ClassicMember, request: JoinRequest, respond: RespondJoin) -> None:
         member.take(request)
         if member.respond_join is not None:
-            # The client has given this one up; one answer more does no harm.
+            # The client has given up on the earlier request, so an extra reply does no harm.
             self._refuse_join(effects, member.member_id, member.respond_join, ErrorCode.UNKNOWN_MEMBER_ID)
         member.respond_join = respond
 
     def _replace_static(
         self, effects: Effects, member_id: str, request: JoinRequest, respond: RespondJoin, now_ms: int
     ) -> None:
-        """Let a static member that was restarted take the place that it had."""
+        """Let a restarted static member take over its old place."""
         assert request.instance_id is not None
         old_id = self._static[request.instance_id]
         old = self.members[old_id]
@@ -242,7 +245,7 @@ class ClassicGroup:
                 if self.state is GroupState.STABLE:
                     self._reply_join(done, member, respond, leader_id or "", request.supports_skip_assignment)
                 else:
-                    # A rebalance began meanwhile: it takes part in that.
+                    # A rebalance began in the meantime, so the member joins it.
                     self._await_join(done, member, request, respond)
                     self._check_joined(done, now_ms)
                 return done
@@ -255,10 +258,10 @@ class ClassicGroup:
         else:
             self._prepare(effects, f"static member {request.instance_id} came back with another protocol", now_ms)
 
-    # Assignments
+    # Syncing
 
     def sync(self, request: SyncRequest, respond: RespondSync, now_ms: int) -> Effects:
-        """Give a member its assignment when the leader has brought it and it is stored."""
+        """Reply with the member's assignment once the leader has sent it and it is stored."""
         effects = Effects()
         error = self._sync_error(request)
         if error is not ErrorCode.NONE:
@@ -321,7 +324,7 @@ class ClassicGroup:
     # Staying and leaving
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
-        """Keep a member's session; REBALANCE_IN_PROGRESS asks it to join again."""
+        """Extend a member's session. REBALANCE_IN_PROGRESS tells the member to join again."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = self._member_error(member_id, instance_id, generation)
@@ -332,7 +335,7 @@ class ClassicGroup:
         return ErrorCode.REBALANCE_IN_PROGRESS if is_preparing else ErrorCode.NONE
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
-        """Say whether offsets may be committed; without a generation only while nobody is in the group."""
+        """Return NONE if the member may commit offsets. Without a generation, only an empty group accepts commits."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.state is GroupState.EMPTY:
@@ -348,11 +351,11 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Allow everybody to read offsets, as Kafka does for classic groups."""
+        """Return NONE: anyone may read the offsets of a classic group."""
         return ErrorCode.NONE
 
     def leave(self, members: Sequence[LeaveMember], now_ms: int) -> tuple[list[ErrorCode], Effects]:
-        """Take members out; each has its own error."""
+        """Remove members; return one error code per member."""
         effects = Effects()
         return [self._leave(effects, member, now_ms) for member in members], effects
 
@@ -381,7 +384,7 @@ class ClassicGroup:
     # The phases of a rebalance
 
     def _prepare(self, effects: Effects, cause: str, now_ms: int) -> None:
-        """Begin to collect joins."""
+        """Start a rebalance: ask all members to join again."""
         self._end_syncs(effects, ErrorCode.REBALANCE_IN_PROGRESS)
         self._sync_deadline_ms = self._storing = None
         self.timeline.began(cause, now_ms)
@@ -398,7 +401,7 @@ class ClassicGroup:
         self._check_joined(effects, now_ms)
 
     def _check_joined(self, effects: Effects, now_ms: int) -> None:
-        """Begin the generation if everybody is there, or the time is over."""
+        """Begin the next generation if all members have joined or the deadline has passed."""
         if self.state is not GroupState.PREPARING_REBALANCE:
             return
         is_over = now_ms >= self._join_deadline_ms
@@ -420,7 +423,7 @@ class ClassicGroup:
             self._forget(effects, member)
         joined = [member for member in self.members.values() if member.respond_join is not None]
         if self.members and not joined:
-            # Static members that are away keep their places until their sessions end.
+            # Absent static members keep their places until their sessions expire.
             self._join_deadline_ms = now_ms + self._rebalance_timeout_ms()
             self._is_initial = False
             return
@@ -448,7 +451,7 @@ class ClassicGroup:
                 member.respond_join = None
 
     def _chosen_protocol(self) -> str:
-        """Return the protocol with most votes among those that all members have."""
+        """Return the protocol with the most votes among those that all members support."""
         candidates = _common_protocols(self.members.values())
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
@@ -464,7 +467,7 @@ class ClassicGroup:
         leader_id: str | None = None,
         is_unchanged: bool = False,
     ) -> None:
-        """Tell a member of the present generation; `is_unchanged`: its leader has nothing to assign."""
+        """Reply with the current generation. If `is_unchanged`, the leader is told to keep the assignment."""
         leader_id = self.leader_id or "" if leader_id is None else leader_id
         members: tuple[JoinedMember, ...] = ()
         if leader_id == member.member_id:
@@ -541,7 +544,7 @@ class ClassicGroup:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do at the earliest."""
+        """The earliest time at which `tick` has something to do; None if there is none."""
         deadlines = [*self._pending.values()]
         if self.state is GroupState.PREPARING_REBALANCE:
             deadlines.append(self._join_deadline_ms)
@@ -553,14 +556,14 @@ class ClassicGroup:
         return min(deadlines, default=None)
 
     def tick(self, now_ms: int) -> Effects:
-        """Do what is due: sessions that are over, ids that nobody used, phases that lasted too long."""
+        """Handle all deadlines that have passed: of sessions, of unused member ids, and of joins and syncs."""
         effects = Effects()
         for member_id in [each for each, deadline_ms in self._pending.items() if now_ms >= deadline_ms]:
             del self._pending[member_id]
         for member in [each for each in self.members.values() if each.is_expired(now_ms)]:
             silent_s = (NEW_MEMBER_TIMEOUT_MS if member.is_new else member.session_timeout_ms) / 1000
             cause = f"member {member.member_id} missed heartbeats for {silent_s:g} s from {member.client_host}"
-            # The generation that begins when the first one goes may have left it behind already.
+            # Removing an earlier member may have begun a generation, which drops the members that did not join.
             if member.member_id in self.members:
                 self._remove(effects, member, cause, now_ms)
         if self._sync_deadline_ms is not None and now_ms >= self._sync_deadline_ms:
@@ -577,10 +580,10 @@ class ClassicGroup:
             names = ", ".join(member.member_id for member in silent[:3])
             self._prepare(effects, f"{len(silent)} members did not ask for their assignment: {names}", now_ms)
 
-    # Ending and looking
+    # Closing and describing
 
     def close(self, error: ErrorCode) -> Effects:
-        """End: the group is deleted, or another broker coordinates it; whoever waits is answered with the error."""
+        """Mark the group as dead, because it is deleted or has moved, and answer all waiting requests with `error`."""
         effects = Effects()
         self.state = GroupState.DEAD
         self._end_syncs(effects, error)
@@ -592,17 +595,17 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it, and nobody is about to be."""
+        """Whether the group has no members and no member id is waiting to be used."""
         return self.state is GroupState.EMPTY and not self._pending
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members of a consumer group read a topic; False where what they say cannot be understood."""
+        """Whether a consumer in the group reads the topic; False if the subscriptions cannot be decoded."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE or self.protocol_name is None:
             return False
         return any(topic in subscribed_topics(each.metadata(self.protocol_name)) for each in self.members.values())
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return what DescribeGroups says of the members; what they do is known only while the group is stable."""
+        """Return the members for DescribeGroups. Metadata and assignments are filled in only if the group is stable."""
         is_stable = self.state is GroupState.STABLE
         return [
             {
@@ -617,12 +620,12 @@ class ClassicGroup:
         ]
 
     def tombstones(self) -> list[StoredRecord]:
-        """Return the records that delete the group; a group without a generation was never written."""
+        """Return the records that delete the group. A group that never had a generation was never written."""
         return [group_tombstone(self.group_id)] if self.generation > 0 else []
 
 
 def _common_protocols(members: Iterable[ClassicMember]) -> set[str]:
-    """Return the protocols that all of some members have."""
+    """Return the protocols that all the given members support."""
     each = [{name for name, _ in member.protocols} for member in members]
     return set.intersection(*each) if each else set()
 

@@ -7,12 +7,12 @@ from typing import Final
 
 from ottla.broker.groups.classic.messages import JoinReply, JoinRequest, MemberSnapshot, SyncReply
 
-# A member that has just been added heartbeats only when it was told so, which takes as long as the others need.
+# A new member sends no heartbeats before its join is answered, and that depends on how fast the others join.
 NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000
 
 
 class ClassicMember:
-    """What a group knows of one member, and the request of it that waits."""
+    """One member, with its join or sync request that waits for an answer."""
 
     __slots__ = (
         "assignment",
@@ -34,8 +34,9 @@ class ClassicMember:
         self.member_id = member_id
         self.instance_id = request.instance_id
         self.assignment = b""
-        # Whether it has asked for its assignment in this generation.
+        # Whether the member has asked for its assignment in this generation.
         self.has_synced = False
+        # Whether the member has never been in a generation.
         self.is_new = False
         self.session_deadline_ms = 0
         self.respond_join: Callable[[JoinReply], None] | None = None
@@ -47,7 +48,7 @@ class ClassicMember:
 
     @classmethod
     def of(cls, stored: MemberSnapshot, protocol_type: str, protocol_name: str) -> ClassicMember:
-        """Make it from what was stored: of its protocols, only the one that was chosen."""
+        """Restore a stored member. Only the chosen protocol was stored, so the member supports only that one."""
         request = JoinRequest(
             stored.member_id,
             stored.instance_id,
@@ -65,11 +66,11 @@ class ClassicMember:
 
     @property
     def is_static(self) -> bool:
-        """Whether it keeps its place when it restarts."""
+        """Whether the member keeps its place when it restarts."""
         return self.instance_id is not None
 
     def take(self, request: JoinRequest) -> None:
-        """Take what a join says anew."""
+        """Take over the values of a new join request."""
         self.client_id = request.client_id
         self.client_host = request.client_host
         self.protocols = request.protocols
@@ -77,25 +78,25 @@ class ClassicMember:
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Return what it says to one protocol."""
+        """Return the member's metadata for a protocol; empty if it does not support the protocol."""
         return next((data for name, data in self.protocols if name == protocol_name), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """Return the protocol that it likes best among some that it has."""
+        """Return the member's preferred protocol among the candidates, all of which it supports."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def heard(self, now_ms: int) -> None:
-        """Begin its session anew."""
+        """Restart the member's session."""
         self.session_deadline_ms = now_ms + self.session_timeout_ms
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether its session is over. While it waits for us it need not heartbeat, except for a new one."""
+        """Whether the session has expired. It cannot expire while a request waits, unless the member is new."""
         if not self.is_new and (self.respond_join is not None or self.respond_sync is not None):
             return False
         return now_ms >= self.session_deadline_ms
 
     def snapshot(self, protocol_name: str | None) -> MemberSnapshot:
-        """Return it as it is stored."""
+        """Return the state of the member to store."""
         return MemberSnapshot(
             self.member_id,
             self.instance_id,

@@ -1,4 +1,4 @@
-"""What goes into a group and comes out of it: the requests of members, the replies, and the state that is stored."""
+"""The values that go into and come out of a classic group: requests, replies and stored state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
 class GroupState(Enum):
-    """Where a group stands; the values are the names that clients know."""
+    """The state of a classic group. The values are the names in Kafka's protocol."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -27,7 +27,7 @@ class GroupState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """The broker's options for groups."""
+    """The broker's options for classic groups."""
 
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2**31 - 1
@@ -37,26 +37,26 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """A member wants to be in the next generation."""
+    """A member's request to be in the next generation."""
 
     member_id: str
     instance_id: str | None
     client_id: str
     client_host: str
     protocol_type: str
-    # (name, metadata), the one that it likes best first.
+    # (name, metadata), in the order of preference.
     protocols: tuple[tuple[str, bytes], ...]
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    # Whether the client comes again with an id that it is given, so that one lost on the way leaves no ghost.
+    # Whether a client without an id must join again with the id it is given. A lost reply then leaves no dead member.
     requires_known_member_id: bool = True
-    # Whether a leader can be told to keep the assignment that there is.
+    # Whether the client, as a leader, can be told to keep the current assignment.
     supports_skip_assignment: bool = True
     reason: str = ""
 
 
 class JoinedMember(NamedTuple):
-    """A member as its leader learns of it."""
+    """A member in the reply to the leader's join."""
 
     member_id: str
     instance_id: str | None
@@ -65,7 +65,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """The answer to a join. Only the leader is told of the members."""
+    """The reply to a join. Only the leader's reply lists the members."""
 
     error: ErrorCode
     member_id: str
@@ -79,7 +79,7 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest:
-    """A member wants its assignment; the leader brings those of all."""
+    """A member's request for its assignment. The leader's request carries the assignments of all members."""
 
     member_id: str
     instance_id: str | None
@@ -91,7 +91,7 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
-    """The answer to a sync."""
+    """The reply to a sync."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -100,7 +100,7 @@ class SyncReply:
 
 
 class LeaveMember(NamedTuple):
-    """Who leaves: a member by its id, or a static one by its instance."""
+    """A member that leaves, given by its member id or, for a static member, by its instance id."""
 
     member_id: str
     instance_id: str | None = None
@@ -108,7 +108,7 @@ class LeaveMember(NamedTuple):
 
 
 class MemberSnapshot(NamedTuple):
-    """A member as it is stored."""
+    """The stored state of a member."""
 
     member_id: str
     instance_id: str | None
@@ -121,13 +121,13 @@ class MemberSnapshot(NamedTuple):
 
 
 class GroupSnapshot(NamedTuple):
-    """A group as it is stored."""
+    """The stored state of a classic group."""
 
     group_id: str
     protocol_type: str
     generation: int
     protocol_name: str | None
     leader_id: str | None
-    # Since when it is in its state, in milliseconds since 1970.
+    # When the group entered its current state, in milliseconds since 1970.
     state_timestamp_ms: int
     members: tuple[MemberSnapshot, ...]

@@ -1,4 +1,4 @@
-"""What consumers say when they join: the topics that they read, as far as it can be understood."""
+"""Reads the topics from the metadata that consumers send when they join a classic group."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _VERSION_MAX: Final = 3
 
 @lru_cache(maxsize=1024)
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
-    """Return the topics of a member's metadata; none where it is not a consumer's."""
+    """Return the subscribed topics in a member's metadata; no topics if it cannot be decoded."""
     if len(metadata) < _VERSION.size:
         return frozenset()
-    # Later versions only add fields behind those that we know.
+    # Later versions only append fields to the ones we know.
     version = min(_VERSION.unpack_from(metadata)[0], _VERSION_MAX)
     try:
         found, _ = decode_from(ConsumerProtocolSubscription, version, metadata, _VERSION.size)

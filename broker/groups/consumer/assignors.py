@@ -1,11 +1,11 @@
-"""Who reads what: the assignors of the new group protocol, as pure functions.
+"""The server-side assignors of the consumer protocol, as pure functions.
 
-Each is given the members with what they read and what they had, and how many partitions each topic has; it returns the
-partitions of each member. A partition of a topic that somebody reads goes to exactly one of its readers.
+An assignor takes the members, with their subscriptions and previous assignments, and the number of partitions of each
+topic. It returns the partitions of each member. Each partition of a subscribed topic goes to exactly one reader.
 
-    uniform   as even as the subscriptions allow, and whoever has a partition keeps it unless balance asks for it
-    range     of each topic a contiguous range to each reader, in the order of their names, so that topics with the same
-              readers and as many partitions are split alike
+    uniform   spreads partitions as evenly as the subscriptions allow, and moves as few as possible
+    range     gives each reader a contiguous range of each topic, in the order of member names. Topics with the same
+              readers and the same number of partitions are split in the same way
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition of a topic that keeps its identity when another one takes its name."""
+    """A partition, identified by topic id: a topic that is deleted and created again gets another id."""
 
     topic_id: bytes
     partition: int
@@ -29,13 +29,13 @@ NO_PARTITIONS: Final[PartitionSet] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A member as an assignor sees it."""
+    """A member, as input of an assignor."""
 
-    # The ids of the topics that it reads.
+    # The ids of the subscribed topics.
     topics: frozenset[bytes]
-    # What it was to have until now.
+    # The previous target assignment.
     had: PartitionSet = NO_PARTITIONS
-    # A static member keeps its rank when it comes back with another id.
+    # A static member keeps its place in the order when it comes back with another member id.
     instance_id: str | None = None
 
 
@@ -43,7 +43,7 @@ Assignor = Callable[[Mapping[str, Reader], Mapping[bytes, int]], dict[str, Parti
 
 
 def uniform(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[str, PartitionSet]:
-    """Assign evenly, and leave in place what can stay there."""
+    """Assign partitions evenly, and move as few as possible."""
     subscriptions = {reader.topics for reader in readers.values()}
     if len(subscriptions) == 1:
         return _uniform_for_equal_readers(readers, topics, *subscriptions)
@@ -51,7 +51,7 @@ def uniform(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[
 
 
 def range_(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[str, PartitionSet]:
-    """Assign contiguous ranges of each topic."""
+    """Assign a contiguous range of each topic to each of its readers."""
     assigned: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in readers}
     ranked = sorted(readers, key=lambda member_id: (readers[member_id].instance_id or member_id, member_id))
     for topic_id, count in topics.items():
@@ -70,9 +70,9 @@ ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": uniform, "range": range_}
 def _uniform_for_equal_readers(
     readers: Mapping[str, Reader], topics: Mapping[bytes, int], subscribed: frozenset[bytes]
 ) -> dict[str, PartitionSet]:
-    """All read the same: everybody gets the quota, and the first few one more.
+    """Assign to readers of the same topics: each gets the quota, and the remainder goes to some of them, one each.
 
-    Those that had more than the quota are the first to keep one more, so that nothing moves without need.
+    Readers that had more than the quota are the first to get one of the remainder, so that fewer partitions move.
     """
     unassigned = dict.fromkeys(_partitions_of(subscribed, topics))
     quota, extra = divmod(len(unassigned), len(readers))
@@ -86,24 +86,24 @@ def _uniform_for_equal_readers(
         for partition in kept:
             del unassigned[partition]
         assigned[member_id] = set(kept)
-    # Dealt out in turn, so that the partitions of each topic are spread too.
-    hungry = deque(sorted(member_id for member_id in assigned if len(assigned[member_id]) < quota))
-    sated = deque(sorted(member_id for member_id in assigned if len(assigned[member_id]) <= quota))
+    # Hand them out in turns, so that the partitions of each topic are spread over the readers, too.
+    below_quota = deque(sorted(member_id for member_id in assigned if len(assigned[member_id]) < quota))
+    at_most_quota = deque(sorted(member_id for member_id in assigned if len(assigned[member_id]) <= quota))
     for partition in unassigned:
-        if hungry:
-            member_id = hungry.popleft()
+        if below_quota:
+            member_id = below_quota.popleft()
             assigned[member_id].add(partition)
             if len(assigned[member_id]) < quota:
-                hungry.append(member_id)
+                below_quota.append(member_id)
         else:
-            assigned[sated.popleft()].add(partition)
+            assigned[at_most_quota.popleft()].add(partition)
     return _frozen(assigned)
 
 
 def _uniform_for_different_readers(
     readers: Mapping[str, Reader], topics: Mapping[bytes, int]
 ) -> dict[str, PartitionSet]:
-    """Give what nobody has to the reader with least, rarely read topics first; then even out topic by topic."""
+    """Give free partitions to the reader with the fewest, topics with few readers first. Then balance each topic."""
     assigned = {member_id: set(had) for member_id, had in _valid(readers, topics).items()}
     readers_of: dict[bytes, list[str]] = {}
     for member_id in sorted(readers):
@@ -115,7 +115,7 @@ def _uniform_for_different_readers(
         for partition in _partitions_of([topic_id], topics):
             if partition not in taken:
                 assigned[min(readers_of[topic_id], key=lambda member_id: len(assigned[member_id]))].add(partition)
-    # Each move brings two numbers of partitions closer together, so this ends.
+    # This ends, because each move brings the sizes of two assignments closer together.
     is_moving = True
     while is_moving:
         is_moving = False
@@ -125,7 +125,7 @@ def _uniform_for_different_readers(
 
 
 def _even_out(topic_id: bytes, subscribed: list[str], assigned: dict[str, set[TopicIdPartition]]) -> bool:
-    """Move partitions of one topic from its reader with most to the one with least, while that evens them out."""
+    """Move partitions of a topic from the reader with the most to the one with the fewest, while they differ by 2."""
     owned = {
         member_id: sorted(each for each in assigned[member_id] if each.topic_id == topic_id) for member_id in subscribed
     }
@@ -145,7 +145,7 @@ def _even_out(topic_id: bytes, subscribed: list[str], assigned: dict[str, set[To
 
 
 def _valid(readers: Mapping[str, Reader], topics: Mapping[bytes, int]) -> dict[str, PartitionSet]:
-    """Return what the members may keep: of topics that they still read, and that nobody else has."""
+    """Return the partitions that members may keep: existing, still subscribed, and not kept by another member."""
     taken: set[TopicIdPartition] = set()
     valid: dict[str, PartitionSet] = {}
     for member_id in sorted(readers):

@@ -1,14 +1,17 @@
-"""A consumer group of the new protocol, as a pure state machine.
+"""A group of the consumer protocol (KIP-848), as a pure state machine.
 
-Three numbers follow each other. The group's epoch grows whenever something changes that an assignment depends on: a
-member comes, goes or reads other topics, a topic gets partitions. The assignment's epoch follows as soon as a member
-heartbeats: an assignor says who is to have what. Each member's epoch follows that when it has given back what it is not
-to have any more; `member.py` has the steps. Nobody waits for all the others, and who has nothing to give back
-notices nothing.
+Three epochs follow each other:
 
-As in the classic group nothing here reads a clock, sends or writes. An operation changes the group at once and returns
-the records to store; whoever is told of the change hears of it when they are stored. Where storing fails, what had
-changed is stored together with the next change.
+    group epoch        grows when the input of the assignment changes: a member joins, leaves or subscribes to other
+                       topics, or a subscribed topic appears, disappears or gets partitions
+    assignment epoch   catches up at the next heartbeat of any member, when the assignor computes the target assignment
+    member epoch       catches up when the member has revoked the partitions that are not in its target (`member.py`)
+
+There is no barrier: a member never waits for all the others. A member whose partitions do not change notices nothing.
+
+As in the classic group, nothing here reads a clock, sends or writes. An operation changes the group at once and returns
+the records to store. Replies that depend on a change are sent when its records are stored. If a write fails, its
+records are written again with the next change.
 """
 
 from __future__ import annotations
@@ -58,49 +61,50 @@ from ottla.broker.groups.records import StoredRecord
 from ottla.broker.groups.timeline import Timeline
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-# A record must fit in a batch, together with those of others that change at the same time.
+# A member's record must fit in a batch together with the records of other members that change at the same time.
 _SUBSCRIPTION_LENGTH_MAX: Final = 256 * 1024
 
-# A record by its kind and its member; no member for those of the group.
+# A kind of record and a member id. The id is empty for records of the whole group.
 RecordName = tuple[RecordKind, str]
 
 
 @dataclass(slots=True, eq=False)
 class _OpenWrite:
-    """Records on their way to the log, and who waits for them."""
+    """A write that has not finished, with the replies that wait for it."""
 
     names: frozenset[RecordName]
     waiting: list[tuple[RespondHeartbeat, ConsumerHeartbeatReply]] = field(default_factory=list)
 
 
 class ConsumerGroup:
-    """A group, and what its members ask of it."""
+    """A group of the consumer protocol: its members, its epochs and its assignment."""
 
-    # The kind of group, as ListGroups names it, and what its members have in common.
+    # The kind of group, as ListGroups names it.
     type_name = "consumer"
     protocol_type = CONSUMER_PROTOCOL_TYPE
 
     def __init__(self, group_id: str, config: ConsumerGroupConfig, new_id: Callable[[], str]) -> None:
-        """`new_id` gives ids for members that bring none."""
+        """`new_id` returns an id for a member that joins without one."""
         self.group_id = group_id
         self.is_dead = False
         self.timeline = Timeline()
         self._config = config
         self._new_id = new_id
         self._stored = StoredConsumerGroup(group_id)
-        # Who has each partition, or has not given it back yet.
+        # The member that each partition is assigned to, or that has not revoked it yet.
         self._owners: dict[TopicIdPartition, str] = {}
-        # All topics as of the last heartbeat, and by expression which of them match.
+        # All topics as of the last heartbeat. By regular expression: its pattern, and the topics that it matches.
         self._topics: Mapping[str, TopicShape] | None = None
         self._patterns: dict[str, TopicPattern] = {}
         self._matching: dict[str, frozenset[str]] = {}
-        # What has changed and is not on its way to the log, and the last that is.
+        # The records that have changed and are not being written, and the last write that has not finished.
         self._dirty: set[RecordName] = set()
         self._open_write: _OpenWrite | None = None
+        # Member ids by instance id.
         self._static: dict[str, str] = {}
-        # When sessions end. All last as long, so a member that was heard goes to the end, and the first ends first.
+        # When each session expires, in that order: all sessions have the same length, and a heartbeat moves to the end.
         self._sessions: dict[str, int] = {}
-        # By when members must have given partitions back.
+        # The deadlines of members that must revoke partitions.
         self._revocations: dict[str, int] = {}
 
     def __repr__(self) -> str:
@@ -110,11 +114,11 @@ class ConsumerGroup:
     def load(
         cls, stored: StoredConsumerGroup, config: ConsumerGroupConfig, new_id: Callable[[], str], now_ms: int
     ) -> Self:
-        """Make a group from what was stored; its members keep their partitions, and their sessions begin now."""
+        """Restore a stored group. Its members keep their partitions; their sessions start now."""
         group = cls(stored.group_id, config, new_id)
         members, stored.members = stored.members, {}
         group._stored = stored
-        # Should two claim a partition, because a record was lost, it belongs to the one with the higher epoch.
+        # If a record was lost and two members have the same partition, the one with the higher epoch owns it.
         for member in sorted(members.values(), key=lambda member: member.epoch):
             group._put(member, now_ms)
             group._heard(member.member_id, now_ms)
@@ -127,32 +131,32 @@ class ConsumerGroup:
 
     @property
     def epoch(self) -> int:
-        """How often something has changed that the assignment depends on."""
+        """The group epoch: it grows when the input of the assignment changes."""
         return self._stored.epoch
 
     @property
     def assignment_epoch(self) -> int:
-        """The group's epoch that the assignment is made for."""
+        """The group epoch that the target assignment was computed for."""
         return self._stored.assignment_epoch
 
     @property
     def members(self) -> dict[str, ConsumerMember]:
-        """The members by their ids; changed by the group alone."""
+        """The members by their ids. Only the group changes them."""
         return self._stored.members
 
     @property
     def targets(self) -> dict[str, frozenset[TopicIdPartition]]:
-        """What each member is to have; changed by the group alone."""
+        """The target assignment: the partitions of each member. Only the group changes it."""
         return self._stored.targets
 
     @property
     def topics(self) -> Mapping[str, TopicShape]:
-        """The topics that members read, as they were when the assignment was made."""
+        """The subscribed topics, as they were when the target assignment was computed."""
         return self._stored.topics
 
     @property
     def state(self) -> ConsumerGroupState:
-        """Where the group stands."""
+        """The state of the group."""
         if self.is_dead:
             return ConsumerGroupState.DEAD
         if not self.members:
@@ -164,17 +168,17 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it."""
+        """Whether the group has no members."""
         return not self.members
 
     @property
     def assignor_name(self) -> str:
-        """The assignor that most members ask for."""
+        """The assignor with the most votes; the first one in the configuration if no member asks for one."""
         votes = Counter(each.server_assignor for each in self.members.values() if each.server_assignor is not None)
         return votes.most_common(1)[0][0] if votes else self._config.assignors[0]
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members read a topic; expressions as they matched when the assignment was made."""
+        """Whether a member reads the topic. Regular expressions count as of the last target assignment."""
         is_assigned = bool(self.members) and topic in self.topics
         return is_assigned or any(topic in member.topic_names for member in self.members.values())
 
@@ -187,10 +191,10 @@ class ConsumerGroup:
         topics: Mapping[str, TopicShape],
         now_ms: int,
     ) -> Effects:
-        """Take what a member says, and tell it what to do.
+        """Handle a heartbeat: a member joins, stays or leaves.
 
-        `topics` are all that there are: the same object as the last time, unless they have changed. What a request must
-        hold to make sense is for the caller to check.
+        `topics` has all topics of the cluster. It must be the same object as in the last call unless a topic has
+        changed. The caller has validated the request.
         """
         effects = Effects()
         try:
@@ -210,13 +214,13 @@ class ConsumerGroup:
         self, request: ConsumerHeartbeat, topics: Mapping[str, TopicShape], now_ms: int
     ) -> ConsumerHeartbeatReply:
         before = self._joining(request) if request.member_epoch == JOIN_EPOCH else self._known(request)
-        member = before.told(request)
+        member = before.updated(request)
         if member.subscription_length > _SUBSCRIPTION_LENGTH_MAX:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the subscription is too long to be stored")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the subscription is too long")
         if member.topic_regex is not None:
             self._check_regex(member.topic_regex, topics)
         member_id = member.member_id
-        # A place that is taken over keeps its partitions.
+        # A static member that takes over its old place keeps its partitions, so it is not new.
         is_new = member_id not in self.members and before.instance_id not in self._static
         self._take_place(before, now_ms)
         self._put(member, now_ms)
@@ -234,7 +238,7 @@ class ConsumerGroup:
             self._put(reconciled, now_ms)
             if self.state is ConsumerGroupState.STABLE:
                 self.timeline.ended(now_ms)
-        is_told = (
+        has_news = (
             request.is_full
             or request.member_epoch == JOIN_EPOCH
             or request.member_epoch != before.epoch
@@ -245,23 +249,23 @@ class ConsumerGroup:
             member_id=member_id,
             member_epoch=reconciled.epoch,
             heartbeat_interval_ms=self._config.heartbeat_interval_ms,
-            assignment=reconciled.assigned if is_told else None,
+            assignment=reconciled.assigned if has_news else None,
         )
 
     def _joining(self, request: ConsumerHeartbeat) -> ConsumerMember:
-        """Return the member that joins: a new one, or one that begins anew in its place."""
+        """Return the member that joins: a new one, or an existing one that joins again."""
         member_id = request.member_id or self._new_id()
         old_id = member_id if request.instance_id is None else self._static.get(request.instance_id)
         old = None if old_id is None else self.members.get(old_id)
         if old is None:
             if len(self.members) >= self._config.max_size:
-                detail = f"the group has its {self._config.max_size} members"
+                detail = f"the group already has {self._config.max_size} members"
                 raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, detail)
             return ConsumerMember(member_id, instance_id=request.instance_id)
         if old.member_id != member_id and not old.is_away:
-            detail = f"member {old.member_id} has the instance id {request.instance_id}"
+            detail = f"member {old.member_id} uses the instance id {request.instance_id}"
             raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, detail)
-        return old.anew(member_id)
+        return old.rejoining(member_id)
 
     def _known(self, request: ConsumerHeartbeat) -> ConsumerMember:
         member = self._member(request)
@@ -274,16 +278,16 @@ class ConsumerGroup:
         if request.instance_id is not None:
             known_id = self._static.get(request.instance_id)
             if known_id is None:
-                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody has the instance id {request.instance_id}")
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the instance id {request.instance_id}")
             if known_id != request.member_id:
-                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, f"member {known_id} has {request.instance_id} now")
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, f"member {known_id} uses {request.instance_id} now")
         member = self.members.get(request.member_id)
         if member is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no member {request.member_id}")
         return member
 
     def _take_place(self, member: ConsumerMember, now_ms: int) -> None:
-        """Let a static member that came back have the place of the one that it was."""
+        """Let a static member that came back take over its old place."""
         if member.instance_id is None:
             return
         old_id = self._static.get(member.instance_id)
@@ -309,14 +313,14 @@ class ConsumerGroup:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do at the earliest."""
+        """The earliest time at which `tick` has something to do; None if there is none."""
         if self.is_dead:
             return None
         first = next(iter(self._sessions.values()), None)
         return min(self._revocations.values() if first is None else [first, *self._revocations.values()], default=None)
 
     def tick(self, now_ms: int) -> Effects:
-        """Take out members that were silent for too long, or do not give back what they must."""
+        """Remove members whose session has expired, or that did not revoke partitions in time."""
         effects = Effects()
         silent = [member_id for member_id, deadline_ms in self._sessions.items() if now_ms >= deadline_ms]
         for member_id in silent:
@@ -329,19 +333,19 @@ class ConsumerGroup:
             member = self.members[member_id]
             self._remove(member)
             late_s = member.rebalance_timeout_ms / 1000
-            self._bump(f"member {member_id} did not give partitions back within {late_s:g} s", now_ms)
+            self._bump(f"member {member_id} did not revoke partitions within {late_s:g} s", now_ms)
         self._answer(effects)
         return effects
 
     def close(self, error: ErrorCode) -> Effects:
-        """End: the group is deleted, or another broker coordinates it. Who waits hears it from its write."""
+        """Mark the group as dead, because it is deleted or has moved. Waiting replies are sent after their write."""
         self.is_dead = True
         return Effects()
 
     # Members
 
     def _put(self, member: ConsumerMember, now_ms: int) -> None:
-        """Take a member as it is now, and note what must be stored."""
+        """Add or replace a member, and note which records have changed."""
         member_id = member.member_id
         before = self.members.get(member_id)
         self.members[member_id] = member
@@ -397,7 +401,7 @@ class ConsumerGroup:
         return names if member.topic_regex is None else names | self._matching.get(member.topic_regex, frozenset())
 
     def _check_regex(self, regex: str, topics: Mapping[str, TopicShape]) -> None:
-        """Understand an expression, and find the topics that match."""
+        """Compile a regular expression and find the topics that it matches; KafkaError if it is invalid."""
         if regex in self._matching:
             return
         try:
@@ -408,7 +412,7 @@ class ConsumerGroup:
         self._patterns[regex] = pattern
 
     def _refresh(self, topics: Mapping[str, TopicShape], now_ms: int) -> None:
-        """Look at the topics if they or the subscriptions have changed; what is new asks for an assignment."""
+        """Update the subscribed topics if topics or subscriptions have changed; raise the group epoch if needed."""
         if topics is self._topics and self.epoch == self.assignment_epoch:
             return
         if topics is not self._topics:
@@ -433,14 +437,14 @@ class ConsumerGroup:
                     self._patterns[regex] = TopicPattern(regex)
                 self._matching[regex] = self._patterns[regex].matching(topics) - INTERNAL_TOPICS
             except PatternError:
-                # It was good for the topics that there were: what it matched then stays.
+                # It became too expensive with the new topics. The topics that it matched before stay.
                 self._matching.setdefault(regex, frozenset())
         self._matching = {regex: names for regex, names in self._matching.items() if regex in in_use}
 
     # Epochs
 
     def _bump(self, cause: str, now_ms: int) -> None:
-        """Note that another assignment is needed, and why."""
+        """Raise the group epoch, and note the cause of the rebalance."""
         self._stored.epoch += 1
         self._dirty.add((RecordKind.GROUP, ""))
         self.timeline.ended(now_ms)
@@ -450,7 +454,7 @@ class ConsumerGroup:
             self.timeline.ended(now_ms)
 
     def _assign(self, now_ms: int) -> None:
-        """Say who is to have what at the group's epoch."""
+        """Compute the target assignment for the group epoch."""
         shapes = self.topics
         readers = {
             member_id: Reader(
@@ -477,7 +481,7 @@ class ConsumerGroup:
         respond: RespondHeartbeat | None = None,
         reply: ConsumerHeartbeatReply | None = None,
     ) -> None:
-        """Store what has changed; whoever hears of it waits for that, and for what was on its way before."""
+        """Write the changed records, and send the reply once they and all earlier writes are stored."""
         if self._dirty:
             write = self._open_write = _OpenWrite(frozenset(self._dirty))
             self._dirty.clear()
@@ -495,7 +499,7 @@ class ConsumerGroup:
             self._open_write = None
         if error is not ErrorCode.NONE:
             self._dirty |= write.names
-        # There is no rebalance that a member of this protocol could be told to take part in.
+        # This protocol has no joint rebalance that a member could be asked to join.
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE if error is ErrorCode.REBALANCE_IN_PROGRESS else error
         effects = Effects()
         for respond, reply in write.waiting:
@@ -506,7 +510,7 @@ class ConsumerGroup:
     # Offsets
 
     def check_commit(self, member_id: str, instance_id: str | None, epoch: int, now_ms: int) -> ErrorCode:
-        """Say whether offsets may be committed; without an epoch only while nobody is in the group."""
+        """Return NONE if the member may commit offsets. Without an epoch, only an empty group accepts commits."""
         if self.is_dead:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if epoch < 0 and not self.members:
@@ -514,7 +518,7 @@ class ConsumerGroup:
         return self._epoch_error(member_id, epoch)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Say whether offsets may be read: by members at their epoch, and by whoever claims to be none."""
+        """Return NONE if offsets may be read: by members at their epoch, and by clients without member id and epoch."""
         if self.is_dead:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE if not member_id and epoch < 0 else self._epoch_error(member_id or "", epoch)
@@ -525,10 +529,10 @@ class ConsumerGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
 
-    # Looking
+    # Describing
 
     def describe(self) -> list[MemberDescription]:
-        """Return what ConsumerGroupDescribe says of the members."""
+        """Return the members for ConsumerGroupDescribe."""
         return [
             MemberDescription(
                 member.member_id,
@@ -546,7 +550,7 @@ class ConsumerGroup:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Show what this kind of group has, for whoever looks at it; partitions by the names of their topics."""
+        """Return epochs, assignor and members as JSON, with partitions by topic name."""
         names = {shape.topic_id: name for name, shape in self.topics.items()}
         return {
             "epoch": self.epoch,
@@ -576,7 +580,7 @@ class ConsumerGroup:
 
 
 def _named(partitions: PartitionSet, names: Mapping[bytes, str]) -> dict[str, list[int]]:
-    """Return partitions by topic; a topic that is gone is shown by its id."""
+    """Return partitions by topic name; the id stands in for the name of a deleted topic."""
     return {names.get(topic_id, topic_id.hex()): indexes for topic_id, indexes in by_topic(partitions).items()}
 
 
@@ -585,14 +589,14 @@ def _progress(member: ConsumerMember) -> tuple[object, ...]:
 
 
 def _topic_change(before: Mapping[str, TopicShape], now: Mapping[str, TopicShape]) -> str:
-    """Say in words what has become of the topics."""
+    """Describe the first difference between the subscribed topics before and now."""
     for name, shape in now.items():
         known = before.get(name)
         if known is None:
             return f"topic {name} appeared"
         if known.topic_id != shape.topic_id:
-            return f"topic {name} was made anew"
+            return f"topic {name} was deleted and created again"
         if known.partition_count != shape.partition_count:
-            return f"topic {name} got partitions: {known.partition_count} became {shape.partition_count}"
+            return f"topic {name} went from {known.partition_count} to {shape.partition_count} partitions"
     gone = next(name for name in before if name not in now)
-    return f"topic {gone} is gone"
+    return f"topic {gone} was deleted"

@@ -1,6 +1,6 @@
-"""Groups of the new protocol in the hands of the coordinator: next to the classic ones, on the same topic.
+"""Connects groups of the consumer protocol to the coordinator, which also has the classic groups.
 
-A group is of one kind at a time. While nobody is in it, whoever comes first says of which.
+A group is of one kind at a time. The kind of an empty group changes when a member of the other protocol joins.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DEFAULT_ASSIGNORS: Final = ("uniform",)
 
 
 class TopicShapes(Mapping[str, TopicShape]):
-    """The topics of a metadata snapshot, as groups look at them."""
+    """The topics of a metadata snapshot, each with its id and its number of partitions."""
 
     def __init__(self, snapshot: MetadataSnapshot) -> None:
         self.snapshot = snapshot
@@ -49,7 +49,7 @@ class TopicShapes(Mapping[str, TopicShape]):
     def __getitem__(self, name: str) -> TopicShape:
         topic = self._topics[name]
         if topic.id == UUID_ZERO:
-            # One that was made before topics had ids cannot be told apart in this protocol.
+            # This protocol identifies topics by id, and topics created by very old brokers have none.
             raise KeyError(name)
         return TopicShape(topic.id, len(topic.partitions))
 
@@ -61,7 +61,7 @@ class TopicShapes(Mapping[str, TopicShape]):
 
 
 class TopicIndexes(NamedTuple):
-    """Partitions of one topic."""
+    """The numbers of some partitions of one topic."""
 
     topic_id: bytes
     name: str
@@ -69,7 +69,7 @@ class TopicIndexes(NamedTuple):
 
 
 class ConsumerGroupDescription(NamedTuple):
-    """A group as ConsumerGroupDescribe tells of it."""
+    """A group in the response to ConsumerGroupDescribe."""
 
     state: str
     epoch: int
@@ -79,7 +79,7 @@ class ConsumerGroupDescription(NamedTuple):
 
 
 class ConsumerGroups:
-    """Has groups of the new protocol do what members ask."""
+    """Handles the requests to groups of the consumer protocol."""
 
     def __init__(self, coordinator: GroupCoordinator, metadata: MetadataCache) -> None:
         self._coordinator = coordinator
@@ -89,30 +89,30 @@ class ConsumerGroups:
         coordinator.make_room = self._make_room
 
     def heartbeat(self, group_id: str, request: ConsumerHeartbeat, respond: RespondHeartbeat) -> None:
-        """Take what a member says; a group is made for the first one that joins."""
+        """Handle a heartbeat. The first member to join creates the group."""
         coordinator = self._coordinator
         entry = coordinator.with_group(group_id)
         if entry is None:
             if request.member_epoch != JOIN_EPOCH:
-                # Kafka says GROUP_ID_NOT_FOUND; this answer is the one that makes members join again.
-                respond(ConsumerHeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id}"))
+                # Kafka returns GROUP_ID_NOT_FOUND here, but only UNKNOWN_MEMBER_ID makes a member join again.
+                respond(ConsumerHeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id} does not exist"))
                 return
             entry = coordinator.group_or_new(group_id, self._new)
 
         def heartbeat(now_ms: int) -> Effects:
             group = self._of_kind(entry, request)
             if group is None:
-                refusal = ConsumerHeartbeatReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is a classic one")
+                refusal = ConsumerHeartbeatReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group is a classic group")
                 return Effects([lambda: respond(refusal)])
             return group.heartbeat(request, respond, self._topics(), now_ms)
 
         coordinator.change(entry, heartbeat)
 
     def describe(self, group_id: str) -> ConsumerGroupDescription:
-        """Describe a group; KafkaError where there is none of this kind, or not here."""
+        """Describe a group; KafkaError if this broker has no such group of the consumer protocol."""
         entry = self._coordinator.with_group(group_id)
         if entry is None or not isinstance(entry.group, ConsumerGroup):
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id} of the new protocol")
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id}")
         with entry.lock:
             group = entry.group
             return ConsumerGroupDescription(
@@ -120,7 +120,7 @@ class ConsumerGroups:
             )
 
     def named(self, partitions: PartitionSet) -> list[TopicIndexes]:
-        """Return partitions topic by topic, with names; those of topics that are gone are left out."""
+        """Return partitions by topic, with topic names. Partitions of deleted topics are left out."""
         names = self._metadata.snapshot.topic_names
         return [
             TopicIndexes(topic_id, names[topic_id], indexes)
@@ -128,10 +128,10 @@ class ConsumerGroups:
             if topic_id in names
         ]
 
-    # Kinds
+    # Kinds of groups
 
     def _of_kind(self, entry: CoordinatedGroup, request: ConsumerHeartbeat) -> ConsumerGroup | None:
-        """Return the group if it is of this kind, or can become so. The caller holds its lock."""
+        """Return the group, converted if it is an empty classic one; None otherwise. The caller holds its lock."""
         group = entry.group
         if isinstance(group, ClassicGroup):
             if request.member_epoch != JOIN_EPOCH or not group.is_empty:
@@ -143,7 +143,7 @@ class ConsumerGroups:
         return group if isinstance(group, ConsumerGroup) else None
 
     def _make_room(self, entry: CoordinatedGroup) -> bool:
-        """Remove a group that nobody is in, so that a classic one can take its place. The caller holds its lock."""
+        """Delete an empty group so that a classic one can replace it. The caller holds its lock."""
         group = entry.group
         if not isinstance(group, ConsumerGroup) or not group.is_empty:
             return False
@@ -169,7 +169,7 @@ class ConsumerGroups:
         return _group_config(self._coordinator.config())
 
     def _topics(self) -> TopicShapes:
-        """Return the topics that there are: the same object until the metadata changes."""
+        """Return all topics: the same object until the metadata changes."""
         snapshot = self._metadata.snapshot
         if self._shapes.snapshot is not snapshot:
             self._shapes = TopicShapes(snapshot)
@@ -177,7 +177,7 @@ class ConsumerGroups:
 
 
 def assignor_names(config: BrokerConfig) -> tuple[str, ...]:
-    """Return the assignors that members may ask for, the default first."""
+    """Return the names of the configured assignors, the default first."""
     named = dict.fromkeys(ASSIGNOR_NAMES[name] for name in config.group_consumer_assignors)
     return tuple(named) or _DEFAULT_ASSIGNORS
 

@@ -1,15 +1,15 @@
-"""A member of a group of the new protocol, and its way to the partitions that it is to have.
+"""A member of a consumer group, and its steps from the current to the target assignment.
 
-        target changed                   owned no longer has what it must give back
+        target changed                   the member no longer owns what it must revoke
 STABLE ----------------> UNREVOKED_PARTITIONS -----------------------------------+
-   |  nothing to give back                                                       |
+   |  nothing to revoke                                                          |
    +---------------------------------------+-------------------------------------+
                                            v
-                  STABLE, or UNRELEASED_PARTITIONS while others have some of its target
+                  STABLE, or UNRELEASED_PARTITIONS while other members own some of its target
 
-A member gets to the epoch of the target when it has given back what is not in it, and gets partitions as those that had
-them give them back. So at any time a partition has at most one owner: the member that it is assigned to, or that was
-asked to give it back and has not said that it did.
+A member reaches the epoch of the target when it has revoked all partitions that are not in the target. It receives new
+partitions as their previous owners revoke them. So a partition never has two owners: its owner is the member that it is
+assigned to, or the member that was asked to revoke it and has not confirmed that yet.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ottla.broker.groups.consumer.messages import (
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """A member at one moment. Each change makes another one, so that what has changed is seen by comparing."""
+    """The state of a member. It is immutable, so the group compares two states to find out what has changed."""
 
     member_id: str
     instance_id: str | None = None
@@ -41,7 +41,7 @@ class ConsumerMember:
     server_assignor: str | None = None
 
     epoch: int = 0
-    # The one before, in which it still counts: the answer that told it of the new one may be lost.
+    # Still accepted in heartbeats, because the reply with the new epoch may have been lost.
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
     assigned: PartitionSet = NO_PARTITIONS
@@ -49,25 +49,25 @@ class ConsumerMember:
 
     @property
     def owned(self) -> PartitionSet:
-        """What nobody else may have."""
+        """The partitions that no other member may get."""
         return self.assigned | self.revoking
 
     @property
     def subscription_length(self) -> int:
-        """How many characters it takes to say what it reads."""
+        """The number of characters in the topic names and the regular expression."""
         return len(self.topic_regex or "") + sum(map(len, self.topic_names))
 
     @property
     def is_away(self) -> bool:
-        """Whether it is a static member that has left for a while."""
+        """Whether this is a static member that has left temporarily."""
         return self.epoch == LEAVE_STATIC_EPOCH
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all that it is to have at an epoch."""
+        """Whether the member owns exactly its target assignment of an epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
-    def told(self, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
-        """Return the member with what it says anew."""
+    def updated(self, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
+        """Return the member with the values that the heartbeat changes."""
         said_timeout_ms, said_regex = heartbeat.rebalance_timeout_ms, heartbeat.topic_regex
         said_names = heartbeat.topic_names
         return replace(
@@ -78,17 +78,17 @@ class ConsumerMember:
             client_host=heartbeat.client_host,
             rebalance_timeout_ms=self.rebalance_timeout_ms if said_timeout_ms == UNCHANGED else said_timeout_ms,
             topic_names=self.topic_names if said_names is None else tuple(sorted(set(said_names))),
-            # An empty expression takes back the one before.
+            # An empty expression removes the current one.
             topic_regex=self.topic_regex if said_regex is None else said_regex or None,
             server_assignor=self.server_assignor if heartbeat.server_assignor is None else heartbeat.server_assignor,
         )
 
     def subscribes_as(self, other: ConsumerMember) -> bool:
-        """Whether it reads the same topics."""
+        """Whether both members have the same subscription."""
         return (self.topic_names, self.topic_regex) == (other.topic_names, other.topic_regex)
 
     def may_heartbeat_at(self, epoch: int, owned: PartitionSet | None) -> bool:
-        """Whether it is at an epoch, or did not hear of its new one, and has nothing that it must not have."""
+        """Whether the epoch is current, or it is the previous one and the member owns only assigned partitions."""
         if epoch == self.epoch:
             return True
         return epoch == self.previous_epoch and not self.is_away and owned is not None and owned <= self.assigned
@@ -100,7 +100,7 @@ class ConsumerMember:
         owners: Mapping[TopicIdPartition, str],
         owned: PartitionSet | None,
     ) -> ConsumerMember:
-        """Return the member one step further; `owned` is what it says that it has, None where it did not say."""
+        """Return the member after its next step to the target; `owned` is None if the heartbeat does not report it."""
         if self.is_reconciled_to(target_epoch):
             return self
         if self.state is not MemberState.UNREVOKED_PARTITIONS:
@@ -142,7 +142,7 @@ class ConsumerMember:
         return self.previous_epoch if epoch == self.epoch else self.epoch
 
     def away(self) -> ConsumerMember:
-        """Return a static member that leaves for a while: it has stopped reading, and keeps its partitions."""
+        """Return this static member after it left temporarily. It keeps its assigned partitions."""
         return replace(
             self,
             epoch=LEAVE_STATIC_EPOCH,
@@ -151,8 +151,8 @@ class ConsumerMember:
             revoking=NO_PARTITIONS,
         )
 
-    def anew(self, member_id: str) -> ConsumerMember:
-        """Return the member as it joins once more, with nothing in its hands; its place and its partitions are kept."""
+    def rejoining(self, member_id: str) -> ConsumerMember:
+        """Return the member as it joins again, at epoch 0. It keeps its assigned partitions."""
         return replace(
             self,
             member_id=member_id,

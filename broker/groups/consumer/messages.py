@@ -1,4 +1,4 @@
-"""What goes into a group of the new protocol and comes out of it."""
+"""The values that go into and come out of a group of the consumer protocol."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from ottla.protocol.errors import ErrorCode
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
-# A static member goes, and will come back under its instance id.
+# A static member leaves, and will come back with its instance id.
 LEAVE_STATIC_EPOCH: Final = -2
 UNCHANGED: Final = -1
 
 
 class ConsumerGroupState(Enum):
-    """Where a group stands; the values are the names that clients know."""
+    """The state of a group. The values are the names in Kafka's protocol."""
 
     EMPTY = "Empty"
-    # Something has changed, and who is to have what is not known yet.
+    # The group epoch has grown, and the target assignment is not computed yet.
     ASSIGNING = "Assigning"
-    # It is known, and not all members have it.
+    # Not all members have reached the target assignment.
     RECONCILING = "Reconciling"
     STABLE = "Stable"
     DEAD = "Dead"
 
 
 class MemberState(IntEnum):
-    """Where a member stands on its way to its target; the values are those that are stored."""
+    """The progress of a member to its target assignment. The values are stored in records."""
 
-    # It has what it is to have at its epoch.
+    # The member owns its target assignment of its epoch.
     STABLE = 0
-    # It must give partitions back before it gets to the next epoch.
+    # The member must revoke partitions before it gets the next epoch.
     UNREVOKED_PARTITIONS = 1
-    # It waits for partitions that others have.
+    # The member waits for partitions that other members own.
     UNRELEASED_PARTITIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupConfig:
-    """The broker's options for groups of the new protocol."""
+    """The broker's options for groups of the consumer protocol."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     max_size: int = 2**31 - 1
-    # The first one is taken where members ask for none.
+    # The first one is used if no member asks for one.
     assignors: tuple[str, ...] = ("uniform", "range")
 
 
 class TopicShape(NamedTuple):
-    """What an assignor must know of a topic."""
+    """The id and the size of a topic."""
 
     topic_id: bytes
     partition_count: int
@@ -60,10 +60,10 @@ class TopicShape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
-    """What a member says. None stands for what has not changed since it said it last."""
+    """A member's heartbeat. None means unchanged since the member last sent the value."""
 
     member_id: str
-    # 0 to join, -1 to leave, -2 to leave for a while as a static member.
+    # 0 to join, -1 to leave, -2 to leave temporarily as a static member.
     member_epoch: int
     client_id: str = ""
     client_host: str = ""
@@ -73,26 +73,26 @@ class ConsumerHeartbeat:
     topic_names: tuple[str, ...] | None = None
     topic_regex: str | None = None
     server_assignor: str | None = None
-    # What it has and has not given back yet.
+    # All partitions that the member owns, including those that it has not revoked yet.
     owned: PartitionSet | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything, as one does that is not sure that it was heard."""
+        """Whether all values are present. Members send full heartbeats when a request may have been lost."""
         has_subscription = self.topic_names is not None or self.topic_regex is not None
         return self.rebalance_timeout_ms != UNCHANGED and has_subscription and self.owned is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatReply:
-    """The answer to a heartbeat."""
+    """The reply to a heartbeat."""
 
     error: ErrorCode
     detail: str = ""
     member_id: str | None = None
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
-    # All that the member is to have now; None where that has not changed.
+    # All partitions that the member may own now; None if they have not changed.
     assignment: PartitionSet | None = None
 
 
@@ -100,7 +100,7 @@ RespondHeartbeat = Callable[[ConsumerHeartbeatReply], None]
 
 
 class MemberDescription(NamedTuple):
-    """A member as ConsumerGroupDescribe tells of it."""
+    """A member in the response to ConsumerGroupDescribe."""
 
     member_id: str
     instance_id: str | None

@@ -1,14 +1,14 @@
-"""Groups of the new protocol as records of `__consumer_offsets`, and back.
+"""The records of consumer groups in `__consumer_offsets`: how they are written and read.
 
-    key version   of           holds
-    3             the group    its epoch
-    4             the group    the topics that its members read, with their numbers of partitions
-    5             a member     who it is and what it reads
-    6             the group    the epoch of the assignment that is aimed at
-    7             a member     the partitions that it is to have
-    8             a member     its epoch, the partitions that it has, and those that it gives back
+    key version   of           value
+    3             the group    the group epoch
+    4             the group    the subscribed topics, with their numbers of partitions
+    5             a member     the client, and its subscription
+    6             the group    the epoch of the target assignment
+    7             a member     the partitions of its target assignment
+    8             a member     its epoch, its assigned partitions, and those that it must revoke
 
-Keys and values begin with an int16, their version. A tombstone of each key ends it.
+Keys and values begin with an int16, their version. A null value deletes the record.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _VALUE_VERSION: Final = 0
 
 
 class RecordKind(IntEnum):
-    """What a record is about; the values are the versions of the keys."""
+    """The kinds of records. The values are the versions of the keys."""
 
     GROUP = 3
     TOPICS = 4
@@ -77,7 +77,7 @@ MEMBER_KINDS: Final = tuple(_MEMBER_KEYS)
 
 @dataclass(slots=True)
 class StoredConsumerGroup:
-    """A group as its records tell of it."""
+    """The state of a group that its records hold."""
 
     group_id: str
     epoch: int = 0
@@ -87,7 +87,7 @@ class StoredConsumerGroup:
     targets: dict[str, PartitionSet] = field(default_factory=dict)
 
     def value(self, kind: RecordKind, member_id: str) -> Message | None:
-        """Return what a record holds; None where it is to be deleted."""
+        """Return the value of a record; None if the record should be deleted."""
         if kind is RecordKind.GROUP:
             return ConsumerGroupMetadataValue(epoch=self.epoch)
         if kind is RecordKind.TOPICS:
@@ -106,23 +106,23 @@ class StoredConsumerGroup:
 
 
 def record_of(stored: StoredConsumerGroup, kind: RecordKind, member_id: str = "") -> StoredRecord:
-    """Return the record of one kind, as the group is now."""
+    """Return the record of one kind with the current state of the group."""
     value = stored.value(kind, member_id)
     encoded = None if value is None else _VERSION.pack(_VALUE_VERSION) + encode(value, _VALUE_VERSION)
     return StoredRecord(_key(stored.group_id, kind, member_id), encoded)
 
 
 def tombstone_of(group_id: str, kind: RecordKind, member_id: str = "") -> StoredRecord:
-    """Return the record that deletes one of a kind."""
+    """Return the record that deletes the record of one kind."""
     return StoredRecord(_key(group_id, kind, member_id), None)
 
 
 def read_group(group_id: str, records: Iterable[StoredRecord]) -> StoredConsumerGroup | None:
-    """Make a group of its newest records, in whatever order; None where it was deleted. DecodeError for a bad one."""
+    """Restore a group from its newest records, in any order; None if it was deleted. DecodeError if one is invalid."""
     values: dict[RecordKind, dict[str, Message]] = defaultdict(dict)
     for record in records:
         version = _VERSION.unpack_from(record.key)[0]
-        # Kinds that later brokers have added are theirs to keep.
+        # Later versions of Kafka may have more kinds of records. They stay in the log.
         if record.value is None or version not in _KINDS:
             continue
         kind = RecordKind(version)
@@ -159,7 +159,7 @@ _VALUES: Final[Mapping[RecordKind, type[Message]]] = {
 
 def _read_value(kind: RecordKind, value: bytes) -> Message:
     if len(value) < _VERSION.size:
-        raise DecodeError("the value of a group's record is cut short")
+        raise DecodeError("the value of a group record is too short")
     # Later versions of a flexible message only add tagged fields.
     found, _ = decode_from(_VALUES[kind], _VALUE_VERSION, value, _VERSION.size)
     return found
@@ -204,7 +204,7 @@ def _member(member_id: str, value: ConsumerGroupMemberMetadataValue, current: Me
     try:
         state = MemberState(current.state)
     except ValueError as error:
-        raise DecodeError(f"there is no state {current.state} of members") from error
+        raise DecodeError(f"unknown member state {current.state}") from error
     return replace(
         member,
         epoch=current.member_epoch,
@@ -264,7 +264,7 @@ def _topic_partitions(partitions: PartitionSet) -> list[TopicPartitions]:
 
 
 def by_topic(partitions: PartitionSet) -> dict[bytes, list[int]]:
-    """Return the numbers of partitions by the ids of their topics, in order."""
+    """Return sorted partition numbers by topic id."""
     found: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(partitions):
         found.setdefault(topic_id, []).append(index)

@@ -1,10 +1,10 @@
-"""Regular expressions over topic names, in time that is linear in the name.
+"""Regular expressions over topic names, matched in linear time.
 
-Members send expressions in the syntax of RE2, which has no backtracking; Python's `re` has, and an expression such as
-`(a+)+b` would hold up the coordinator for hours. Names of topics are of 65 different characters, so a class of
-characters is a small set. `topic_pattern_parser` makes a tree of the text, which becomes an automaton that can be in
-several states at once (Thompson's construction); what follows on which set of states is remembered. Its size and the
-work of one call are bounded.
+Members send expressions in the syntax of RE2, which never backtracks. Python's `re` does: an expression like `(a+)+b`
+could block the coordinator for hours. Topic names consist of 65 different characters, so a character class is a small
+set. `topic_pattern_parser` turns the text into a tree, and this module builds a nondeterministic automaton from it
+(Thompson's construction). The transitions between sets of states are cached. The size of the automaton and the work of
+one call are bounded.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ottla.broker.groups.consumer.topic_pattern_parser import (
 )
 
 _STATES_MAX: Final = 5_000
-# States that are looked at in one call, and remembered. What goes beyond is refused.
+# The maximum number of states that one call may visit.
 _WORK_MAX: Final = 1_000_000
 
 
 @dataclass(slots=True)
 class _State:
-    """One state: what it takes to the next one, or where it leads without a character."""
+    """A state of the automaton. If `takes` is None, its transitions need no character."""
 
     takes: frozenset[str] | None = None
     anchor: Anchor | None = None
@@ -39,10 +39,10 @@ class _State:
 
 
 class TopicPattern:
-    """An expression that has been understood. A name matches only as a whole."""
+    """A compiled expression. It matches whole names only."""
 
     def __init__(self, text: str) -> None:
-        """Take the expression; PatternError where it is not one, or too large."""
+        """Compile an expression; PatternError if it is invalid or too large."""
         self.text = text
         self._states: list[_State] = []
         self._end = self._add(_State())
@@ -50,14 +50,14 @@ class TopicPattern:
         self._work = 0
         self._start = self._closure([first], at_start=True)
         self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
-        # What is known of the names of the last call.
+        # The results of the last call, by name.
         self._known: dict[str, bool] = {}
 
     def __repr__(self) -> str:
         return f"<TopicPattern {self.text!r} states={len(self._states)}>"
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the names that match; PatternError where that is too much work."""
+        """Return the names that match; PatternError if that takes too much work."""
         self._work = 0
         self._steps.clear()
         before = self._known
@@ -88,7 +88,7 @@ class TopicPattern:
         return self._closure(taken)
 
     def _closure(self, first: Iterable[int], *, at_start: bool = False, at_end: bool = False) -> frozenset[int]:
-        """Return the states that are reached without a character."""
+        """Return all states that can be reached without a character."""
         found: set[int] = set()
         open_ = list(first)
         while open_:
@@ -108,7 +108,7 @@ class TopicPattern:
         if self._work > _WORK_MAX:
             raise PatternError("the expression takes too long")
 
-    # Building: each function gets the state that follows, and returns the one to begin with.
+    # Building: each function gets the number of the state that follows, and returns the number of the first state.
 
     def _add(self, state: _State) -> int:
         if len(self._states) >= _STATES_MAX:
@@ -126,7 +126,7 @@ class TopicPattern:
         if isinstance(node, Sequence):
             for part in reversed(node.parts):
                 following = self._build(part, following)
-            # Of its own, so that every node counts, even an empty one.
+            # Even an empty sequence gets a state, so that the limit on states bounds nested repetitions of it.
             return self._add(_State(next=[following]))
         return self._build_repeat(node, following)
 

@@ -1,4 +1,4 @@
-"""The syntax of regular expressions over topic names: what RE2 takes, without Unicode classes and word boundaries.
+"""Parses regular expressions over topic names: the syntax of RE2 without Unicode classes and word boundaries.
 
 branch|branch   sequence   x* x+ x? x{2} x{2,} x{2,5}, lazy too (x*?)   (x) (?:x) (?P<name>x) (?i)x (?i:x)
 .   [a-z]   [^a-z]   [[:alpha:]]   \\d \\D \\w \\W \\s \\S   ^ $ \\A \\z   \\. and other escaped signs   \\Q...\\E
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NoReturn
 
-# What names of topics are made of. Other characters are understood, and match nothing.
+# The characters of topic names. Expressions may contain other characters, but those match nothing.
 ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
 
 _TEXT_MAX: Final = 10_000
@@ -42,18 +42,18 @@ _FLAGS: Final = frozenset("imsU")
 
 
 class PatternError(ValueError):
-    """Not an expression, or one that is too large; the text says why."""
+    """The expression is invalid or too large. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One character out of some."""
+    """One character of a set."""
 
     characters: frozenset[str]
 
 
 class Anchor(Enum):
-    """A place in the name."""
+    """The start or the end of the name."""
 
     START = "^"
     END = "$"
@@ -61,21 +61,21 @@ class Anchor(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One after the other."""
+    """Several nodes, one after the other."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of some."""
+    """One of several branches."""
 
     branches: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The same several times; without a limit where `at_most` is None."""
+    """A node that is repeated; without a limit if `at_most` is None."""
 
     what: Node
     at_least: int
@@ -86,14 +86,14 @@ Node = OneOf | Anchor | Sequence | Choice | Repeat
 
 
 def parsed(text: str) -> Node:
-    """Return the tree of an expression; PatternError where it is none."""
+    """Return the syntax tree of an expression; PatternError if it is invalid."""
     if len(text) > _TEXT_MAX:
         raise PatternError("the expression is too long")
     return _Parser(text).parse()
 
 
 class _Parser:
-    """Reads a text from left to right."""
+    """A recursive descent parser."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -104,7 +104,7 @@ class _Parser:
     def parse(self) -> Node:
         node = self._choice()
         if self._position < len(self._text):
-            self._fail("there is a ) too many")
+            self._fail("unexpected )")
         return node
 
     def _fail(self, why: str) -> NoReturn:
@@ -116,7 +116,7 @@ class _Parser:
     def _next(self) -> str:
         character = self._peek()
         if not character:
-            self._fail("the expression ends too early")
+            self._fail("unexpected end of the expression")
         self._position += 1
         return character
 
@@ -139,7 +139,7 @@ class _Parser:
         branches = [self._sequence()]
         while self._take("|"):
             branches.append(self._sequence())
-        # Flags hold until the end of the group that they stand in.
+        # Flags apply until the end of the group that contains them.
         self._ignores_case = ignores_case
         return branches[0] if len(branches) == 1 else Choice(tuple(branches))
 
@@ -161,11 +161,11 @@ class _Parser:
             return node
         at_least, at_most = bounds
         if at_least > _REPEAT_MAX or (at_most or 0) > _REPEAT_MAX or (at_most is not None and at_most < at_least):
-            self._fail("such a number of repetitions is not allowed")
-        # Lazy or not, the same names match.
+            self._fail("invalid number of repetitions")
+        # Lazy and greedy repetitions match the same names.
         self._take("?")
         if self._bounds() is not None:
-            self._fail("a repetition is repeated")
+            self._fail("nested repetition operators")
         return Repeat(node, at_least, at_most)
 
     def _bounds(self) -> tuple[int, int | None] | None:
@@ -174,7 +174,7 @@ class _Parser:
                 return bounds
         if self._peek() != "{":
             return None
-        # What does not look like a repetition is an ordinary brace.
+        # A brace that does not begin a repetition is an ordinary character.
         end = self._text.find("}", self._position)
         low, comma, high = self._text[self._position + 1 : max(end, 0)].partition(",")
         if end < 0 or not _is_number(low) or not (high == "" or _is_number(high)):
@@ -195,7 +195,7 @@ class _Parser:
         if character in "^$":
             return Anchor(character)
         if character in "*+?":
-            self._fail(f"there is nothing to repeat for {character}")
+            self._fail(f"nothing to repeat before {character}")
         if character == "\\":
             return self._escape()
         return self._one_of(frozenset(character))
@@ -203,15 +203,15 @@ class _Parser:
     def _group(self) -> Node:
         self._depth += 1
         if self._depth > _DEPTH_MAX:
-            self._fail("groups are nested too deep")
+            self._fail("groups are nested too deeply")
         outer = self._ignores_case
         if self._take("?"):
             if self._take("P<") or self._take("<"):
                 name = self._until(">")
                 if not name.isidentifier():
-                    self._fail(f"a group cannot have the name {name!r}")
+                    self._fail(f"invalid group name {name!r}")
             elif self._flags():
-                # They hold for what follows in the surrounding group.
+                # These flags apply to the rest of the surrounding group.
                 self._depth -= 1
                 return Sequence(())
         node = self._choice()
@@ -222,7 +222,7 @@ class _Parser:
         return node
 
     def _flags(self) -> bool:
-        """Read flags; return whether the group ends with them."""
+        """Read flags; return whether the group ends after them."""
         is_on = True
         while True:
             character = self._next()
@@ -233,7 +233,7 @@ class _Parser:
             elif character == "i":
                 self._ignores_case = is_on
             elif character not in _FLAGS:
-                self._fail("RE2 has no such group")
+                self._fail("unsupported kind of group")
 
     def _class(self) -> frozenset[str]:
         is_negated = self._take("^")
@@ -253,7 +253,7 @@ class _Parser:
                 self._next()
                 high = self._class_member()
             if isinstance(high, frozenset) or high < low:
-                self._fail("a range of characters goes backwards")
+                self._fail("invalid range of characters")
             found |= {character for character in ALPHABET if low <= character <= high}
         self._next()
         if self._ignores_case:
@@ -264,7 +264,7 @@ class _Parser:
         name = self._until(":]")
         known = _POSIX.get(name.removeprefix("^"))
         if known is None:
-            self._fail(f"there is no class [:{name}:]")
+            self._fail(f"unknown class [:{name}:]")
         return ALPHABET - known if name.startswith("^") else known
 
     def _class_member(self) -> str | frozenset[str]:
@@ -296,7 +296,7 @@ class _Parser:
     def _hexadecimal(self) -> str:
         digits = self._until("}") if self._take("{") else self._next() + self._next()
         if not 1 <= len(digits) <= 6 or not set(digits) <= set(string.hexdigits) or int(digits, 16) > 0x10FFFF:
-            self._fail(f"\\x{digits} is no character")
+            self._fail(f"\\x{digits} is not a character")
         return chr(int(digits, 16))
 
     def _one_of(self, characters: frozenset[str]) -> OneOf:

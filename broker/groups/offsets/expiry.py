@@ -1,4 +1,4 @@
-"""Which offsets a group no longer needs. Pure: the rules, with the clock given."""
+"""The rules for the expiry of committed offsets, without I/O."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ottla.protocol.identifiers import TopicPartition
 
 
 def expired_offsets(entry: CoordinatedGroup, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-    """Return the offsets of a group whose time is over. The caller holds the group's lock.
+    """Return the partitions whose offsets have expired. The caller holds the group's lock.
 
-    (a) A group that had members is empty: all of them, counted from when the last member left.
-    (b) Consumers are at work: those of topics that nobody reads any more, counted from their commit.
-    (c) Nobody ever joined: counted from their commit.
-    (d) Anything else, such as a group that rebalances: none.
+    (a) An empty group that had members: all offsets, after the retention time since the last member left.
+    (b) A stable group of consumers: offsets of topics without subscription, after the retention time since the commit.
+    (c) A group that never had members: all offsets, after the retention time since the commit.
+    (d) Any other group, for example one that rebalances: none.
 
-    A time that the client gave wins in (a) to (c), and a commit under way keeps what is there.
+    In (a) to (c), an expiry time from the client overrides the retention. A commit under way prevents expiry.
     """
     group, offsets = entry.group, entry.offsets
     is_empty = group.state.value == GroupState.EMPTY.value

@@ -1,8 +1,7 @@
-"""What groups do with their offsets: commit, fetch, delete, forget.
+"""Commits, fetches, deletes and expires the offsets of groups.
 
-Offsets of one commit are one batch, so they count together or not at all, and they can be fetched when that batch is
-committed. Tombstones are written without waiting: an offset that comes back by a failure at the wrong moment expires
-again.
+The offsets of one commit are appended as one batch, so they take effect together, once the batch is committed. Nothing
+waits for tombstones to be committed: if a failover loses a tombstone, the offset expires again.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ log = structlog.get_logger(__name__)
 
 _TOMBSTONES_IN_BATCH: Final = 1000
 _MINUTE_MS: Final = 60_000
-# How long ago a follower may have fetched for a leader that ZooKeeper has not heard of lately to be still the leader.
+# A leader without a ZooKeeper session is still the leader if a follower fetched from it within this time.
 _FOLLOWER_HEARD_MS: Final = 2_000
 
 
 class Committer(NamedTuple):
-    """Who commits; a simple consumer has neither member id nor generation."""
+    """The sender of a commit. A client outside of the group has neither member id nor generation."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -42,29 +41,29 @@ class Committer(NamedTuple):
 
 
 class FetchedOffset(NamedTuple):
-    """What a group has committed for a partition; None where it has nothing, or that may still change."""
+    """The committed offset of a partition; None if there is none, or if a transaction may still change it."""
 
     committed: CommittedOffset | None
     error: ErrorCode = ErrorCode.NONE
 
 
 class GroupOffsets:
-    """The offsets of the groups that a coordinator has."""
+    """The committed offsets of all groups of a coordinator."""
 
     def __init__(self, coordinator: GroupCoordinator, may_lead_alone: Callable[[], bool] = lambda: True) -> None:
-        """`may_lead_alone` is false while another broker may lead without this one knowing."""
+        """`may_lead_alone` returns False while another broker may be the leader without this one knowing."""
         self._coordinator = coordinator
         self._may_lead_alone = may_lead_alone
         coordinator.shards.on_deleted = self._remove_deleted
 
     def start(self) -> None:
-        """Begin to look for offsets that are too old."""
+        """Start to expire offsets at regular intervals."""
         self._schedule()
 
     # Committing
 
     def commit(self, group_id: str, committer: Committer, offsets: Offsets, done: Done) -> None:
-        """Store offsets; `done` learns how that ended. Without a member the group is made if there is none."""
+        """Store offsets, then call `done` with the result. A commit without a generation creates a missing group."""
         coordinator = self._coordinator
         entry = coordinator.with_group(group_id, may_be_empty=True)
         if entry is None:
@@ -102,7 +101,7 @@ class GroupOffsets:
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> dict[TopicPartition, FetchedOffset]:
-        """Return what a group has committed for partitions; for all that it has where they are None."""
+        """Return the committed offsets of some partitions, or of all partitions if `partitions` is None."""
         shard = self._coordinator.shard_of(group_id, may_be_empty=True)
         self._check_sure(shard)
         entry = shard.groups.get(group_id)
@@ -122,14 +121,14 @@ class GroupOffsets:
             }
 
     def _check_sure(self, shard: Shard) -> None:
-        """Refuse to tell offsets that may change without being committed anew.
+        """Raise KafkaError if the offsets on this broker may be lost or outdated.
 
-        (a) A new coordinator may have read commits that not all replicas have. They count when all do, a moment later;
-            until then they might be lost with it. While too few replicas are in sync that moment does not come, and
-            it tells what it has read, as Kafka does: this has all that was ever acknowledged.
-        (b) A broker that wakes up, or is cut off, has lost its office without having been told, and another has taken
-            newer commits. It may speak while its session with ZooKeeper is sure, or while a replica in sync still
-            fetches from it: none would from a leader that was replaced.
+        (a) A new coordinator may have loaded commits that are not on all in-sync replicas yet. A failover could still
+            lose them, so clients wait until the high watermark has passed them. With too few replicas in sync that
+            would never happen. Then the offsets are returned, as in Kafka: every acknowledged commit is among them.
+        (b) A broker that was paused or cut off may have been replaced without knowing it, and the new coordinator may
+            have newer commits. This broker is still the coordinator while its ZooKeeper session is valid, or while
+            an in-sync replica fetches from it: replicas do not fetch from a replaced leader.
         """
         partition = self._coordinator.shards.partition(shard.index)
         if partition is None:
@@ -149,7 +148,7 @@ class GroupOffsets:
     # Deleting
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-        """Delete offsets that nobody uses; KafkaError where the group as a whole does not allow it."""
+        """Delete offsets of topics without subscription; KafkaError if the group does not allow any deletion."""
         entry = self._coordinator.with_group(group_id)
         if entry is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -176,7 +175,7 @@ class GroupOffsets:
         }
 
     def delete_group(self, group_id: str) -> ErrorCode:
-        """Delete a group without members, with all its offsets."""
+        """Delete an empty group and all its offsets."""
         entry = self._coordinator.with_group(group_id, may_be_empty=True)
         if entry is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -197,10 +196,10 @@ class GroupOffsets:
         return error
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Remove the offsets of partitions that are gone from all groups.
+        """Remove the offsets of deleted partitions from all groups before this returns.
 
-        That happens before this returns: topics of the same names may come next, with commits that must stay. Where
-        groups are still being read, it happens before they can be asked for anything.
+        A topic with the same name may be created next, and commits to it must stay. Groups that are still being loaded
+        lose the offsets before they serve requests.
         """
         deleted, shards = frozenset(partitions), self._coordinator.shards
         for shard in shards if deleted else ():
@@ -215,7 +214,7 @@ class GroupOffsets:
             gone = entry.offsets.of_partitions(deleted)
             error, effects = self._remove(entry, gone) if gone else (ErrorCode.NONE, Effects())
             if error is not ErrorCode.NONE:
-                # Without tombstones they may come back after a failover, and expire; nobody is told of them until then.
+                # Without tombstones the offsets may come back after a failover, until they expire.
                 entry.offsets.remove(gone)
                 log.warning("offsets_of_deleted_topics_not_written", group=entry.group_id, error=error.name)
             return effects
@@ -230,9 +229,9 @@ class GroupOffsets:
         with_group: bool = False,
         are_expired: bool = False,
     ) -> tuple[ErrorCode, Effects]:
-        """Write tombstones and forget what they stand for. The caller holds the group's lock.
+        """Append tombstones and remove the offsets. The caller holds the group's lock.
 
-        An empty group that has nothing left ends, too, under the same lock: nobody can commit to it in between.
+        An empty group without offsets is deleted under the same lock, so that no commit can come in between.
         """
         is_over = with_group or (entry.group.is_empty and entry.offsets.is_empty_without(partitions))
         records = [offset_record(entry.group_id, partition, None) for partition in partitions]
@@ -249,13 +248,13 @@ class GroupOffsets:
         return ErrorCode.NONE, effects
 
     def _change(self, entry: CoordinatedGroup, remove: Callable[[int], Effects]) -> None:
-        """Have offsets removed under the group's lock, and forget the group where that has ended it."""
+        """Call `remove` under the group's lock, and drop the group if that has ended it."""
         self._coordinator.change(entry, remove)
         shard = self._coordinator.shards.get(entry.partition)
         if entry.is_dead and shard is not None:
             shard.remove(entry)
 
-    # Forgetting
+    # Expiring
 
     def _schedule(self) -> None:
         pause_seconds = self._coordinator.config().offsets_retention_check_interval_ms / 1000
@@ -268,7 +267,7 @@ class GroupOffsets:
             self._schedule()
 
     def expire(self) -> int:
-        """Remove offsets whose time is over, and groups that have nothing left; return how many offsets."""
+        """Remove expired offsets, and empty groups without offsets; return the number of removed offsets."""
         coordinator = self._coordinator
         retention_ms = coordinator.config().offsets_retention_minutes * _MINUTE_MS
         now_ms, count, groups = coordinator.clock(), 0, 0
@@ -296,7 +295,7 @@ class GroupOffsets:
 def lags(
     committed: Mapping[TopicPartition, CommittedOffset], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return by how many records a group is behind, where the end is known."""
+    """Return the lag of each committed partition whose end is known."""
     return {
         partition: max(ends[partition] - each.offset, 0) for partition, each in committed.items() if partition in ends
     }

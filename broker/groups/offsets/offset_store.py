@@ -1,7 +1,8 @@
-"""The offsets that a group has committed. Pure: no clock, no log; its coordinator holds the group's lock.
+"""The committed offsets of one group, without I/O. The caller holds the group's lock.
 
-A commit is written to the log first and put here when it is committed there. Commits of a transaction wait under their
-producer until it ends. Where commits and removals meet, what lies later in the log wins, whenever it got here.
+A commit is appended to the log first, and takes effect here once its batch is committed. Offsets of a transaction are
+kept by producer id until the transaction ends. Commits and removals may arrive here in another order than they have in
+the log; the one that is later in the log wins.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ NO_LOG_OFFSET: Final = -1
 
 
 class CommittedOffset(NamedTuple):
-    """Where a group will continue to read a partition."""
+    """The position from which a group continues to read a partition."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
-    # When it is forgotten, where the client said so; -1 where the broker's options say.
+    # The expiry time that the client asked for; -1 if the broker's retention applies.
     expire_timestamp_ms: int = NO_TIMESTAMP
-    # Base offset of the batch that brought it.
+    # The base offset of the batch that holds the commit.
     log_offset: int = NO_LOG_OFFSET
 
 
@@ -38,9 +39,9 @@ class OffsetStore:
 
     def __init__(self, committed: dict[TopicPartition, CommittedOffset] | None = None) -> None:
         self.committed: dict[TopicPartition, CommittedOffset] = {} if committed is None else committed
-        # Partitions with commits that are appended and not committed, and where these lie; made when there are any.
+        # The log offsets of appended commits that are not committed yet. None if there are none, to save memory.
         self._being_written: dict[TopicPartition, list[int]] | None = None
-        # By producer id, commits whose transaction has not ended.
+        # Offsets of open transactions, by producer id.
         self._transactional: dict[int, dict[TopicPartition, CommittedOffset]] | None = None
 
     def __len__(self) -> int:
@@ -52,20 +53,20 @@ class OffsetStore:
     # Writing
 
     def begin(self, partitions: Iterable[TopicPartition], log_offset: int) -> None:
-        """Note that commits are being written, in one batch: what is there must not expire meanwhile."""
+        """Note that commits were appended in one batch. Their partitions do not expire until `end` is called."""
         if self._being_written is None:
             self._being_written = {}
         for partition in partitions:
             self._being_written.setdefault(partition, []).append(log_offset)
 
     def end(self, offsets: Offsets, log_offset: int, *, is_committed: bool) -> None:
-        """Note that writing commits has ended; they count if the log has them, and nothing was removed after them."""
+        """Note the end of a write. The commits take effect if the write succeeded and no removal came after them."""
         for partition, committed in offsets.items():
             if self._end(partition, log_offset) and is_committed:
                 self._put(partition, committed._replace(log_offset=log_offset))
 
     def _end(self, partition: TopicPartition, log_offset: int) -> bool:
-        """Forget that a commit is being written; return whether it was not removed before."""
+        """Forget an appended commit; return whether it is still valid, so not removed in the meantime."""
         under_way = (self._being_written or {}).get(partition, [])
         if log_offset not in under_way:
             return False
@@ -85,7 +86,7 @@ class OffsetStore:
             self.committed[partition] = committed
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget offsets, also those under way: the caller has written tombstones, which lie after them in the log."""
+        """Remove offsets, including commits under way: the caller has appended tombstones after them."""
         for partition in partitions:
             self.committed.pop(partition, None)
             if self._being_written is not None:
@@ -97,13 +98,13 @@ class OffsetStore:
     # Transactions
 
     def put_pending(self, producer_id: int, offsets: Offsets) -> None:
-        """Take commits that count when the producer's transaction is committed."""
+        """Add offsets that take effect when the producer's transaction is committed."""
         if self._transactional is None:
             self._transactional = {}
         self._transactional.setdefault(producer_id, {}).update(offsets)
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
-        """Let the commits of a producer's transaction count, or forget them."""
+        """Apply the offsets of a producer's transaction, or drop them if it was aborted."""
         if self._transactional is None:
             return
         pending = self._transactional.pop(producer_id, {})
@@ -113,36 +114,36 @@ class OffsetStore:
 
     @property
     def pending_producers(self) -> list[int]:
-        """The producers whose transactions have not ended."""
+        """The producers with open transactions."""
         return list(self._transactional or ())
 
-    # Asking
+    # Reading
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
-        """Return what was committed last."""
+        """Return the committed offset of a partition; None if there is none."""
         return self.committed.get(partition)
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        """Whether a transaction that has not ended may change the offset."""
+        """Whether an open transaction may change the offset."""
         return self._transactional is not None and any(partition in pending for pending in self._transactional.values())
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """Whether a commit of any kind is under way."""
+        """Whether a commit of the partition is under way, in a transaction or not."""
         is_written = self._being_written is not None and partition in self._being_written
         return is_written or self.is_unstable(partition)
 
     @property
     def all_partitions(self) -> list[TopicPartition]:
-        """The partitions that have an offset, or are about to."""
+        """The partitions that have an offset, or whose first commit is under way."""
         return list({**self.committed, **(self._being_written or {})})
 
     @property
     def has_pending(self) -> bool:
-        """Whether commits of any kind are under way."""
+        """Whether any commit is under way, in a transaction or not."""
         return bool(self._being_written or self._transactional)
 
     def is_empty_without(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether nothing is left, and nothing is under way, when some partitions are removed."""
+        """Whether neither offsets nor commits under way are left if the given partitions are removed."""
         gone = set(partitions)
         return (
             self.committed.keys() <= gone
@@ -151,9 +152,9 @@ class OffsetStore:
         )
 
     def of_partitions(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return those of some partitions that have an offset, or are about to."""
+        """Return the given partitions that have an offset or a commit under way."""
         return [partition for partition in partitions if partition in self.committed or self.is_pending(partition)]
 
     def has_any(self, partitions: Set[TopicPartition]) -> bool:
-        """Whether one of some partitions may have an offset; asked of every group when a topic is deleted."""
+        """Whether any of the partitions may have an offset. A cheap check, for every group when a topic is deleted."""
         return self.has_pending or not self.committed.keys().isdisjoint(partitions)

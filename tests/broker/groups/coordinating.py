@@ -1,4 +1,4 @@
-"""A broker that coordinates groups, for tests: real logs and codecs, timers and loading when the test says so."""
+"""A group coordinator for tests, with real logs and codecs. Tests control its timers and its loading."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SESSION_MS = 10_000
 
 @contextmanager
 def coordinating_broker(directory: Path, *, is_loaded: bool = True, **options: str) -> Iterator[Broker]:
-    """Run a broker that leads a topic, and the only partition of `__consumer_offsets`; options with underscores."""
+    """Run a broker that leads a topic and the only partition of `__consumer_offsets`. Options use underscores."""
     named = {"group.initial.rebalance.delay.ms": "0"} | {key.replace("_", "."): value for key, value in options.items()}
     with running_broker(directory, {CONSUMER_OFFSETS: {"cleanup.policy": "compact"}}, named) as broker:
         broker.lead(TOPIC)
@@ -44,25 +44,25 @@ def coordinating_broker(directory: Path, *, is_loaded: bool = True, **options: s
 
 
 def load(broker: Broker) -> None:
-    """Have it read the groups that it was given."""
+    """Load the groups of partitions that the broker has begun to lead."""
     broker.services.groups.work.run_due()
 
 
 def pass_time(broker: Broker, milliseconds: int) -> None:
-    """Let time go by, and do what is due then."""
+    """Let time pass, then fire the timers that are due."""
     broker.now_ms += milliseconds
     broker.services.groups.rebalances.expire(broker.now_ms / 1000)
 
 
 def answered(answer: Any) -> Any:
-    """Return the one answer, of a response that might have come later."""
+    """Return the response; fail if it has not come yet."""
     if isinstance(answer, list):
         (answer,) = answer
     return answer
 
 
 def join(broker: Broker, member_id: str = "", *, version: int = 9, group: str = GROUP, **fields: Any) -> Any:
-    """Send a JoinGroup; return its response, or the list that will have it."""
+    """Send a JoinGroup request; return the response, or a list that gets it later."""
     fields = {"session_timeout_ms": SESSION_MS, "rebalance_timeout_ms": 60_000 if version >= 1 else -1} | fields
     protocols = [JoinGroupRequestProtocol(name="range", metadata=b"\x00\x00\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x00")]
     fields.setdefault("protocols", protocols)
@@ -73,20 +73,20 @@ def join(broker: Broker, member_id: str = "", *, version: int = 9, group: str = 
 def sync(
     broker: Broker, member_id: str, generation: int, assignments: Mapping[str, bytes] | None = None, *, version: int = 5
 ) -> Any:
-    """Send a SyncGroup, with assignments by member where it is the leader's."""
+    """Send a SyncGroup request. The leader sends the assignments by member id."""
     rows = [SyncGroupRequestAssignment(member_id=each, assignment=data) for each, data in (assignments or {}).items()]
     body = SyncGroupRequest(group_id=GROUP, generation_id=generation, member_id=member_id, assignments=rows)
     return broker.ask(Api.SYNC_GROUP, version, body)
 
 
 def heartbeat(broker: Broker, member_id: str, generation: int, *, version: int = 4, group: str = GROUP) -> int:
-    """Send a Heartbeat; return its error."""
+    """Send a heartbeat; return the error code."""
     body = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id)
     return int(broker.ask(Api.HEARTBEAT, version, body).error_code)
 
 
 def stable_member(broker: Broker, **fields: Any) -> tuple[str, int]:
-    """Bring one member into a stable group; return its id and the generation."""
+    """Make a stable group with one member; return its id and the generation."""
     member_id = join(broker, version=9, **fields)[0].member_id
     joined = answered(join(broker, member_id, version=9, **fields))
     assert joined.error_code == 0
@@ -95,7 +95,7 @@ def stable_member(broker: Broker, **fields: Any) -> tuple[str, int]:
 
 
 def commit_body(offset: int, *, group: str = GROUP, topic: str = TOPIC, **fields: Any) -> OffsetCommitRequest:
-    """Commit one offset."""
+    """Return a request that commits one offset."""
     row = OffsetCommitRequestPartition(
         partition_index=fields.pop("partition", 0),
         committed_offset=offset,
@@ -109,13 +109,13 @@ def commit_body(offset: int, *, group: str = GROUP, topic: str = TOPIC, **fields
 
 
 def commit(broker: Broker, offset: int, *, version: int = 8, **fields: Any) -> int:
-    """Commit one offset; return its error."""
+    """Commit one offset; return the error code."""
     answer = answered(broker.ask(Api.OFFSET_COMMIT, version, commit_body(offset, **fields)))
     return int(answer.topics[0].partitions[0].error_code)
 
 
 def fetch(broker: Broker, *, version: int = 8, group: str = GROUP, topic: str = TOPIC, **fields: Any) -> Any:
-    """Fetch one offset; return its row."""
+    """Fetch one offset; return its partition in the response."""
     if version >= 8:
         topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
         body = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)], **fields)

@@ -1,4 +1,4 @@
-"""The coordinator: whose groups it has, what it stores before it answers, and what timers do."""
+"""The coordinator: which groups it has, what it stores before it replies, and its timers."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 def log_end(broker: Broker) -> int:
-    """Return how much was written to `__consumer_offsets`."""
+    """Return the end offset of `__consumer_offsets`."""
     partition = broker.services.partitions.find(OFFSETS)
     assert partition is not None
     return partition.log.log_end_offset
 
 
 def check_delayed(broker: Broker) -> None:
-    """Tell those who wait for the coordinator."""
+    """Continue the requests that wait for the coordinator."""
     broker.services.delayed_topics.check(CONSUMER_OFFSETS)
 
 
-def test_a_group_is_guarded_while_it_is_loaded(tmp_path: Path) -> None:
-    """Commits are to be sent again; heartbeats are fine, and a sync is sent back to the join."""
+def test_requests_to_a_group_are_refused_while_it_is_loaded(tmp_path: Path) -> None:
+    """Heartbeats succeed nevertheless, and a sync makes the member join again."""
     with coordinating_broker(tmp_path, is_loaded=False) as broker:
         with pytest.raises(KafkaError) as refused:
             broker.services.groups.with_group(GROUP)
@@ -62,7 +62,7 @@ def test_a_group_is_guarded_while_it_is_loaded(tmp_path: Path) -> None:
 
 
 def test_joins_commits_and_fetches_wait_a_moment_for_the_groups_to_be_loaded(tmp_path: Path) -> None:
-    """So that the client's backoff is not added to the milliseconds that loading takes."""
+    """Loading takes milliseconds, and an error would add the backoff of the client to that."""
     with coordinating_broker(tmp_path, is_loaded=False) as broker:
         broker.services.groups.on_loaded = partial(check_delayed, broker)
         waiting = join(broker)
@@ -71,16 +71,16 @@ def test_joins_commits_and_fetches_wait_a_moment_for_the_groups_to_be_loaded(tmp
         assert waiting[0].error_code == ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_those_that_waited_too_long_for_loading_are_told_so(tmp_path: Path) -> None:
-    """They come again."""
+def test_requests_that_wait_too_long_for_loading_get_an_error(tmp_path: Path) -> None:
+    """The error is retriable."""
     with coordinating_broker(tmp_path, is_loaded=False) as broker:
         waiting = join(broker)
         broker.services.delayed_topics.expire(float("inf"))
         assert waiting[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_the_guard_names_what_is_wrong(broker: Broker) -> None:
-    """An empty id first, then a stop, then another coordinator."""
+def test_refused_requests_name_the_reason(broker: Broker) -> None:
+    """The reasons are an empty id, another coordinator, and a stopped broker."""
     groups = broker.services.groups
     assert answered(join(broker, group="")).error_code == ErrorCode.INVALID_GROUP_ID
     assert commit(broker, 5, group="") == ErrorCode.NONE
@@ -90,16 +90,16 @@ def test_the_guard_names_what_is_wrong(broker: Broker) -> None:
     assert heartbeat(broker, "m", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_only_a_new_member_makes_a_group(broker: Broker) -> None:
-    """One that comes with an id was in a group that nobody knows any more."""
+def test_only_a_new_member_creates_a_group(broker: Broker) -> None:
+    """A member with an id was in a group that no longer exists."""
     assert answered(join(broker, "m-1")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert heartbeat(broker, "m-1", 1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert answered(sync(broker, "m-1", 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert list(broker.services.groups) == []
 
 
-def test_a_stable_group_survives_its_coordinator(tmp_path: Path) -> None:
-    """Its members go on with their heartbeats, and their offsets are there."""
+def test_a_stable_group_survives_a_failover(tmp_path: Path) -> None:
+    """Its members continue with their heartbeats, and the offsets are loaded."""
     with coordinating_broker(tmp_path) as broker:
         member_id, generation = stable_member(broker)
         assert commit(broker, 42, member_id=member_id, generation_id_or_member_epoch=generation, metadata="x") == 0
@@ -110,8 +110,8 @@ def test_a_stable_group_survives_its_coordinator(tmp_path: Path) -> None:
         assert answered(sync(again, member_id, generation)).assignment == b"assigned"
 
 
-def test_an_assignment_is_stored_before_it_is_given_out(broker: Broker) -> None:
-    """While a replica in sync lacks it, members wait."""
+def test_an_assignment_is_stored_before_members_receive_it(broker: Broker) -> None:
+    """Members wait until all in-sync replicas have it."""
     member_id = join(broker)[0].member_id
     joined = answered(join(broker, member_id))
     broker.lead(CONSUMER_OFFSETS, epoch=1, isr=(1, 2))
@@ -122,7 +122,7 @@ def test_an_assignment_is_stored_before_it_is_given_out(broker: Broker) -> None:
 
 
 def test_an_assignment_that_is_not_stored_in_time_makes_members_join_again(broker: Broker) -> None:
-    """They are told so, and the group rebalances."""
+    """They get REBALANCE_IN_PROGRESS, and the group rebalances."""
     member_id = join(broker)[0].member_id
     joined = answered(join(broker, member_id))
     broker.lead(CONSUMER_OFFSETS, epoch=1, isr=(1, 2))
@@ -132,8 +132,8 @@ def test_an_assignment_that_is_not_stored_in_time_makes_members_join_again(broke
     assert heartbeat(broker, member_id, joined.generation_id) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_those_who_wait_are_sent_away_when_another_broker_takes_over(broker: Broker) -> None:
-    """With NOT_COORDINATOR they look for it."""
+def test_waiting_requests_are_refused_when_another_broker_takes_over(broker: Broker) -> None:
+    """NOT_COORDINATOR makes clients look for the new coordinator."""
     stable_member(broker)
     second = join(broker)[0].member_id
     waiting = join(broker, second)
@@ -143,16 +143,16 @@ def test_those_who_wait_are_sent_away_when_another_broker_takes_over(broker: Bro
     assert list(broker.services.groups) == []
 
 
-def test_those_who_wait_are_answered_when_the_broker_stops(broker: Broker) -> None:
-    """Nobody is left waiting for a broker that is gone."""
+def test_waiting_requests_are_answered_when_the_broker_stops(broker: Broker) -> None:
+    """The error makes clients look for another coordinator."""
     stable_member(broker)
     waiting = join(broker, join(broker)[0].member_id)
     broker.services.groups.stop()
     assert waiting[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_a_member_that_is_silent_is_removed_when_its_session_ends(broker: Broker) -> None:
-    """And the group is stored as empty."""
+def test_a_silent_member_is_removed_when_its_session_expires(broker: Broker) -> None:
+    """The empty group is stored."""
     member_id, generation = stable_member(broker)
     written = log_end(broker)
     pass_time(broker, SESSION_MS - 1)
@@ -164,10 +164,8 @@ def test_a_member_that_is_silent_is_removed_when_its_session_ends(broker: Broker
     assert log_end(broker) == written + 1
 
 
-def test_a_group_that_fails_when_its_time_comes_is_looked_at_again(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else its members would wait for ever."""
+def test_a_failed_timer_is_repeated(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise members would wait forever."""
     member_id, generation = stable_member(broker)
 
     def fail(now_ms: int) -> None:
@@ -181,8 +179,8 @@ def test_a_group_that_fails_when_its_time_comes_is_looked_at_again(
     assert heartbeat(broker, member_id, generation) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_loaded_members_have_sessions_too(tmp_path: Path) -> None:
-    """One that never comes to the new coordinator is removed."""
+def test_sessions_of_loaded_members_expire(tmp_path: Path) -> None:
+    """A member that never contacts the new coordinator is removed."""
     with coordinating_broker(tmp_path) as broker:
         member_id, generation = stable_member(broker)
     with coordinating_broker(tmp_path) as again:
@@ -191,7 +189,7 @@ def test_loaded_members_have_sessions_too(tmp_path: Path) -> None:
 
 
 def test_an_older_epoch_changes_nothing(broker: Broker) -> None:
-    """Loading and giving up may race; the newest epoch is right."""
+    """Becoming the leader and resigning may race, so only newer epochs count."""
     groups = broker.services.groups
     member_id, generation = stable_member(broker)
     groups.became_leader(0, 7)
@@ -202,16 +200,16 @@ def test_an_older_epoch_changes_nothing(broker: Broker) -> None:
     assert heartbeat(broker, member_id, generation) == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_partition_that_is_given_up_while_it_is_read_is_forgotten(tmp_path: Path) -> None:
-    """What was read is of no use then."""
+def test_a_partition_that_is_given_up_while_it_is_loaded_is_dropped(tmp_path: Path) -> None:
+    """The loaded groups are not used."""
     with coordinating_broker(tmp_path, is_loaded=False) as broker:
         broker.services.groups.resigned(0, 5)
         load(broker)
         assert not broker.services.groups.is_ready(0)
 
 
-def test_a_topic_that_is_made_anew_begins_with_its_first_epoch(broker: Broker) -> None:
-    """The epochs of the one before do not count."""
+def test_a_recreated_topic_starts_at_epoch_0(broker: Broker) -> None:
+    """The epochs of the deleted topic do not count."""
     broker.services.groups.became_leader(0, 9)
     broker.services.partitions.drop(OFFSETS, delete=True)
     assert not broker.services.groups.is_ready(0)
@@ -220,8 +218,8 @@ def test_a_topic_that_is_made_anew_begins_with_its_first_epoch(broker: Broker) -
     assert broker.services.groups.is_ready(0)
 
 
-def test_what_cannot_be_read_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is served from half of a log."""
+def test_failed_loading_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No group of the partition is served before that."""
     with coordinating_broker(tmp_path, is_loaded=False) as broker:
         partition = broker.services.partitions.find(OFFSETS)
         assert partition is not None
@@ -236,8 +234,8 @@ def test_what_cannot_be_read_is_tried_again(tmp_path: Path, monkeypatch: pytest.
         assert broker.services.groups.is_loading
 
 
-def test_leaving_is_answered_for_each_member(broker: Broker) -> None:
-    """The others need not wait for the session to end."""
+def test_each_leaving_member_has_its_own_error(broker: Broker) -> None:
+    """Unknown members and groups get UNKNOWN_MEMBER_ID."""
     member_id, generation = stable_member(broker)
     broker.lead(TOPIC, epoch=1)
     assert heartbeat(broker, member_id, generation) == ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""Where partitions end: our own at once, those of other leaders asked for and kept for a while."""
+"""End offsets: known for the partitions that this broker leads, requested and cached for others."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ OWN, OTHER, GONE = TopicPartition("own", 0), TopicPartition("other", 0), TopicPa
 
 
 class Leaders:
-    """Other brokers, which say that every partition ends at the same offset."""
+    """Other brokers, which return the same end offset for every partition."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, list[TopicPartition]]] = []
         self.end: int | None = 7
 
     def __call__(self, leader: int, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Answer, or fail where there is nothing to say."""
+        """Return the end offset, or fail if it is None."""
         self.asked.append((leader, list(partitions)))
         if self.end is None:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION)
@@ -41,13 +41,13 @@ class Leaders:
 
 @pytest.fixture
 def leaders() -> Leaders:
-    """Other brokers."""
+    """Return the other brokers."""
     return Leaders()
 
 
 @pytest.fixture
 def ends(tmp_path: Path, leaders: Leaders) -> Iterator[EndOffsets]:
-    """Return the ends as a broker sees them that leads one topic of two."""
+    """Return the end offsets on a broker that leads one of two topics."""
     with running_broker(tmp_path, {}) as broker:
         _lead(broker)
         end_offsets = EndOffsets(broker.services.partitions, broker.services.metadata, leaders)
@@ -66,35 +66,35 @@ def _lead(broker: Broker) -> None:
 
 
 def test_our_own_partitions_end_at_the_high_watermark(ends: EndOffsets, leaders: Leaders) -> None:
-    """Nobody is asked."""
+    """No other broker is asked."""
     assert ends.of([OWN]) == {OWN: 3}
     assert leaders.asked == []
 
 
-def test_other_leaders_are_asked_once_for_a_while(ends: EndOffsets, leaders: Leaders) -> None:
-    """Whoever looks for the first time waits for the answer; a partition without a leader is left out."""
+def test_answers_of_other_leaders_are_cached(ends: EndOffsets, leaders: Leaders) -> None:
+    """The first lookup waits for the answer. A partition without a leader is left out."""
     assert ends.of([OWN, OTHER, GONE]) == {OWN: 3, OTHER: 7}
     assert ends.of([OWN, OTHER, GONE]) == {OWN: 3, OTHER: 7}
     assert leaders.asked == [(2, [OTHER])]
 
 
 def test_a_leader_that_does_not_answer_leaves_the_end_unknown(ends: EndOffsets, leaders: Leaders) -> None:
-    """And nobody waits for it again and again."""
+    """Further lookups do not wait for it again."""
     leaders.end = None
     assert ends.of([OWN, OTHER]) == {OWN: 3}
     assert ends.of([OTHER]) == {}
     assert len(leaders.asked) == 1
 
 
-def test_nothing_is_asked_after_the_end(ends: EndOffsets, leaders: Leaders) -> None:
-    """A stop does not wait."""
+def test_no_leader_is_asked_after_a_stop(ends: EndOffsets, leaders: Leaders) -> None:
+    """Lookups return at once."""
     ends.stop()
     assert ends.of([OTHER]) == {}
     assert leaders.asked == []
 
 
 def listed(request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Every partition ends at ten times its number, and partition 9 is not led here."""
+    """Return ten times the number of each partition as its end. Partition 9 has another leader."""
 
     def row(index: int) -> ListOffsetsPartitionResponse:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if index == 9 else ErrorCode.NONE
@@ -113,7 +113,7 @@ def listed(request: ListOffsetsRequest) -> ListOffsetsResponse:
 
 
 def test_a_leader_is_asked_over_one_connection() -> None:
-    """What it does not lead is left out."""
+    """Partitions that it does not lead are left out."""
     versions = {Api.LIST_OFFSETS: Versions(1, 5)}
     asked = [TopicPartition("t", index) for index in (1, 2, 9)]
     with peer(lambda api, version, request: listed(request), versions) as leader:
@@ -125,8 +125,8 @@ def test_a_leader_is_asked_over_one_connection() -> None:
         ends.close()
 
 
-def test_a_leader_that_breaks_off_is_connected_to_anew() -> None:
-    """The failure is for the caller to know."""
+def test_a_lost_connection_is_opened_again() -> None:
+    """The failed request raises an error."""
     answers: list[Message | None] = [None]
 
     def answer(api: Api, version: int, request: ListOffsetsRequest) -> Message | None:

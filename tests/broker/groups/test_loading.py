@@ -1,4 +1,4 @@
-"""Reading a partition of `__consumer_offsets`: the newest of each key, and what transactions make of it."""
+"""Loading a partition of `__consumer_offsets`: the newest record of each key, and transactions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ GROUP = GroupSnapshot("g", "consumer", 3, None, None, 1_000, ())
 
 
 def offset(value: int, log_offset: int = -1) -> CommittedOffset:
-    """An offset, with where it was read from."""
+    """Return an offset from a batch at `log_offset`."""
     return CommittedOffset(value, -1, "", 1_000, log_offset=log_offset)
 
 
 class Written:
-    """A log as a list of batches."""
+    """A log in memory: a list of batches."""
 
     def __init__(self) -> None:
         self.batches: list[RecordBatch] = []
@@ -34,7 +34,7 @@ class Written:
         )
 
     def mark(self, producer_id: int, control_type: ControlType) -> None:
-        """End a transaction."""
+        """Append the marker that ends a transaction."""
         marker = EndTransactionMarker(control_type, 0)
         self._append(RecordBatch(build_marker_batch(marker, producer_id=producer_id, producer_epoch=0, timestamp=0)))
 
@@ -45,7 +45,7 @@ class Written:
         return base_offset
 
     def loaded(self) -> dict[str, LoadedGroup]:
-        """Read it."""
+        """Load the groups."""
         replay = Replay()
         for batch in self.batches:
             replay.take(batch)
@@ -53,7 +53,7 @@ class Written:
 
 
 def test_the_newest_record_of_each_key_counts() -> None:
-    """Of offsets and of groups; a tombstone deletes."""
+    """This holds for offsets and groups. A tombstone deletes the key."""
     log = Written()
     log.append([offset_record("g", A, offset(1)), offset_record("g", B, offset(1)), group_record(GROUP)])
     log.append([offset_record("g", B, None), group_record(GROUP._replace(generation=4))])
@@ -64,16 +64,16 @@ def test_the_newest_record_of_each_key_counts() -> None:
     assert (loaded["h"].snapshot, loaded["h"].offsets.committed) == (None, {A: offset(7, last)})
 
 
-def test_a_group_that_was_deleted_leaves_nothing() -> None:
-    """Neither the group nor its offsets."""
+def test_a_deleted_group_leaves_nothing() -> None:
+    """Both the group and its offsets are deleted."""
     log = Written()
     log.append([offset_record("g", A, offset(1)), group_record(GROUP)])
     log.append([offset_record("g", A, None), group_tombstone("g")])
     assert log.loaded() == {}
 
 
-def test_old_and_new_keys_of_an_offset_are_the_same() -> None:
-    """Version 0 of the key has the same fields."""
+def test_versions_0_and_1_of_an_offset_key_are_equal() -> None:
+    """Both have the same fields."""
     log = Written()
     key, value = offset_record("g", A, offset(1))
     log.append([StoredRecord(b"\x00\x00" + key[2:], value)])
@@ -81,8 +81,8 @@ def test_old_and_new_keys_of_an_offset_are_the_same() -> None:
     assert log.loaded()["g"].offsets.committed == {A: offset(2, last)}
 
 
-def test_a_committed_transaction_counts_where_nothing_later_is_there() -> None:
-    """Its place in the log is where its offsets lie, not its marker."""
+def test_a_committed_transaction_counts_unless_there_is_a_later_commit() -> None:
+    """The position of its offsets in the log decides, not the position of its marker."""
     log = Written()
     first = log.append([offset_record("g", A, offset(1)), offset_record("g", B, offset(1))], producer_id=9)
     later = log.append([offset_record("g", A, offset(5))])
@@ -90,8 +90,8 @@ def test_a_committed_transaction_counts_where_nothing_later_is_there() -> None:
     assert log.loaded()["g"].offsets.committed == {A: offset(5, later), B: offset(1, first)}
 
 
-def test_a_committed_transaction_does_not_bring_back_what_was_deleted_after_it() -> None:
-    """The tombstone lies later in the log, though the marker comes last."""
+def test_a_committed_transaction_does_not_undo_a_later_deletion() -> None:
+    """The tombstone comes after the offset in the log, even if the marker comes last."""
     log = Written()
     first = log.append([offset_record("g", A, offset(1)), offset_record("g", B, offset(1))], producer_id=9)
     log.append([offset_record("g", A, None)])
@@ -100,7 +100,7 @@ def test_a_committed_transaction_does_not_bring_back_what_was_deleted_after_it()
 
 
 def test_an_aborted_transaction_does_not_count() -> None:
-    """As if it had never been."""
+    """Its offsets are dropped."""
     log = Written()
     log.append([offset_record("g", A, offset(1))], producer_id=9)
     log.mark(9, ControlType.ABORT)
@@ -108,16 +108,16 @@ def test_an_aborted_transaction_does_not_count() -> None:
     assert log.loaded() == {}
 
 
-def test_a_transaction_that_has_not_ended_is_pending() -> None:
-    """Whoever wants stable offsets must wait for it."""
+def test_an_open_transaction_is_pending() -> None:
+    """The partition has no stable offset until the transaction ends."""
     log = Written()
     log.append([offset_record("g", A, offset(1))], producer_id=9)
     store = log.loaded()["g"].offsets
     assert (store.committed, store.is_unstable(A), store.pending_producers) == ({}, True, [9])
 
 
-def test_records_of_other_kinds_are_handed_over() -> None:
-    """By the version of their keys, under the group that the key begins with."""
+def test_records_of_other_kinds_are_passed_on() -> None:
+    """They are grouped by group id and key version."""
     log = Written()
     other = StoredRecord(b"\x00\x03\x00\x01g", b"\x00\x00rest")
     log.append([other])
@@ -125,8 +125,8 @@ def test_records_of_other_kinds_are_handed_over() -> None:
     assert (loaded.snapshot, loaded.others) == (None, {3: [other]})
 
 
-def test_what_cannot_be_read_is_passed_over() -> None:
-    """One record that somebody else wrote must not keep a coordinator from its groups."""
+def test_unreadable_records_are_skipped() -> None:
+    """One damaged record must not prevent a coordinator from loading its groups."""
     log = Written()
     key, value = offset_record("g", A, offset(1))
     last = log.append(

@@ -1,4 +1,4 @@
-"""Where groups belong: the vectors that all implementations share."""
+"""The partition of a group, with test vectors from Kafka."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.broker.groups.placement import java_hash, partition_for
     ],
 )
 def test_a_group_has_the_partition_that_java_gives_it(group_id: str, value: int, partition: int) -> None:
-    """Also where the hash is the least number, which has no positive form."""
+    """This includes the hash -2^31, which Java cannot negate."""
     assert (java_hash(group_id), partition_for(group_id, 50)) == (value, partition)
 
 

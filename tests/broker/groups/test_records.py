@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: there and back, in every version that was ever written."""
+"""Records of `__consumer_offsets`: encoding, and decoding of all versions."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ int32 = st.integers(-(2**31), 2**31 - 1)
 
 @examples(60)
 @given(names, names, int32)
-def test_the_key_of_an_offset_is_read_as_its_declaration_says(group: str, topic: str, partition: int) -> None:
-    """Keys are taken apart by hand; the declaration is the truth."""
+def test_the_key_of_an_offset_is_decoded_as_declared(group: str, topic: str, partition: int) -> None:
+    """The hand-written decoder must agree with the declaration."""
     key, _ = offset_record(group, TopicPartition(topic, partition), None)
     assert key_version(key) == 1
     declared, end = decode_from(OffsetCommitKey, 1, key, 2)
@@ -57,16 +57,16 @@ def test_the_key_of_an_offset_is_read_as_its_declaration_says(group: str, topic:
 
 @examples(60)
 @given(st.builds(CommittedOffset, int64, int32, names, int64, st.just(-1), st.just(-1)))
-def test_an_offset_comes_back_as_it_was(committed: CommittedOffset) -> None:
-    """With its metadata, and with where it lies in the log."""
+def test_an_offset_survives_a_round_trip(committed: CommittedOffset) -> None:
+    """The decoder also sets the log offset."""
     _, value = offset_record("g", PARTITION, committed)
     assert value is not None
     assert struct.unpack_from(">h", value) == (3,)
     assert read_offset_value(value, 99) == committed._replace(log_offset=99)
 
 
-def test_an_offset_with_an_expiry_is_stored_in_the_version_that_has_one() -> None:
-    """Which has no leader epoch."""
+def test_an_offset_with_an_expiry_time_is_stored_in_version_1() -> None:
+    """Version 1 has an expiry time, but no leader epoch."""
     _, value = offset_record("g", PARTITION, OFFSET._replace(expire_timestamp_ms=1_800_000_000_000))
     assert value is not None
     assert struct.unpack_from(">h", value) == (1,)
@@ -77,7 +77,7 @@ def test_an_offset_with_an_expiry_is_stored_in_the_version_that_has_one() -> Non
 
 @pytest.mark.parametrize("version", range(5))
 def test_offsets_of_all_versions_are_read(version: int) -> None:
-    """What a version lacks is unknown."""
+    """Fields that a version does not have get their defaults."""
     stored = OffsetCommitValue(
         offset=42,
         leader_epoch=3 if version >= 3 else -1,
@@ -95,13 +95,13 @@ def test_offsets_of_all_versions_are_read(version: int) -> None:
     "value", [b"", b"\x00", b"\x00\x03", b"\x00\x03" + bytes(12) + b"\x7f\xff", b"\xff\xff" + bytes(30)]
 )
 def test_a_damaged_offset_is_refused(value: bytes) -> None:
-    """With an error that loading knows, and nothing else."""
+    """The error is one that loading handles."""
     with pytest.raises((DecodeError, struct.error)):
         read_offset_value(value, 0)
 
 
-def test_a_group_comes_back_as_it_was() -> None:
-    """With its members, their subscriptions and their assignments."""
+def test_a_group_survives_a_round_trip() -> None:
+    """The members keep their subscriptions and assignments."""
     key, value = group_record(GROUP)
     assert value is not None
     assert (key_version(key), read_group_id(key)) == (2, "readers")
@@ -111,7 +111,7 @@ def test_a_group_comes_back_as_it_was() -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_groups_of_all_versions_are_read(version: int) -> None:
-    """Before version 1 the session timeout is also the time for a rebalance."""
+    """Version 0 uses the session timeout as rebalance timeout."""
     stored = GroupMetadataValue(
         protocol_type="consumer",
         generation=5,
@@ -141,7 +141,7 @@ def test_groups_of_all_versions_are_read(version: int) -> None:
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_records_go_into_one_batch(codec: Codec) -> None:
-    """In the codec of the option, with tombstones."""
+    """The batch is compressed with the given codec, and may contain tombstones."""
     records = [offset_record("g", PARTITION, OFFSET), group_tombstone("g")]
     batch = batch_of(records, 1_700_000_000_000, codec)
     batch.check()
@@ -149,7 +149,7 @@ def test_records_go_into_one_batch(codec: Codec) -> None:
     assert [(record.key, record.value) for record in batch.records()] == records
 
 
-def test_a_batch_of_a_producer_is_transactional() -> None:
-    """Its offsets count when the transaction is committed."""
+def test_a_batch_with_a_producer_id_is_transactional() -> None:
+    """Its offsets take effect when the transaction is committed."""
     batch = batch_of([offset_record("g", PARTITION, OFFSET)], 0, producer_id=9, producer_epoch=1)
     assert (batch.is_transactional, batch.producer_id, batch.producer_epoch) == (True, 9, 1)

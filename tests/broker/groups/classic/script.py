@@ -1,7 +1,7 @@
-"""A group under a clock that the test moves, driven by lines that read like a script.
+"""A classic group with a clock that the test controls, driven by lines that read like a script.
 
 a = group.joins("a")                 the request waits; `a.reply` is None until it is answered
-group.passes(3_000)                  the clock moves, and what is due happens
+group.passes(3_000)                  the clock moves, and deadlines on the way fire
 assert a.reply.generation == 1
 """
 
@@ -30,13 +30,13 @@ RANGE = (("range", b"topics"),)
 
 @dataclass
 class Waiting:
-    """A request, and its answers."""
+    """A request and its replies."""
 
     replies: list[Any] = field(default_factory=list)
 
     @property
     def reply(self) -> Any:
-        """The answer; None while there is none, an assertion where there were several."""
+        """The reply; None if there is none yet. Fails if there was more than one."""
         assert len(self.replies) <= 1
         return self.replies[0] if self.replies else None
 
@@ -50,7 +50,7 @@ class Script:
         numbers = count(1)
         self.new_id = lambda: str(next(numbers))
         self.group = ClassicGroup("g", self.config, self.new_id)
-        # What was stored; where `write_error` is set, storing fails; where `is_slow`, it ends with `writes_end`.
+        # The stored snapshots. Writes fail if `write_error` is set, and wait for `writes_end` if `is_slow`.
         self.stored: list[GroupSnapshot] = []
         self.write_error = ErrorCode.NONE
         self.is_slow = False
@@ -58,11 +58,11 @@ class Script:
 
     @property
     def state(self) -> str:
-        """The state by the name that clients know."""
+        """The name of the state in Kafka's protocol."""
         return self.group.state.value
 
     def joins(self, name: str, member_id: str = "", **fields: Any) -> Waiting:
-        """A client joins, with the second try that clients make with the id that they are given."""
+        """A client joins. If it is given a member id, it joins again with that id, as real clients do."""
         waiting = Waiting()
         given: dict[str, Any] = {
             "instance_id": None,
@@ -83,7 +83,7 @@ class Script:
     def syncs(
         self, joined: JoinReply, assignments: Mapping[str, bytes] | None = None, instance_id: str | None = None
     ) -> Waiting:
-        """A member asks for its assignment; the leader brings `assignments`."""
+        """A member asks for its assignment; the leader sends `assignments`."""
         waiting = Waiting()
         request = SyncRequest(
             joined.member_id, instance_id, joined.generation, "consumer", joined.protocol_name, assignments or {}
@@ -92,17 +92,17 @@ class Script:
         return waiting
 
     def heartbeats(self, joined: JoinReply, instance_id: str | None = None) -> ErrorCode:
-        """A member says that it is alive."""
+        """A member sends a heartbeat."""
         return self.group.heartbeat(joined.member_id, instance_id, joined.generation, self.now_ms)
 
     def leaves(self, member_id: str, instance_id: str | None = None) -> ErrorCode:
-        """A member goes."""
+        """A member leaves."""
         errors, effects = self.group.leave([LeaveMember(member_id, instance_id)], self.now_ms)
         self.take(effects)
         return errors[0]
 
     def passes(self, milliseconds: int) -> None:
-        """Let time pass; what is due happens when it is due."""
+        """Let time pass, and fire all deadlines on the way."""
         end_ms = self.now_ms + milliseconds
         for _ in range(1000):
             deadline_ms = self.group.next_deadline_ms
@@ -113,7 +113,7 @@ class Script:
         self.now_ms = end_ms
 
     def take(self, effects: Effects) -> None:
-        """Do what an operation asks for."""
+        """Carry out the effects of an operation."""
         for reply in effects.replies:
             reply()
         if effects.write is not None:
@@ -122,7 +122,7 @@ class Script:
                 self.writes_end()
 
     def writes_end(self) -> None:
-        """Let what is being stored be stored, or fail."""
+        """Finish all open writes, with `write_error` as their result."""
         writes, self._open_writes = self._open_writes, []
         for write in writes:
             if self.write_error is ErrorCode.NONE:
@@ -131,11 +131,11 @@ class Script:
             self.take(write.done(self.write_error))
 
     def stable(self, *names: str) -> list[JoinReply]:
-        """Bring members into a stable group; return what they were told when they joined, the leader first."""
+        """Make a stable group with these members; return their join replies, the leader first."""
         waiting: list[Waiting] = []
         for name in names:
             waiting.append(self.joins(name))
-            # Those that are in the group already are asked to join again.
+            # Existing members must join again.
             for index, each in enumerate(waiting):
                 if each.replies and self.state == "PreparingRebalance":
                     waiting[index] = self.joins(names[index], each.reply.member_id)

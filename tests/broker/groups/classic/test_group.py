@@ -1,4 +1,4 @@
-"""Members join, die and return; beside each step stands where the group must be, and what the members must hear."""
+"""Scenarios of a classic group: members join, fail and return. Each step checks the state and the replies."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.protocol.errors import ErrorCode
 
 
-def test_two_members_come_one_dies_and_returns() -> None:
-    """The life of an ordinary group."""
+def test_two_members_join_and_one_fails_and_returns() -> None:
+    """The normal life cycle of a group."""
     group = Script(initial_rebalance_delay_ms=3_000)
 
     a = group.joins("a")
     assert (group.state, a.reply) == ("PreparingRebalance", None)
     group.passes(1_000)
     b = group.joins("b")
-    group.passes(2_000)  # the delay is over, but somebody came meanwhile: it waits once more
+    group.passes(2_000)  # the delay is over, but a member joined in the meantime, so the group waits once more
     assert (group.state, a.reply) == ("PreparingRebalance", None)
     group.passes(3_000)
     assert group.state == "CompletingRebalance"
@@ -28,7 +28,7 @@ def test_two_members_come_one_dies_and_returns() -> None:
     assert b.reply.members == ()
 
     first = group.syncs(b.reply)
-    assert first.replies == []  # the leader has not brought it yet
+    assert first.replies == []  # the leader has not sent it yet
     assert group.heartbeats(b.reply) is ErrorCode.NONE
     second = group.syncs(a.reply, {"a-1": b"0,1", "b-2": b"2,3"})
     assert (group.state, first.reply.assignment, second.reply.assignment) == ("Stable", b"2,3", b"0,1")
@@ -46,7 +46,7 @@ def test_two_members_come_one_dies_and_returns() -> None:
     group.syncs(a.reply, {"a-1": b"0,1,2,3"})
 
     b = group.joins("b", "b-2")
-    assert b.reply.error is ErrorCode.UNKNOWN_MEMBER_ID  # nobody remembers it
+    assert b.reply.error is ErrorCode.UNKNOWN_MEMBER_ID  # the group has removed it
     b = group.joins("b")
     assert (group.state, b.reply) == ("PreparingRebalance", None)
     assert group.heartbeats(a.reply) is ErrorCode.REBALANCE_IN_PROGRESS
@@ -55,7 +55,7 @@ def test_two_members_come_one_dies_and_returns() -> None:
 
 
 def test_the_last_member_leaves() -> None:
-    """The group is empty, in a generation of its own, which is stored."""
+    """The group becomes empty in a new generation, which is stored."""
     group = Script()
     (a,) = group.stable("a")
     assert group.leaves(a.member_id) is ErrorCode.NONE
@@ -64,8 +64,8 @@ def test_the_last_member_leaves() -> None:
     assert group.heartbeats(a) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_does_not_come_again_is_left_behind() -> None:
-    """The others wait for it as long as the longest rebalance timeout."""
+def test_a_member_that_does_not_join_again_is_removed() -> None:
+    """The others wait for it for the longest rebalance timeout of all members."""
     group = Script()
     a, b = group.stable("a", "b")
     again = group.joins("a", a.member_id, protocols=(("range", b"other topics"),))
@@ -80,7 +80,7 @@ def test_a_member_that_does_not_come_again_is_left_behind() -> None:
 
 
 def test_a_static_member_restarts_without_a_rebalance() -> None:
-    """It takes the place of its earlier self, whose requests are fenced from then on."""
+    """It takes over its old place, and requests with its old member id are fenced."""
     group = Script()
     first = group.joins("a", instance_id="i1")
     joined = first.reply
@@ -97,7 +97,7 @@ def test_a_static_member_restarts_without_a_rebalance() -> None:
 
 
 def test_an_older_static_leader_is_not_told_that_it_leads() -> None:
-    """A client that cannot skip the assignment would make a new one."""
+    """A client that cannot skip the assignment would compute a new one."""
     group = Script()
     joined = group.joins("a", instance_id="i1").reply
     group.syncs(joined, {joined.member_id: b"all"}, instance_id="i1")
@@ -105,7 +105,7 @@ def test_an_older_static_leader_is_not_told_that_it_leads() -> None:
     assert (back.leader_id, back.members, back.skip_assignment) == (joined.member_id, (), False)
 
 
-def test_a_static_member_that_is_away_keeps_its_place_until_its_session_ends() -> None:
+def test_an_absent_static_member_keeps_its_place_until_its_session_expires() -> None:
     """A rebalance of the others does not remove it."""
     group = Script()
     waiting = group.joins("s", instance_id="i1", session_timeout_ms=1_000_000)
@@ -119,7 +119,7 @@ def test_a_static_member_that_is_away_keeps_its_place_until_its_session_ends() -
 
 
 def test_an_assignment_that_cannot_be_stored_begins_a_rebalance() -> None:
-    """Nobody gets an assignment that another coordinator would not know."""
+    """No member receives an assignment that a new coordinator would not know."""
     group = Script()
     a = group.joins("a").reply
     group.write_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -128,7 +128,7 @@ def test_an_assignment_that_cannot_be_stored_begins_a_rebalance() -> None:
 
 
 def test_a_member_that_joins_while_the_assignment_is_stored_is_in_the_next_generation() -> None:
-    """What was stored for the generation that is over is handed to nobody."""
+    """The stored assignment of the old generation is sent to no member."""
     group = Script()
     a = group.joins("a").reply
     group.is_slow = True
@@ -141,8 +141,8 @@ def test_a_member_that_joins_while_the_assignment_is_stored_is_in_the_next_gener
     assert (again.reply.generation, b.reply.generation) == (2, 2)
 
 
-def test_another_coordinator_goes_on_with_the_members_there_are() -> None:
-    """They need not join again; their sessions begin anew."""
+def test_a_new_coordinator_keeps_the_members() -> None:
+    """They need not join again, and their sessions restart."""
     group = Script()
     a, b = group.stable("a", "b")
     group.group = ClassicGroup.load(group.group.snapshot(5), group.config, group.new_id, group.now_ms)
@@ -154,8 +154,8 @@ def test_another_coordinator_goes_on_with_the_members_there_are() -> None:
     assert again.reply.generation == b.generation  # nothing has changed for it
 
 
-def test_sessions_may_end_at_the_moment_in_which_the_rebalance_does() -> None:
-    """The first member that goes begins the next generation, which leaves the other silent ones behind."""
+def test_sessions_may_expire_at_the_same_time_as_the_rebalance_timeout() -> None:
+    """Removing the first silent member begins the next generation, which drops the other silent members."""
     group = Script()
     times: dict[str, Any] = {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 5_000}
     first = group.joins("a", **times)

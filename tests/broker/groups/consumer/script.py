@@ -1,8 +1,8 @@
-"""A group of the new protocol under a clock that the test moves, with clients that do what they are told.
+"""A consumer group with a clock that the test controls, and with clients that follow their assignments.
 
-a = group.joins("a", topics=["t"])   a client joins; `a.owned` is what it reads
-a.heartbeats()                       it tells what it has; what it is told to give back it gives back
-group.passes(5_000)                  the clock moves, and what is due happens
+a = group.joins("a", topics=["t"])   a client joins; `a.owned` has its partitions
+a.heartbeats()                       the client reports its partitions, and takes over the assignment in the reply
+group.passes(5_000)                  the clock moves, and deadlines on the way fire
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from ottla.protocol.errors import ErrorCode
 
 
 def topic_id(name: str) -> bytes:
-    """The id of a topic that was made once."""
+    """Return the id of a topic."""
     return name.encode().rjust(16, b"\0")
 
 
 def partitions(name: str, *indexes: int) -> PartitionSet:
-    """Some partitions of a topic."""
+    """Return some partitions of a topic."""
     return frozenset(TopicIdPartition(topic_id(name), index) for index in indexes)
 
 
 @dataclass(eq=False)
 class Client:
-    """A consumer: what it believes, and what it does with the answers."""
+    """A consumer with its own view of its epoch and its partitions."""
 
     script: ConsumerScript
     member_id: str
@@ -51,25 +51,25 @@ class Client:
 
     @property
     def error(self) -> ErrorCode:
-        """How its last request ended."""
+        """The error code of the last reply."""
         return self.replies[-1].error
 
     def joins(self) -> Client:
-        """Join, with nothing in its hands."""
+        """Join, owning no partitions."""
         self.epoch, self.owned = 0, NO_PARTITIONS
         return self.sends(rebalance_timeout_ms=60_000, owned=NO_PARTITIONS, **self.fields)
 
     def heartbeats(self, **fields: Any) -> Client:
-        """Say what it has, and do what it is told."""
+        """Send a heartbeat with the owned partitions."""
         return self.sends(**{"owned": self.owned, **fields})
 
     def leaves(self, epoch: int = -1) -> Client:
-        """Leave; -2 for a while."""
+        """Leave; epoch -2 means temporarily."""
         self.owned = NO_PARTITIONS
         return self.sends(member_epoch=epoch, instance_id=self.fields.get("instance_id"))
 
     def sends(self, **fields: Any) -> Client:
-        """Send a heartbeat and take the answer when it comes."""
+        """Send a request, and handle the reply when it comes."""
         request = ConsumerHeartbeat(
             **{"member_id": self.member_id, "member_epoch": self.epoch, "client_host": "/10.0.0.5", **fields}
         )
@@ -77,7 +77,7 @@ class Client:
         number = self.sent
 
         def respond(reply: ConsumerHeartbeatReply) -> None:
-            # It has given up waiting for an answer once it has sent another request.
+            # A client that has sent another request no longer waits for this reply.
             if number == self.sent:
                 self.takes(reply)
 
@@ -86,7 +86,7 @@ class Client:
         return self
 
     def takes(self, reply: ConsumerHeartbeatReply) -> None:
-        """Take an answer."""
+        """Handle a reply."""
         self.replies.append(reply)
         if reply.error is ErrorCode.NONE:
             self.epoch = reply.member_epoch
@@ -106,7 +106,7 @@ class ConsumerScript:
         self.group = ConsumerGroup("g", self.config, self.new_id)
         self.topics: dict[str, TopicShape] = {}
         self.has_topics(**(topics or {"t": 4}))
-        # The log: what is stored under each key. Where `write_error` is set, storing fails; where `is_slow`, it waits.
+        # The stored values. Writes fail if `write_error` is set, and wait for `writes_end` if `is_slow`.
         self.stored: dict[bytes, bytes] = {}
         self.write_error = ErrorCode.NONE
         self.is_slow = False
@@ -114,28 +114,28 @@ class ConsumerScript:
 
     @property
     def state(self) -> str:
-        """The state by the name that clients know."""
+        """The name of the state in Kafka's protocol."""
         return self.group.state.value
 
     @property
     def causes(self) -> list[str]:
-        """Why it rebalanced."""
+        """The causes of all rebalances."""
         return [each.cause for each in self.group.timeline.rebalances]
 
     def has_topics(self, **counts: int) -> None:
-        """Set the topics that there are."""
+        """Set the topics of the cluster."""
         self.topics = {name: TopicShape(topic_id(name), partition_count) for name, partition_count in counts.items()}
 
     def client(self, name: str, topics: Iterable[str] = ("t",), **fields: Any) -> Client:
-        """Make a client."""
+        """Create a client."""
         return Client(self, name, {"topic_names": tuple(topics), **fields})
 
     def joins(self, name: str, topics: Iterable[str] = ("t",), **fields: Any) -> Client:
-        """Make a client, and let it join."""
+        """Create a client and let it join."""
         return self.client(name, topics, **fields).joins()
 
     def passes(self, milliseconds: int) -> None:
-        """Let time pass; what is due happens when it is due."""
+        """Let time pass, and fire all deadlines on the way."""
         end_ms = self.now_ms + milliseconds
         for _ in range(1000):
             deadline_ms = self.group.next_deadline_ms
@@ -146,7 +146,7 @@ class ConsumerScript:
         self.now_ms = end_ms
 
     def take(self, effects: Effects) -> None:
-        """Do what an operation asks for."""
+        """Carry out the effects of an operation."""
         for reply in effects.replies:
             reply()
         if effects.write is not None:
@@ -155,7 +155,7 @@ class ConsumerScript:
                 self.writes_end()
 
     def writes_end(self) -> None:
-        """Let what is being stored be stored, or fail."""
+        """Finish all open writes, with `write_error` as their result."""
         writes, self._open_writes = self._open_writes, []
         for write in writes:
             assert not isinstance(write.snapshot, GroupSnapshot)
@@ -168,11 +168,11 @@ class ConsumerScript:
             self.take(write.done(self.write_error))
 
     def read_back(self) -> StoredConsumerGroup | None:
-        """Return what a broker would make of the log."""
+        """Return the group that a broker would load from the log."""
         return read_group("g", [StoredRecord(key, value) for key, value in self.stored.items()])
 
     def moves(self) -> None:
-        """Let another broker take the group over, with what was stored; what was on its way is lost."""
+        """Move the group to another broker, which loads it from the log. Open writes are lost."""
         self.write_error = ErrorCode.NOT_COORDINATOR
         self.writes_end()
         self.write_error = ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""The assignors, for any members and topics."""
+"""Properties of the assignors, for arbitrary members and topics."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ readers_strategy = st.dictionaries(st.sampled_from("abcdefg"), reader_strategy, 
 
 
 def partitions(topic_id: bytes, *indexes: int) -> PartitionSet:
-    """Some partitions of a topic."""
+    """Return some partitions of a topic."""
     return frozenset(TopicIdPartition(topic_id, index) for index in indexes)
 
 
 def again(assigned: Mapping[str, PartitionSet], topics: frozenset[bytes]) -> dict[str, Reader]:
-    """The members as they are after an assignment."""
+    """Return readers that had the given assignment."""
     return {member_id: Reader(topics, had) for member_id, had in assigned.items()}
 
 
@@ -45,7 +45,7 @@ def again(assigned: Mapping[str, PartitionSet], topics: frozenset[bytes]) -> dic
 def test_each_partition_goes_to_one_of_its_readers(
     assignor: Assignor, readers: dict[str, Reader], topics: dict[bytes, int]
 ) -> None:
-    """Partitions of topics that somebody reads are assigned once; all others are not."""
+    """Partitions of subscribed topics are assigned once, all others never."""
     assigned = assignor(readers, topics)
     assert assigned.keys() == readers.keys()
     for member_id, owned in assigned.items():
@@ -62,10 +62,10 @@ def test_each_partition_goes_to_one_of_its_readers(
     topics=topics_strategy,
     read=subscription,
 )
-def test_uniform_gives_equal_readers_as_many_but_for_one(
+def test_uniform_balances_readers_of_the_same_topics(
     had: dict[str, PartitionSet], topics: dict[bytes, int], read: frozenset[bytes]
 ) -> None:
-    """Whatever they had before."""
+    """The sizes differ by at most one, for any previous assignment."""
     sizes = [len(owned) for owned in uniform(again(had, read), topics).values()]
     assert max(sizes) - min(sizes) <= 1
 
@@ -75,7 +75,7 @@ def test_uniform_gives_equal_readers_as_many_but_for_one(
 def test_uniform_moves_only_what_a_leaving_member_had(
     topics: dict[bytes, int], read: frozenset[bytes], count: int, gone: int
 ) -> None:
-    """The others keep all that they had."""
+    """The others keep all their partitions."""
     before = uniform({name: Reader(read) for name in "abcdefg"[:count]}, topics)
     del before["abcdefg"[gone % count]]
     after = uniform(again(before, read), topics)
@@ -87,7 +87,7 @@ def test_uniform_moves_only_what_a_leaving_member_had(
 def test_uniform_moves_to_a_new_member_only_its_share(
     topics: dict[bytes, int], read: frozenset[bytes], count: int
 ) -> None:
-    """What the others lose is what the new one gets."""
+    """The other members lose exactly the partitions that the new one gets."""
     before = uniform({name: Reader(read) for name in "abcdef"[:count]}, topics)
     after = uniform({**again(before, read), "new": Reader(read)}, topics)
     lost = set().union(*(before[member_id] - after[member_id] for member_id in before))
@@ -96,8 +96,8 @@ def test_uniform_moves_to_a_new_member_only_its_share(
 
 @examples(100)
 @given(readers=readers_strategy, topics=topics_strategy)
-def test_uniform_leaves_alone_what_is_balanced(readers: dict[str, Reader], topics: dict[bytes, int]) -> None:
-    """Assigning once more changes nothing."""
+def test_uniform_keeps_a_balanced_assignment(readers: dict[str, Reader], topics: dict[bytes, int]) -> None:
+    """A second run changes nothing."""
     first = uniform(readers, topics)
     second = uniform({name: Reader(reader.topics, first[name]) for name, reader in readers.items()}, topics)
     assert first == second
@@ -105,8 +105,8 @@ def test_uniform_leaves_alone_what_is_balanced(readers: dict[str, Reader], topic
 
 @examples(100)
 @given(readers=readers_strategy, topics=topics_strategy)
-def test_uniform_evens_out_among_the_readers_of_a_topic(readers: dict[str, Reader], topics: dict[bytes, int]) -> None:
-    """Nobody has a partition that another reader of it, with at least two fewer, could have."""
+def test_uniform_balances_the_readers_of_each_topic(readers: dict[str, Reader], topics: dict[bytes, int]) -> None:
+    """No partition could move to another reader of its topic that has at least two partitions fewer."""
     assigned = uniform(readers, topics)
     for member_id, owned in assigned.items():
         for other_id, reader in readers.items():
@@ -114,8 +114,8 @@ def test_uniform_evens_out_among_the_readers_of_a_topic(readers: dict[str, Reade
                 assert len(owned) - len(assigned[other_id]) < 2, (member_id, other_id)
 
 
-def test_range_gives_the_same_numbers_of_topics_to_one_member() -> None:
-    """Partitions that belong together meet."""
+def test_range_splits_equal_topics_in_the_same_way() -> None:
+    """Partitions with the same number go to the same member, as joins need."""
     both = frozenset({A, B})
     assigned = range_({"y": Reader(both), "x": Reader(both)}, {A: 5, B: 5})
     assert assigned["x"] == partitions(A, 0, 1, 2) | partitions(B, 0, 1, 2)
@@ -123,7 +123,7 @@ def test_range_gives_the_same_numbers_of_topics_to_one_member() -> None:
 
 
 def test_range_ranks_static_members_by_their_instance() -> None:
-    """A member that comes back with another id has the range that it had."""
+    """A static member that comes back with another member id keeps its range."""
     read = frozenset({A})
     first = range_({"m9": Reader(read, instance_id="i1"), "m5": Reader(read, instance_id="i2")}, {A: 4})
     second = range_({"m1": Reader(read, instance_id="i2"), "m9": Reader(read, instance_id="i1")}, {A: 4})
@@ -132,7 +132,7 @@ def test_range_ranks_static_members_by_their_instance() -> None:
 
 
 def test_uniform_spreads_each_topic_over_new_members() -> None:
-    """Nobody gets all of one topic."""
+    """No member gets a whole topic."""
     both = frozenset({A, B})
     assigned = uniform({"x": Reader(both), "y": Reader(both)}, {A: 2, B: 2})
     assert assigned["x"] == partitions(A, 0) | partitions(B, 0)

@@ -1,4 +1,4 @@
-"""Members of the new protocol join, die and return; beside each step stands what they must have."""
+"""Scenarios of a consumer group: members join, fail and return. Each step checks their partitions."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ottla.broker.groups.consumer.messages import MemberState
 from ottla.protocol.errors import ErrorCode
 
 
-def test_two_members_come_and_one_dies() -> None:
-    """The life of an ordinary group."""
+def test_two_members_join_and_one_fails() -> None:
+    """The normal life cycle of a group."""
     group = ConsumerScript()
     a = group.joins("a")
     assert (group.state, a.epoch, a.owned) == ("Stable", 1, partitions("t", 0, 1, 2, 3))
     assert a.replies[-1].heartbeat_interval_ms == 5_000
 
     b = group.joins("b")
-    assert (group.state, b.epoch, b.owned) == ("Reconciling", 2, NO_PARTITIONS)  # a has all of them still
+    assert (group.state, b.epoch, b.owned) == ("Reconciling", 2, NO_PARTITIONS)  # a still has all of them
     assert group.group.members["b"].state is MemberState.UNRELEASED_PARTITIONS
 
-    a.heartbeats()  # is told to give two back, and has done so when it says what it has
+    a.heartbeats()  # must revoke two, and has done so by its next heartbeat
     assert (a.epoch, a.owned) == (1, partitions("t", 0, 1))
     assert group.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
     b.heartbeats()
@@ -34,7 +34,7 @@ def test_two_members_come_and_one_dies() -> None:
     for _ in range(9):
         group.passes(5_000)
         a.heartbeats()
-    # b has been silent for its 45 s
+    # b has been silent for its session timeout of 45 s
     assert (a.epoch, a.owned, group.state) == (3, partitions("t", 0, 1, 2, 3), "Stable")
     assert b.heartbeats().error is ErrorCode.UNKNOWN_MEMBER_ID
     assert group.causes == [
@@ -44,8 +44,8 @@ def test_two_members_come_and_one_dies() -> None:
     ]
 
 
-def test_a_member_that_leaves_makes_room_at_once() -> None:
-    """Its partitions go to the others with their next heartbeats."""
+def test_partitions_of_a_leaving_member_are_free_at_once() -> None:
+    """The other members get them with their next heartbeats."""
     group = ConsumerScript()
     a, b = group.joins("a"), group.joins("b")
     for client in (a, a, b):
@@ -60,8 +60,8 @@ def test_a_member_that_leaves_makes_room_at_once() -> None:
     assert all(each.ended_ms is not None for each in group.group.timeline.rebalances)
 
 
-def test_heartbeats_say_only_what_changed() -> None:
-    """An assignment is in the answer if it changed, or if the member says everything."""
+def test_replies_hold_only_what_changed() -> None:
+    """A reply holds the assignment if it has changed, or if the heartbeat was a full one."""
     group = ConsumerScript()
     a = group.joins("a")
     assert a.heartbeats(owned=None).replies[-1].assignment is None
@@ -73,8 +73,8 @@ def test_heartbeats_say_only_what_changed() -> None:
     assert group.stored == stored
 
 
-def test_a_member_that_does_not_give_back_is_taken_out() -> None:
-    """After its rebalance timeout, though it heartbeats."""
+def test_a_member_that_does_not_revoke_is_removed() -> None:
+    """This happens after its rebalance timeout, even if it sends heartbeats."""
     group = ConsumerScript()
     a, b = group.joins("a"), group.joins("b")
     a.heartbeats()
@@ -86,11 +86,11 @@ def test_a_member_that_does_not_give_back_is_taken_out() -> None:
     group.passes(5_000)
     assert a.heartbeats().error is ErrorCode.UNKNOWN_MEMBER_ID
     assert b.heartbeats().owned == partitions("t", 0, 1, 2, 3)
-    assert group.causes[-1] == "member a did not give partitions back within 60 s"
+    assert group.causes[-1] == "member a did not revoke partitions within 60 s"
 
 
-def test_a_lost_answer_does_no_harm() -> None:
-    """A member that comes with the epoch before is told again, unless it has what it must not have."""
+def test_a_lost_reply_does_no_harm() -> None:
+    """A member with the previous epoch gets the reply again, unless it owns partitions that it must not own."""
     group = ConsumerScript()
     a = group.joins("a")
     b = group.joins("b")
@@ -100,7 +100,7 @@ def test_a_lost_answer_does_no_harm() -> None:
     owned, epoch = b.owned, b.epoch
     b.leaves()
     a.heartbeats()
-    a.epoch, a.owned = 2, partitions("t", 0, 1)  # it never heard of the third
+    a.epoch, a.owned = 2, partitions("t", 0, 1)  # it never received epoch 3
     assert a.heartbeats().replies[-1].assignment == partitions("t", 0, 1, 2, 3)
     assert a.epoch == 3
 
@@ -111,12 +111,12 @@ def test_a_lost_answer_does_no_harm() -> None:
     assert a.heartbeats().error is ErrorCode.FENCED_MEMBER_EPOCH
     a.epoch = 4
     assert a.heartbeats().error is ErrorCode.FENCED_MEMBER_EPOCH
-    assert a.joins().owned == partitions("t", 0, 1, 2, 3)  # as it must after that
+    assert a.joins().owned == partitions("t", 0, 1, 2, 3)  # as a client does after FENCED_MEMBER_EPOCH
     assert (owned, epoch) == (partitions("t", 2, 3), 2)
 
 
-def test_a_static_member_that_comes_back_has_what_it_had() -> None:
-    """Nobody else notices; the one that it was is fenced."""
+def test_a_static_member_that_comes_back_keeps_its_partitions() -> None:
+    """The other members notice nothing, and its old member id is fenced."""
     group = ConsumerScript()
     a, b = group.joins("a", instance_id="i"), group.joins("b")
     for client in (a, a, b):
@@ -141,7 +141,7 @@ def test_a_static_member_that_comes_back_has_what_it_had() -> None:
 
 
 def test_a_static_member_that_stays_away_loses_its_place() -> None:
-    """When its session ends."""
+    """It is removed when its session expires."""
     group = ConsumerScript()
     a, b = group.joins("a", instance_id="i"), group.joins("b")
     for client in (a, a, b):
@@ -155,7 +155,7 @@ def test_a_static_member_that_stays_away_loses_its_place() -> None:
 
 
 def test_a_late_heartbeat_of_a_static_member_that_left_is_refused() -> None:
-    """It has said that it stopped reading."""
+    """It has already stopped reading."""
     group = ConsumerScript()
     a = group.joins("a", instance_id="i")
     a.leaves(-2)
@@ -164,16 +164,16 @@ def test_a_late_heartbeat_of_a_static_member_that_left_is_refused() -> None:
     assert group.group.members["a"].epoch == -2
 
 
-def test_a_subscription_that_cannot_be_stored_is_refused() -> None:
-    """One member must not keep the others from being stored."""
+def test_a_subscription_that_is_too_long_is_refused() -> None:
+    """A huge record would block the writes of the whole group."""
     group = ConsumerScript()
     names = [f"{number:0249}" for number in range(2000)]
     assert group.joins("a", names).error is ErrorCode.INVALID_REQUEST
     assert group.group.is_empty
 
 
-def test_records_of_kinds_that_are_not_known_are_left_alone() -> None:
-    """Later brokers may have more to say about a group."""
+def test_records_of_unknown_kinds_are_ignored() -> None:
+    """Later versions of Kafka may write more kinds of records."""
     group = ConsumerScript()
     group.joins("a")
     group.stored[b"\x00\x10\x00\x01g"] = b"\x00\x00"
@@ -182,7 +182,7 @@ def test_records_of_kinds_that_are_not_known_are_left_alone() -> None:
 
 
 def test_a_static_member_may_leave_for_good() -> None:
-    """With the epoch -1."""
+    """It leaves with the epoch -1."""
     group = ConsumerScript()
     a = group.joins("a", instance_id="i")
     a.leaves(-1)
@@ -190,8 +190,8 @@ def test_a_static_member_may_leave_for_good() -> None:
     assert a.leaves(-2).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_topics_that_change_ask_for_another_assignment() -> None:
-    """One gets partitions, one appears that somebody waits for, one goes."""
+def test_changed_topics_cause_a_new_assignment() -> None:
+    """A topic gets partitions, a subscribed topic appears, and one is deleted."""
     group = ConsumerScript()
     a = group.joins("a", ["t", "later"])
     group.has_topics(t=5)
@@ -202,12 +202,12 @@ def test_topics_that_change_ask_for_another_assignment() -> None:
     a.heartbeats()
     assert (a.heartbeats().owned, a.epoch) == (partitions("later", 0), 4)
     group.has_topics(later=1)
-    assert a.heartbeats().epoch == 4  # what nobody reads changes nothing
-    assert group.causes[1:] == ["topic t got partitions: 4 became 5", "topic later appeared", "topic t is gone"]
+    assert a.heartbeats().epoch == 4  # a topic without subscription changes nothing
+    assert group.causes[1:] == ["topic t went from 4 to 5 partitions", "topic later appeared", "topic t was deleted"]
 
 
-def test_an_expression_takes_in_topics_as_they_come() -> None:
-    """Together with names; internal topics are not meant."""
+def test_a_regular_expression_matches_new_topics() -> None:
+    """It can be combined with names, and it never matches internal topics."""
     group = ConsumerScript({"orders-eu": 1, "other": 1, "__consumer_offsets": 50})
     a = group.joins("a", ["other"], topic_regex="orders-.*")
     assert a.owned == partitions("orders-eu", 0) | partitions("other", 0)
@@ -221,8 +221,8 @@ def test_an_expression_takes_in_topics_as_they_come() -> None:
     assert group.group.is_subscribed_to("orders-us")
 
 
-def test_an_expression_that_is_none_is_refused() -> None:
-    """And the member is as it was."""
+def test_an_invalid_regular_expression_is_refused() -> None:
+    """The member stays unchanged."""
     group = ConsumerScript()
     assert group.joins("a", topic_regex="(").error is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert group.group.is_empty
@@ -233,8 +233,8 @@ def test_an_expression_that_is_none_is_refused() -> None:
     assert group.group.epoch == 1
 
 
-def test_a_full_group_takes_nobody_in() -> None:
-    """Except for those that are in it."""
+def test_a_full_group_accepts_no_new_member() -> None:
+    """Existing members may join again."""
     group = ConsumerScript(max_size=1)
     a = group.joins("a")
     assert group.joins("b").error is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -242,7 +242,7 @@ def test_a_full_group_takes_nobody_in() -> None:
 
 
 def test_members_choose_the_assignor_by_votes() -> None:
-    """The first of the broker's list where they have no wish."""
+    """Without votes, the first assignor of the configuration is used."""
     group = ConsumerScript({"t": 3, "u": 3})
     a = group.joins("a", ["t", "u"])
     assert group.group.assignor_name == "uniform"
@@ -254,13 +254,13 @@ def test_members_choose_the_assignor_by_votes() -> None:
 
 
 def test_a_member_without_an_id_is_given_one() -> None:
-    """As clients of the first version expect."""
+    """Clients that use version 0 of the API rely on this."""
     group = ConsumerScript()
     assert group.joins("").member_id == "new-1"
 
 
-def test_members_keep_what_they_have_when_the_coordinator_moves() -> None:
-    """Whatever they were doing; sessions begin anew."""
+def test_members_keep_their_partitions_when_the_coordinator_moves() -> None:
+    """A rebalance continues where it was, and sessions restart."""
     group = ConsumerScript({"t": 4, "orders": 1})
     a, b = group.joins("a", topic_regex="orders"), group.joins("b", instance_id="i")
     a.heartbeats()
@@ -275,8 +275,8 @@ def test_members_keep_what_they_have_when_the_coordinator_moves() -> None:
     assert len(a.owned) + len(b.owned) == 5
 
 
-def test_nobody_hears_of_what_is_not_stored() -> None:
-    """Neither the one who changed it nor those who come after."""
+def test_no_reply_is_sent_before_the_change_is_stored() -> None:
+    """This holds for the member that caused the change and for later requests of others."""
     group = ConsumerScript()
     a = group.joins("a")
     group.is_slow = True
@@ -288,8 +288,8 @@ def test_nobody_hears_of_what_is_not_stored() -> None:
     assert (b.error, len(a.replies)) == (ErrorCode.NONE, again + 1)
 
 
-def test_what_could_not_be_stored_is_stored_with_the_next_change() -> None:
-    """The member hears of the failure and tries again."""
+def test_a_failed_write_is_repeated_with_the_next_change() -> None:
+    """The member gets an error and tries again."""
     group = ConsumerScript()
     group.write_error = ErrorCode.REBALANCE_IN_PROGRESS
     a = group.joins("a")
@@ -302,7 +302,7 @@ def test_what_could_not_be_stored_is_stored_with_the_next_change() -> None:
 
 
 def test_a_deleted_group_leaves_nothing_behind() -> None:
-    """Each of its keys has a tombstone, and members leave theirs when they go."""
+    """There is a tombstone for each of its keys, and members that leave get theirs at once."""
     group = ConsumerScript()
     a = group.joins("a")
     a.leaves()
@@ -314,7 +314,7 @@ def test_a_deleted_group_leaves_nothing_behind() -> None:
 
 
 def test_offsets_are_for_members_at_their_epoch() -> None:
-    """Who claims to be no member may commit while nobody is there, and read at any time."""
+    """Other clients may commit only to an empty group, and may read at any time."""
     group = ConsumerScript()
     check_commit, check_fetch = group.group.check_commit, group.group.check_fetch
     assert check_commit("", None, -1, 0) is ErrorCode.NONE
@@ -335,8 +335,8 @@ def test_offsets_are_for_members_at_their_epoch() -> None:
 
 
 @pytest.mark.parametrize("field", ["rack_id", "server_assignor"])
-def test_what_a_member_says_is_kept_until_it_says_otherwise(field: str) -> None:
-    """Null means unchanged."""
+def test_a_value_is_kept_until_the_member_sends_another(field: str) -> None:
+    """Null in a heartbeat means unchanged."""
     group = ConsumerScript()
     a = group.joins("a", **{field: "range"})
     a.heartbeats()
@@ -344,8 +344,8 @@ def test_what_a_member_says_is_kept_until_it_says_otherwise(field: str) -> None:
     assert group.group.epoch == 1
 
 
-def test_the_group_shows_who_has_what() -> None:
-    """Also what is on its way from one member to another."""
+def test_json_shows_the_partitions_of_each_member() -> None:
+    """It includes partitions that move from one member to another."""
     group = ConsumerScript()
     a, _ = group.joins("a", instance_id="i"), group.joins("b")
     a.heartbeats()

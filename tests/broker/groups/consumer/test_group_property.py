@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: no partition has two owners, and all get to where they are to be."""
+"""For any sequence of events, no partition has two owners, and all members reach their target assignment."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ NAMES = "abcd"
 
 
 class SlowClient(Client):
-    """A client whose answers may be lost, and that takes its time to give partitions back."""
+    """A client that may lose replies, and that does not revoke partitions at once."""
 
     is_lossy = False
     is_member = False
-    # What it was told to have and has not got to yet.
+    # The last assignment that it received.
     told: PartitionSet | None = None
 
     def takes(self, reply: ConsumerHeartbeatReply) -> None:
-        """Take an answer, or do not; what it must give back it reads until `settles`."""
+        """Handle a reply, or lose it. Partitions to revoke stay owned until `settles`."""
         if self.is_lossy:
             return
         self.replies.append(reply)
@@ -39,29 +39,29 @@ class SlowClient(Client):
                 self.owned |= self.told
 
     def gives_up(self) -> None:
-        """Stop reading, as one must that is not a member any more."""
+        """Stop reading, as a removed member must."""
         self.is_member, self.owned, self.told = False, NO_PARTITIONS, None
 
     def settles(self) -> None:
-        """Give back what it was told to."""
+        """Revoke the partitions that are not in the last assignment."""
         if self.told is not None:
             self.owned &= self.told
 
     def beats(self) -> None:
-        """Join or heartbeat, saying everything, as one does that is not sure that it was heard."""
+        """Join, or send a full heartbeat."""
         if self.is_member:
             self.heartbeats(rebalance_timeout_ms=60_000, instance_id=self.fields.get("instance_id"), **self.said())
         else:
             self.joins()
 
     def said(self) -> dict[str, Any]:
-        """What it reads."""
+        """Return the subscription."""
         return {"topic_names": self.fields["topic_names"]}
 
 
 names = st.sampled_from(NAMES)
-# What may happen: the name of a method of `World`, and what it is given.
-happenings = st.one_of(
+# The events: the name of a method of `World`, and its arguments.
+events = st.one_of(
     st.tuples(st.just("beats"), names, st.sampled_from([False, False, False, True])),
     st.tuples(st.just("beats"), names, st.just(False)),
     st.tuples(st.just("settles"), names),
@@ -75,7 +75,7 @@ happenings = st.one_of(
 
 
 class World:
-    """Members come and go, answers are lost, topics change, the coordinator moves."""
+    """A group whose members come and go, whose replies get lost, whose topics change, and whose coordinator moves."""
 
     def __init__(self, assignor: str) -> None:
         self.script = ConsumerScript({"t": 3, "u": 2}, assignors=(assignor,), session_timeout_ms=10**9)
@@ -87,17 +87,17 @@ class World:
         }
 
     def beats(self, name: str, is_lossy: bool) -> None:
-        """One joins or heartbeats."""
+        """A client joins or sends a heartbeat."""
         client = self.clients[name]
         client.is_lossy = is_lossy
         client.beats()
 
     def settles(self, name: str) -> None:
-        """One gives back what it was told to."""
+        """A client revokes partitions."""
         self.clients[name].settles()
 
     def leaves(self, name: str) -> None:
-        """One leaves, the static one for a while."""
+        """A client leaves; the static one leaves temporarily."""
         client = self.clients[name]
         if client.is_member:
             client.is_lossy = False
@@ -105,44 +105,44 @@ class World:
             client.gives_up()
 
     def reads_others(self, name: str, topics: list[str]) -> None:
-        """One changes its subscription."""
+        """A client changes its subscription."""
         self.clients[name].fields["topic_names"] = tuple(topics)
 
     def topics_change(self, t: int, u: int) -> None:
-        """Topics get partitions, or go."""
+        """Topics get other numbers of partitions, or are deleted."""
         self.script.has_topics(**{name: size for name, size in (("t", t), ("u", u)) if size})
 
     def moves(self) -> None:
-        """Another broker coordinates."""
+        """Another broker becomes the coordinator."""
         if self.script.stored:
             self.script.moves()
 
     def writes_get_slow(self) -> None:
-        """The log takes its time."""
+        """From now on writes do not finish."""
         self.script.is_slow = True
 
     def writes_end(self) -> None:
-        """The log has caught up."""
+        """All open writes finish."""
         self.script.is_slow = False
         self.script.writes_end()
 
-    def nobody_shares_a_partition(self) -> None:
-        """What clients read is theirs alone."""
+    def check_owners(self) -> None:
+        """Check that no partition has two owners."""
         seen: dict[TopicIdPartition, str] = {}
         for name, client in self.clients.items():
             for partition in client.owned:
                 assert partition not in seen, (partition, name, seen[partition])
                 seen[partition] = name
 
-    def all_get_what_they_are_to_have(self) -> None:
-        """When all keep heartbeating, in a number of rounds that the number of members bounds."""
+    def all_reach_their_targets(self) -> None:
+        """Check that all clients reach their targets in a bounded number of rounds of heartbeats."""
         self.writes_end()
         for _ in range(2 * len(NAMES) + 4):
             for client in self.clients.values():
                 client.is_lossy = False
                 client.settles()
                 client.beats()
-                self.nobody_shares_a_partition()
+                self.check_owners()
         group = self.script.group
         assert self.script.state == "Stable"
         assert {name: client.owned for name, client in self.clients.items()} == group.targets
@@ -152,11 +152,11 @@ class World:
 
 
 @examples(150)
-@given(assignor=st.sampled_from(["uniform", "range"]), history=st.lists(happenings, max_size=50))
-def test_no_partition_has_two_owners_and_all_ends_well(assignor: str, history: list[tuple[Any, ...]]) -> None:
-    """Owned is what a client reads: what it was told to have, and what it has not given back yet."""
+@given(assignor=st.sampled_from(["uniform", "range"]), history=st.lists(events, max_size=50))
+def test_no_partition_has_two_owners_and_all_reach_their_targets(assignor: str, history: list[tuple[Any, ...]]) -> None:
+    """A client owns the partitions of its last assignment, and those that it has not revoked yet."""
     world = World(assignor)
     for name, *arguments in history:
         getattr(world, name)(*arguments)
-        world.nobody_shares_a_partition()
-    world.all_get_what_they_are_to_have()
+        world.check_owners()
+    world.all_reach_their_targets()

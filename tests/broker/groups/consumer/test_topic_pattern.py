@@ -1,4 +1,4 @@
-"""Expressions over topic names: the same names as Python's `re` finds, and never a long time."""
+"""Regular expressions over topic names: they match the same names as Python's `re`, in bounded time."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ expressions = st.recursive(
 
 @examples(200)
 @given(text=expressions, names=st.lists(st.text("ab.-_o0Z", max_size=6), max_size=5))
-def test_it_finds_what_re_finds(text: str, names: list[str]) -> None:
-    """As long as `re` is not led astray."""
+def test_it_matches_the_same_names_as_re(text: str, names: list[str]) -> None:
+    """`re` is a second implementation to compare with, for small expressions."""
     names = [*names, *NAMES]
     assert TopicPattern(text).matching(names) == {name for name in names if re.fullmatch(text, name, re.ASCII)}
 
@@ -58,8 +58,8 @@ def test_it_finds_what_re_finds(text: str, names: list[str]) -> None:
         ("a{,2}", set()),
     ],
 )
-def test_it_knows_the_syntax(text: str, expected: set[str]) -> None:
-    """Each construct that is in use."""
+def test_each_construct_of_the_syntax_is_supported(text: str, expected: set[str]) -> None:
+    """The examples cover anchors, flags, groups, classes, escapes and repetitions."""
     assert TopicPattern(text).matching(NAMES) == expected
 
 
@@ -93,38 +93,38 @@ def test_it_knows_the_syntax(text: str, expected: set[str]) -> None:
         "((){900}){900}",
     ],
 )
-def test_it_refuses_what_is_no_expression_or_too_large(text: str) -> None:
-    """With an error of its own."""
+def test_invalid_and_too_large_expressions_are_refused(text: str) -> None:
+    """They raise PatternError."""
     with pytest.raises(PatternError):
         TopicPattern(text)
 
 
 @examples(200)
 @given(st.text(string.punctuation + "ab01", max_size=12))
-def test_any_text_is_understood_or_refused(text: str) -> None:
-    """Nothing else is raised."""
+def test_any_text_is_accepted_or_refused(text: str) -> None:
+    """No text raises anything but PatternError."""
     try:
         TopicPattern(text).matching(NAMES)
     except PatternError:
         return
 
 
-def test_expressions_that_lead_backtracking_astray_end_at_once() -> None:
-    """The work depends on the length of the name."""
+def test_expressions_that_make_backtracking_explode_are_fast() -> None:
+    """The work is linear in the length of the name."""
     names = ["a" * 249]
     assert TopicPattern("(a+)+b").matching(names) == frozenset()
     assert TopicPattern("(a|aa)*").matching(names) == set(names)
 
 
 def test_an_expression_that_takes_too_long_is_refused() -> None:
-    """Its automaton has very many states, and names can visit them all."""
+    """Its automaton has too many sets of states, and the names visit many of them."""
     names = [format(number, "0249b").replace("0", "a").replace("1", "b") for number in range(0, 2**40, 2**30 + 7)]
     with pytest.raises(PatternError, match="too long"):
         TopicPattern("(a|b)*a(a|b){900}").matching(names * 30)
 
 
-def test_names_that_were_seen_are_not_looked_at_again() -> None:
-    """When a topic is added, only that one is."""
+def test_known_names_are_not_matched_again() -> None:
+    """When a topic is added, only its name is matched."""
     pattern = TopicPattern("a.*")
     assert pattern.matching(["a", "b"]) == {"a"}
     assert pattern.matching(["a", "b", "ab"]) == {"a", "ab"}

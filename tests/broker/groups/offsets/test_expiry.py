@@ -1,4 +1,4 @@
-"""Which offsets are too old: the rules, case by case."""
+"""The rules for the expiry of offsets, case by case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMITTED_MS, EMPTY_MS = 1_000, 2_000
 
 
 def entry(state: GroupState, protocol_type: str | None, *, expire_ms: int = -1) -> CoordinatedGroup:
-    """A group that has committed two offsets, and reads one of the topics."""
+    """Return a group that has committed two offsets and reads one of the topics."""
     group: Any = SimpleNamespace(
         group_id="g", state=state, protocol_type=protocol_type, is_subscribed_to=lambda topic: topic == "read"
     )
@@ -39,24 +39,24 @@ def entry(state: GroupState, protocol_type: str | None, *, expire_ms: int = -1) 
         (GroupState.COMPLETING_REBALANCE, "consumer", COMMITTED_MS, []),
     ],
 )
-def test_what_expires_depends_on_what_the_group_does(
+def test_expiry_depends_on_the_state_of_the_group(
     state: GroupState, protocol_type: str | None, since_ms: int, expired: list[TopicPartition]
 ) -> None:
-    """At the end of the retention, and not a moment before."""
+    """Offsets expire exactly at the end of the retention time."""
     group = entry(state, protocol_type)
     assert expired_offsets(group, since_ms + RETENTION_MS - 1, RETENTION_MS) == []
     assert expired_offsets(group, since_ms + RETENTION_MS, RETENTION_MS) == expired
 
 
-def test_a_time_that_the_client_gave_wins() -> None:
-    """Earlier or later than the option."""
+def test_an_expiry_time_from_the_client_overrides_the_retention() -> None:
+    """It may be later than the retention time."""
     group = entry(GroupState.EMPTY, None, expire_ms=9_000)
     assert expired_offsets(group, 8_999, RETENTION_MS) == []
     assert expired_offsets(group, 9_000, RETENTION_MS) == [READ, UNREAD]
 
 
 def test_an_offset_that_is_being_committed_stays() -> None:
-    """Its tombstone would come after the commit."""
+    """A tombstone would come after the commit in the log, and delete it."""
     group = entry(GroupState.EMPTY, None)
     group.offsets.begin([READ], 0)
     group.offsets.put_pending(9, {UNREAD: CommittedOffset(6, -1, "", 0)})

@@ -1,4 +1,4 @@
-"""Offsets of groups: committed when all replicas have them, fetched, deleted, and forgotten when their time is over."""
+"""Commits, fetches, deletion and expiry of the offsets of groups."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 def offsets(broker: Broker) -> GroupOffsets:
-    """What handlers ask about offsets."""
+    """Return the object that handlers use."""
     return broker.services.group_offsets
 
 
 def committed(broker: Broker, group: str = GROUP) -> int:
-    """Return the offset that a group has."""
+    """Return the committed offset of a group."""
     return int(fetch(broker, group=group).committed_offset)
 
 
 def reloaded(broker: Broker) -> Broker:
-    """Have the broker give up its groups and read them again."""
+    """Let the broker drop its groups and load them again."""
     broker.services.groups.shards.forget(0)
     broker.services.groups.became_leader(0, 0)
     load(broker)
@@ -61,7 +61,7 @@ def reloaded(broker: Broker) -> Broker:
 
 
 def test_a_simple_consumer_commits_without_being_in_a_group(broker: Broker) -> None:
-    """The group is made on the fly, and is empty."""
+    """The commit creates an empty group."""
     assert committed(broker) == -1
     assert commit(broker, 42, metadata="x") == ErrorCode.NONE
     assert committed(broker) == 42
@@ -71,7 +71,7 @@ def test_a_simple_consumer_commits_without_being_in_a_group(broker: Broker) -> N
 
 
 def test_members_commit_in_their_generation(broker: Broker) -> None:
-    """Nobody else may while the group has members."""
+    """Other clients may not commit while the group has members."""
     member_id, generation = stable_member(broker)
     fields: dict[str, Any] = {"member_id": member_id, "generation_id_or_member_epoch": generation}
     assert commit(broker, 5, **fields) == ErrorCode.NONE
@@ -85,8 +85,8 @@ def test_members_commit_in_their_generation(broker: Broker) -> None:
     assert committed(broker) == 5
 
 
-def test_a_commit_keeps_the_session(broker: Broker) -> None:
-    """A consumer that commits is alive."""
+def test_a_commit_extends_the_session(broker: Broker) -> None:
+    """A commit counts as a heartbeat."""
     member_id, generation = stable_member(broker)
     for _ in range(3):
         pass_time(broker, 9_000)
@@ -95,7 +95,7 @@ def test_a_commit_keeps_the_session(broker: Broker) -> None:
 
 
 def test_partitions_are_refused_one_by_one(broker: Broker) -> None:
-    """One that does not exist, and text that is too long, counted as Java counts characters."""
+    """Unknown partitions and too long metadata are refused. The length is in UTF-16 units, as in Java."""
     assert commit(broker, 5, topic="nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert commit(broker, 5, partition=9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert commit(broker, 5, metadata="x" * 11) == ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -103,8 +103,8 @@ def test_partitions_are_refused_one_by_one(broker: Broker) -> None:
     assert commit(broker, 5, metadata="\U0001f600" * 5) == ErrorCode.NONE
 
 
-def test_a_commit_counts_when_all_replicas_have_it(broker: Broker) -> None:
-    """Until then the one before is told."""
+def test_a_commit_takes_effect_when_all_in_sync_replicas_have_it(broker: Broker) -> None:
+    """Until then fetches return the previous offset."""
     assert commit(broker, 1) == ErrorCode.NONE
     broker.lead(CONSUMER_OFFSETS, epoch=1, isr=(1, 2))
     waiting = broker.ask(Api.OFFSET_COMMIT, 8, commit_body(2))
@@ -121,8 +121,8 @@ def test_a_commit_counts_when_all_replicas_have_it(broker: Broker) -> None:
         (lambda broker: broker.lead(CONSUMER_OFFSETS, epoch=2, leader=2, isr=(2,)), ErrorCode.NOT_COORDINATOR),
     ],
 )
-def test_a_commit_that_is_not_stored_is_not_told(broker: Broker, end: Any, code: ErrorCode) -> None:
-    """It may count later; the client commits again."""
+def test_a_commit_that_is_not_stored_in_time_fails(broker: Broker, end: Any, code: ErrorCode) -> None:
+    """It may still take effect later, so the client commits again."""
     broker.lead(CONSUMER_OFFSETS, epoch=1, isr=(1, 2))
     waiting = broker.ask(Api.OFFSET_COMMIT, 8, commit_body(2))
     end(broker)
@@ -130,20 +130,20 @@ def test_a_commit_that_is_not_stored_is_not_told(broker: Broker, end: Any, code:
 
 
 def test_a_commit_that_is_too_large_is_refused(tmp_path: Path) -> None:
-    """With the code that says so."""
+    """The error is INVALID_COMMIT_OFFSET_SIZE."""
     with coordinating_broker(tmp_path, message_max_bytes="100") as broker:
         assert commit(broker, 5, metadata="x" * 100) == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 
-def test_too_few_replicas_leave_no_coordinator(tmp_path: Path) -> None:
-    """Nothing is written then."""
+def test_commits_fail_with_too_few_replicas_in_sync(tmp_path: Path) -> None:
+    """Nothing is written in this case."""
     with coordinating_broker(tmp_path, min_insync_replicas="2") as broker:
         assert commit(broker, 5) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert committed(broker) == -1
 
 
-def test_a_broker_that_may_have_been_replaced_does_not_tell_offsets(broker: Broker) -> None:
-    """Another coordinator may have taken newer ones; a replica in sync that fetches shows that there is none."""
+def test_a_broker_that_may_have_been_replaced_returns_no_offsets(broker: Broker) -> None:
+    """A new coordinator may have newer ones. A fetch of an in-sync replica proves that there is none."""
     commit(broker, 5)
     unsure = GroupOffsets(broker.services.groups, lambda: False)
     with pytest.raises(KafkaError) as refused:
@@ -158,8 +158,8 @@ def test_a_broker_that_may_have_been_replaced_does_not_tell_offsets(broker: Brok
     assert found.offset == 5
 
 
-def test_a_new_coordinator_tells_offsets_when_all_replicas_have_what_it_read(broker: Broker) -> None:
-    """Else what it told might be lost with it."""
+def test_a_new_coordinator_returns_offsets_when_all_in_sync_replicas_have_them(broker: Broker) -> None:
+    """Otherwise a failover could lose offsets that a client has seen."""
     commit(broker, 1)
     broker.lead(CONSUMER_OFFSETS, epoch=1, isr=(1, 2))
     waiting = broker.ask(Api.OFFSET_COMMIT, 8, commit_body(2))
@@ -171,8 +171,8 @@ def test_a_new_coordinator_tells_offsets_when_all_replicas_have_what_it_read(bro
     assert (committed(broker), len(waiting)) == (2, 1)
 
 
-def test_a_new_coordinator_without_enough_replicas_tells_what_it_read(tmp_path: Path) -> None:
-    """As Kafka's does: nobody knows how long that lasts, and meanwhile no consumer could start on who is left."""
+def test_a_new_coordinator_with_too_few_replicas_returns_what_it_loaded(tmp_path: Path) -> None:
+    """Kafka does the same. Otherwise no consumer could start until the other replicas are back."""
     with coordinating_broker(tmp_path, min_insync_replicas="2") as broker:
         broker.lead(CONSUMER_OFFSETS, epoch=1, isr=(1, 2))
         assert broker.ask(Api.OFFSET_COMMIT, 8, commit_body(5)) == []
@@ -187,8 +187,8 @@ def test_a_new_coordinator_without_enough_replicas_tells_what_it_read(tmp_path: 
         assert committed(broker) == 5
 
 
-def test_unstable_offsets_are_told_only_to_those_who_do_not_mind(broker: Broker) -> None:
-    """A transaction under way may change them."""
+def test_unstable_offsets_are_refused_if_stable_ones_are_required(broker: Broker) -> None:
+    """An open transaction may change them."""
     commit(broker, 5)
     (entry,) = broker.services.groups
     known = entry.offsets.get(PARTITION)
@@ -199,8 +199,8 @@ def test_unstable_offsets_are_told_only_to_those_who_do_not_mind(broker: Broker)
     assert (row.error_code, row.committed_offset) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
 
 
-def test_offsets_of_a_topic_that_is_read_cannot_be_deleted(broker: Broker) -> None:
-    """When the group is empty they can, for good."""
+def test_offsets_of_a_subscribed_topic_cannot_be_deleted(broker: Broker) -> None:
+    """They can be deleted when the group is empty, and do not come back."""
     commit(broker, 5)
     member_id, _ = stable_member(broker)
     assert offsets(broker).delete(GROUP, [PARTITION]) == {PARTITION: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
@@ -212,8 +212,8 @@ def test_offsets_of_a_topic_that_is_read_cannot_be_deleted(broker: Broker) -> No
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_group_is_deleted_when_nobody_is_in_it(broker: Broker) -> None:
-    """With its offsets, and it does not come back."""
+def test_only_an_empty_group_can_be_deleted(broker: Broker) -> None:
+    """Its offsets are deleted with it, and it does not come back."""
     commit(broker, 5)
     member_id, _ = stable_member(broker)
     assert offsets(broker).delete_group(GROUP) is ErrorCode.NON_EMPTY_GROUP
@@ -223,16 +223,16 @@ def test_a_group_is_deleted_when_nobody_is_in_it(broker: Broker) -> None:
     assert list(reloaded(broker).services.groups) == []
 
 
-def test_offsets_of_a_deleted_topic_are_forgotten(broker: Broker) -> None:
-    """In all groups, for good."""
+def test_offsets_of_a_deleted_topic_are_removed(broker: Broker) -> None:
+    """They are removed from all groups, and do not come back."""
     commit(broker, 5)
     offsets(broker).partitions_deleted([PARTITION, TopicPartition("other", 3)])
     load(broker)
     assert committed(reloaded(broker)) == -1
 
 
-def test_offsets_expire_when_their_group_was_empty_for_long_enough(broker: Broker) -> None:
-    """Counted from when the last member left; the group goes with them."""
+def test_offsets_expire_when_their_group_has_been_empty_for_long_enough(broker: Broker) -> None:
+    """The time counts from when the last member left. The group is deleted with its offsets."""
     member_id, generation = stable_member(broker)
     commit(broker, 5, member_id=member_id, generation_id_or_member_epoch=generation)
     broker.now_ms += 50 * MINUTE_MS
@@ -244,8 +244,8 @@ def test_offsets_expire_when_their_group_was_empty_for_long_enough(broker: Broke
     assert list(reloaded(broker).services.groups) == []
 
 
-def test_the_time_that_a_group_was_empty_survives_its_coordinator(broker: Broker) -> None:
-    """It is stored with the group."""
+def test_the_time_since_a_group_is_empty_survives_a_failover(broker: Broker) -> None:
+    """The time is stored with the group."""
     member_id, generation = stable_member(broker)
     commit(broker, 5, member_id=member_id, generation_id_or_member_epoch=generation)
     broker.services.groups.leave(GROUP, [LeaveMember(member_id)])
@@ -256,7 +256,7 @@ def test_the_time_that_a_group_was_empty_survives_its_coordinator(broker: Broker
 
 
 def test_offsets_of_simple_consumers_expire_after_their_commit(broker: Broker) -> None:
-    """Or when the client said."""
+    """An expiry time from the client overrides the retention."""
     commit(broker, 5, group="by-option")
     commit(broker, 5, group="by-client", version=4, retention_time_ms=10 * MINUTE_MS)
     broker.now_ms += 10 * MINUTE_MS
@@ -266,8 +266,8 @@ def test_offsets_of_simple_consumers_expire_after_their_commit(broker: Broker) -
     assert offsets(broker).expire() == 1
 
 
-def test_offsets_that_are_read_do_not_expire(broker: Broker) -> None:
-    """Those of topics that no member reads any more do, and none while the group rebalances."""
+def test_offsets_of_subscribed_topics_do_not_expire(broker: Broker) -> None:
+    """No offset expires while the group rebalances."""
     broker.lead("unread")
     member_id, generation = stable_member(broker, session_timeout_ms=1_800_000)
     fields: dict[str, Any] = {"member_id": member_id, "generation_id_or_member_epoch": generation}
@@ -280,8 +280,8 @@ def test_offsets_that_are_read_do_not_expire(broker: Broker) -> None:
     assert joined.error_code == 0
 
 
-def test_expiry_comes_again_and_again(tmp_path: Path) -> None:
-    """At the interval of the option."""
+def test_expiry_runs_at_regular_intervals(tmp_path: Path) -> None:
+    """The interval is a configuration option."""
     with coordinating_broker(
         tmp_path, offsets_retention_check_interval_ms="1", offsets_retention_minutes="1"
     ) as broker:

@@ -1,4 +1,4 @@
-"""Removed offsets, and commits around them: what lies later in the log wins."""
+"""Removals of offsets and concurrent commits: the one that is later in the log wins."""
 
 from __future__ import annotations
 
@@ -39,37 +39,37 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 def committed(broker: Broker) -> int:
-    """Return the offset that the group has."""
+    """Return the committed offset of the group."""
     return int(fetch(broker).committed_offset)
 
 
 def lose_groups(broker: Broker) -> None:
-    """Have the broker begin to read its groups again."""
+    """Let the broker drop its groups and start to load them again."""
     broker.services.groups.shards.forget(0)
     broker.services.groups.became_leader(0, 0)
 
 
 def committed_in_log(broker: Broker) -> int:
-    """Return the offset that the group has after a failover."""
+    """Return the committed offset of the group after a failover."""
     lose_groups(broker)
     load(broker)
     return committed(broker)
 
 
 def begin_commit(broker: Broker, offset: int) -> list[Any]:
-    """Commit; the answer will be in the list when the follower has it."""
+    """Begin a commit. The response is added to the list when the follower has the commit."""
     waiting: list[Any] = broker.ask(Api.OFFSET_COMMIT, 8, commit_body(offset))
     assert waiting == []
     return waiting
 
 
 def delete(broker: Broker) -> None:
-    """Delete the offset as an administrator does."""
+    """Delete the offset by request of an administrator."""
     assert broker.services.group_offsets.delete(GROUP, [PARTITION]) == {PARTITION: ErrorCode.NONE}
 
 
 def delete_topic(broker: Broker) -> None:
-    """Tell the coordinator that the topic is gone."""
+    """Tell the coordinator that the topic was deleted."""
     broker.services.group_offsets.partitions_deleted([PARTITION, TopicPartition("other", 3)])
 
 
@@ -78,10 +78,10 @@ REMOVALS = pytest.mark.parametrize("remove", [delete, delete_topic])
 
 @REMOVALS
 @pytest.mark.parametrize("has_older", [True, False], ids=["over an older one", "the first"])
-def test_a_commit_under_way_does_not_bring_back_what_was_removed_after_it(
+def test_a_commit_under_way_does_not_undo_a_later_removal(
     broker: Broker, remove: Callable[[Broker], None], has_older: bool
 ) -> None:
-    """It lies before the removal in the log, though it is committed later: neither here, nor after a failover."""
+    """The commit is before the removal in the log. The result is the same after a failover."""
     if has_older:
         commit(broker, 1)
     broker.lead(CONSUMER_OFFSETS, epoch=1, isr=(1, 2))
@@ -94,10 +94,10 @@ def test_a_commit_under_way_does_not_bring_back_what_was_removed_after_it(
 
 
 @REMOVALS
-def test_a_commit_after_a_removal_counts_whatever_is_still_under_way(
+def test_a_commit_after_a_removal_takes_effect_despite_earlier_commits_under_way(
     broker: Broker, remove: Callable[[Broker], None]
 ) -> None:
-    """Both commits are committed at the same moment."""
+    """Both commits complete at the same moment."""
     broker.lead(CONSUMER_OFFSETS, epoch=1, isr=(1, 2))
     begin_commit(broker, 1)
     remove(broker)
@@ -108,7 +108,7 @@ def test_a_commit_after_a_removal_counts_whatever_is_still_under_way(
 
 
 def test_offsets_of_a_deleted_topic_are_gone_at_once(broker: Broker) -> None:
-    """Whatever else the coordinator has to do: they must neither be told nor removed to the topic's successor."""
+    """A new topic with the same name must not get the old offsets, and must keep its own."""
     commit(broker, 5)
     delete_topic(broker)
     assert committed(broker) == NOTHING
@@ -118,23 +118,23 @@ def test_offsets_of_a_deleted_topic_are_gone_at_once(broker: Broker) -> None:
     assert (committed(broker), committed_in_log(broker)) == (7, 7)
 
 
-def test_offsets_of_a_topic_that_is_deleted_while_they_are_read_are_never_told(broker: Broker) -> None:
-    """Nobody can have committed anything to its successor before."""
+def test_offsets_of_a_topic_that_is_deleted_while_they_are_loaded_are_never_returned(broker: Broker) -> None:
+    """No client can commit to a new topic with the same name before loading ends."""
     commit(broker, 5)
     lose_groups(broker)
     delete_topic(broker)
-    told: list[int] = []
-    broker.services.groups.on_loaded = lambda: told.append(committed(broker))
+    returned: list[int] = []
+    broker.services.groups.on_loaded = lambda: returned.append(committed(broker))
     load(broker)
 
-    assert told == [NOTHING]
+    assert returned == [NOTHING]
     commit(broker, 7)
     load(broker)
     assert committed_in_log(broker) == 7
 
 
 def test_without_enough_replicas_a_deletion_fails_unless_the_topic_is_gone(tmp_path: Path) -> None:
-    """An administrator must know that nothing was written; what became of a topic does not depend on it."""
+    """The administrator must know that nothing was written. Offsets of a deleted topic are removed anyway."""
     with coordinating_broker(tmp_path, min_insync_replicas="2") as broker:
         entry = broker.services.groups.group_or_new(GROUP)
         entry.offsets.put({PARTITION: CommittedOffset(5, -1, "", 0, log_offset=0)})
@@ -146,12 +146,12 @@ def test_without_enough_replicas_a_deletion_fails_unless_the_topic_is_gone(tmp_p
 
 
 def listed(broker: Broker) -> list[str]:
-    """Return the groups that an administrator sees."""
+    """Return the groups in the response to ListGroups."""
     return [group.group_id for group in broker.ask(Api.LIST_GROUPS, 4, ListGroupsRequest()).groups]
 
 
 def listed_in_log(broker: Broker) -> list[str]:
-    """Return the groups that an administrator sees after a failover."""
+    """Return the groups in the response to ListGroups after a failover."""
     lose_groups(broker)
     load(broker)
     return listed(broker)
@@ -159,10 +159,10 @@ def listed_in_log(broker: Broker) -> list[str]:
 
 @REMOVALS
 @pytest.mark.parametrize("had_members", [True, False], ids=["of members", "of nobody"])
-def test_an_empty_group_goes_with_its_last_offset(
+def test_an_empty_group_is_deleted_with_its_last_offset(
     broker: Broker, remove: Callable[[Broker], None], had_members: bool
 ) -> None:
-    """As in Kafka: there is nothing left to know of it."""
+    """Kafka does the same."""
     if had_members:
         member_id, _ = stable_member(broker)
         broker.services.groups.leave(GROUP, [LeaveMember(member_id)])
@@ -177,7 +177,7 @@ def test_an_empty_group_goes_with_its_last_offset(
 
 @REMOVALS
 def test_a_group_with_anything_left_stays(broker: Broker, remove: Callable[[Broker], None]) -> None:
-    """An offset, a commit under way, a member."""
+    """An offset or a commit under way keeps the group alive."""
     broker.lead("other")
     commit(broker, 5)
     commit(broker, 6, topic="other")
@@ -191,7 +191,7 @@ def test_a_group_with_anything_left_stays(broker: Broker, remove: Callable[[Brok
 
 
 def test_a_group_with_members_stays_without_offsets(broker: Broker) -> None:
-    """Those of a topic that none of them reads are all that it has."""
+    """Its only offsets, of a topic without subscription, are deleted."""
     broker.lead("other")
     member_id, generation = stable_member(broker)
     commit(broker, 5, topic="other", member_id=member_id, generation_id_or_member_epoch=generation)
@@ -201,8 +201,8 @@ def test_a_group_with_members_stays_without_offsets(broker: Broker) -> None:
     assert (listed(broker), listed_in_log(broker)) == ([GROUP], [GROUP])
 
 
-def test_a_group_whose_last_offset_goes_while_it_is_read_is_never_seen(broker: Broker) -> None:
-    """Its topic was deleted meanwhile."""
+def test_a_group_that_loses_its_last_offset_while_it_is_loaded_is_never_listed(broker: Broker) -> None:
+    """Its topic is deleted in the meantime."""
     commit(broker, 5)
     lose_groups(broker)
     delete_topic(broker)

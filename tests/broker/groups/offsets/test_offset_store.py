@@ -1,4 +1,4 @@
-"""The offsets of one group: the later in the log wins, and transactions wait."""
+"""The offsets of one group: the commit that is later in the log wins, and transactions take effect when they end."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def committed(offset: int, log_offset: int = 0) -> CommittedOffset:
-    """An offset from somewhere in the log."""
+    """Return an offset from a batch at `log_offset`."""
     return CommittedOffset(offset, -1, "", 0, log_offset=log_offset)
 
 
-def test_the_commit_that_lies_later_in_the_log_wins() -> None:
-    """Also when the earlier one gets here after it."""
+def test_the_commit_that_is_later_in_the_log_wins() -> None:
+    """This holds even if the earlier commit arrives last."""
     store = OffsetStore()
     store.put({A: committed(20, 7)})
     store.put({A: committed(10, 6), B: committed(1, 6)})
     assert store.committed == {A: committed(20, 7), B: committed(1, 6)}
 
 
-def test_commits_of_a_transaction_count_when_it_is_committed() -> None:
-    """Until then the partition is unstable, and what was committed before is still there."""
+def test_offsets_of_a_transaction_take_effect_when_it_is_committed() -> None:
+    """Until then the partition is unstable, and the previous offset stays."""
     store = OffsetStore({A: committed(5)})
     store.put_pending(9, {A: committed(10, 1)})
     assert (store.get(A), store.is_unstable(A), store.is_unstable(B)) == (committed(5), True, False)
@@ -31,8 +31,8 @@ def test_commits_of_a_transaction_count_when_it_is_committed() -> None:
     assert (store.get(A), store.is_unstable(A), store.has_pending) == (committed(10, 1), False, False)
 
 
-def test_commits_of_an_aborted_transaction_are_forgotten() -> None:
-    """And so are those of a producer that has none."""
+def test_offsets_of_an_aborted_transaction_are_dropped() -> None:
+    """The end of a transaction without offsets changes nothing."""
     store = OffsetStore()
     store.put_pending(9, {A: committed(10, 1)})
     store.end_transaction(8, is_committed=True)
@@ -42,7 +42,7 @@ def test_commits_of_an_aborted_transaction_are_forgotten() -> None:
 
 
 def test_a_transaction_that_is_committed_late_does_not_undo_a_later_commit() -> None:
-    """Its offsets were written before."""
+    """The offsets of the transaction are earlier in the log."""
     store = OffsetStore()
     store.put_pending(9, {A: committed(10, 1), B: committed(3, 1)})
     store.put({A: committed(20, 2)})
@@ -50,8 +50,8 @@ def test_a_transaction_that_is_committed_late_does_not_undo_a_later_commit() -> 
     assert (store.get(A), store.get(B)) == (committed(20, 2), committed(3, 1))
 
 
-def test_what_is_being_written_is_pending_until_all_of_it_is() -> None:
-    """Two commits of one partition may be under way."""
+def test_a_partition_is_pending_until_all_its_writes_end() -> None:
+    """Two commits of a partition may be under way at the same time."""
     store = OffsetStore()
     store.begin([A, B], 7)
     store.begin([A], 8)
@@ -62,8 +62,8 @@ def test_what_is_being_written_is_pending_until_all_of_it_is() -> None:
     assert (store.is_pending(A), store.has_pending, store.committed) == (False, False, {A: committed(2, 8)})
 
 
-def test_what_was_under_way_when_it_was_removed_does_not_come_back() -> None:
-    """Neither a plain commit nor one of a transaction; what is written afterwards counts."""
+def test_a_removal_drops_earlier_commits_under_way() -> None:
+    """This holds for plain and transactional commits. Later commits take effect."""
     store = OffsetStore()
     store.begin([A, B], 7)
     store.put_pending(9, {A: committed(4, 6), B: committed(4, 6)})
@@ -77,8 +77,8 @@ def test_what_was_under_way_when_it_was_removed_does_not_come_back() -> None:
     assert (store.get(A), store.has_pending) == (committed(6, 9), False)
 
 
-def test_removed_offsets_are_gone() -> None:
-    """Those that are not there do not matter."""
+def test_offsets_can_be_removed() -> None:
+    """Partitions without an offset are ignored."""
     store = OffsetStore({A: committed(5)})
     assert store.of_partitions([A, B]) == [A]
     store.remove([A, B])
