@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperUnavailableError
-from ottla.broker.cluster.zookeeper import State, ZooKeeper
+from ottla.broker.cluster.zookeeper import SessionState, ZooKeeper
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +52,7 @@ class SessionRenewal:
 
     def start(self) -> None:
         """Watch over the session from now on; one that is over already is renewed at once."""
-        if self._zookeeper.state is State.EXPIRED:
+        if self._zookeeper.state is SessionState.EXPIRED:
             self._wake.set()
         self._thread.start()
 

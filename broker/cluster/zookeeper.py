@@ -1,19 +1,20 @@
-"""The one crossing point to ZooKeeper; with the client that it uses, the only file that imports kazoo.
+"""The only module that uses kazoo, apart from its client in `session_client.py`.
 
-A `ZooKeeper` has one session at a time. Calls block, and belong on worker and controller threads. A call that loses the
-connection is sent again when the connection is back; what the first try may have done is recognised. When the session
-is over, every call raises SessionExpiredError until `renew_session` has made another: nobody goes on in a new session
-without having noticed the end of the old one.
+A `ZooKeeper` has one session at a time. Calls block, so they belong on worker and controller threads. A call that loses
+the connection is sent again when the connection is back. The first try may have succeeded; the retry finds out from the
+owning session and the data of a node that exists already, or from the data and version of a node that changed. Once
+the session has ended, every call raises SessionExpiredError until `renew_session` opens a new one, so no caller can
+continue in a new session without noticing that the old one ended.
 
-kazoo calls us in exactly one function, `_post`, which only queues. Our own thread takes the events from there, keeps
-the state, and calls those who watch; they must return at once, so they post to their own queues. kazoo fires every
-watch when the connection is lost, as something may be missed from then on: those who watch are told when it is back,
-and can look.
+kazoo calls us in exactly one function, `_post`, which only queues the event. Our own thread takes events from the
+queue, keeps the state and calls the watches. A watch must return at once, so watchers post to their own queues. kazoo
+fires every watch when the connection is lost, because changes may be missed from then on. We call these watches only
+when the connection is back, when the watchers can read again.
 
-Only a server can say that a session is over, and kazoo hears that when it has reached one again. A broker that is cut
-off must know earlier that others may have been told so: when the session timeout has passed since the last request that
-is known to have arrived, the session is in doubt. kazoo goes on with it, calls go on waiting, and when a server still
-knows the session nothing has happened (docs/adr/0004-session-in-doubt.md).
+Only a server can say that a session has ended, and kazoo learns it only after it reaches a server again. A broker that
+is cut off must know earlier that other brokers may already have heard of the end. When the session timeout has passed
+since the last request that is known to have arrived, the session is in doubt. kazoo still keeps it and calls still
+wait. If a server still knows the session, it continues as if nothing had happened (docs/adr/0004-session-in-doubt.md).
 """
 
 from __future__ import annotations
@@ -33,11 +34,15 @@ from kazoo.client import KazooState  # type: ignore[import-untyped]
 from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]
 
 from ottla.broker.cluster.operations import (
+    ANY_VERSION,
     BadVersionError,
     Check,
     Create,
     Delete,
+    MultiError,
+    Node,
     NodeExistsError,
+    NodeStat,
     NoNodeError,
     NotEmptyError,
     Operation,
@@ -47,15 +52,18 @@ from ottla.broker.cluster.operations import (
     ZooKeeperUnavailableError,
 )
 from ottla.broker.cluster.session_client import SessionClient
-from ottla.broker.cluster.tree import Submit, Tree, Watch
 from ottla.broker.config import ZooKeeperAddresses
 
 log = structlog.get_logger(__name__)
 
-# How often a waiting call looks whether the session is over.
+Watch = Callable[[], None]
+# Sends a request through kazoo's client and returns kazoo's pending answer.
+_Submit = Callable[[SessionClient], Any]
+
+# How often a waiting call checks whether the session has ended.
 _WAIT_SLICE_SECONDS: Final = 0.25
 _LOST: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.OperationTimeoutError, kazoo_errors.SessionMovedError)
-# Of a multi that fails, the operations before the one at fault are answered by the first, those behind by the second.
+# When a multi fails, the operations before the failed one get the first of these, those after it the second.
 _NOT_DONE: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 _ERRORS: Final[tuple[tuple[type[Exception], type[ZooKeeperError]], ...]] = (
     (kazoo_errors.NodeExistsError, NodeExistsError),
@@ -66,20 +74,20 @@ _ERRORS: Final[tuple[tuple[type[Exception], type[ZooKeeperError]], ...]] = (
 )
 
 
-class State(Enum):
+class SessionState(Enum):
     """What we believe about the session."""
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
-    # Not connected; the session lives on the servers.
+    # Not connected; the servers still keep the session.
     SUSPENDED = "suspended"
-    # Not connected for so long that the servers may have ended the session, and have told others.
+    # Not connected for so long that the servers may have ended the session and notified others.
     IN_DOUBT = "in_doubt"
     EXPIRED = "expired"
     CLOSED = "closed"
 
 
-_CUT_OFF: Final = (State.SUSPENDED, State.IN_DOUBT)
+_CUT_OFF: Final = (SessionState.SUSPENDED, SessionState.IN_DOUBT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,7 @@ class _StateChange:
 
 @dataclass(frozen=True, slots=True)
 class _WatchFired:
-    """kazoo keeps watches in a set: equal ones, set twice on a node, fire once."""
+    """What kazoo calls for a watch. kazoo keeps these in a set, so two equal ones on a node fire once."""
 
     post: Callable[[object], None]
     watch: Watch
@@ -99,8 +107,14 @@ class _WatchFired:
         self.post(self.watch)
 
 
-class ZooKeeper(Tree):
-    """A session with an ensemble. `start` it, `close` it in the end; paths are below the cluster's chroot."""
+class ZooKeeper:
+    """The nodes of one cluster, and the session with the ensemble that holds them.
+
+    Call `start` first and `close` at the end. Paths are relative to the cluster's chroot. All calls block.
+
+    A watch is called once: when what was read changes, or when it may have changed while there was no connection. Equal
+    watches on one node are called once, not once each.
+    """
 
     def __init__(
         self,
@@ -112,44 +126,44 @@ class ZooKeeper(Tree):
     ) -> None:
         self.addresses = addresses
         self.chroot = addresses.chroot
-        # Called from the event thread when the session is over; must return at once.
+        # Called from the event thread when the session has ended; must return at once.
         self.on_expired: Callable[[], None] = lambda: None
         # Called from the event thread with each new state; must return at once.
-        self.on_state: Callable[[State], None] = lambda _state: None
+        self.on_state: Callable[[SessionState], None] = lambda _state: None
         self._session_timeout = session_timeout_ms / 1000
         self._connection_timeout = connection_timeout_ms / 1000
         self._in_flight_max = in_flight_max
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._handle_events, name="zookeeper-events", daemon=True)
-        # How often the session came into each state; for metrics.
-        self.entered: Counter[State] = Counter()
-        # Fired while there is no connection; only the event thread has them.
+        # How often the session entered each state; for metrics.
+        self.entered: Counter[SessionState] = Counter()
+        # Watches that fired while there was no connection. Only the event thread touches them.
         self._held_watches: list[Watch] = []
-        # The three below change under `_changed`, and only on the event thread once a client is set.
+        # The three fields below change under `_changed`; once a client is set, only the event thread changes them.
         self._changed = threading.Condition()
         self._client: SessionClient | None = None
-        self._state = State.CLOSED
+        self._state = SessionState.CLOSED
         self.session_id = 0
 
     def __repr__(self) -> str:
         return f"<ZooKeeper {self.addresses} {self._state.value} session={self.session_id:#x}>"
 
     @property
-    def state(self) -> State:
-        """What is believed about the session now."""
+    def state(self) -> SessionState:
+        """What we believe about the session now."""
         return self._state
 
     @property
     def is_session_sure(self) -> bool:
-        """Whether nobody can have been told that this session is over; cheap, for any thread."""
+        """Whether no server can have ended this session yet. Cheap; any thread may ask."""
         client = self._client
-        is_open = self._state in (State.CONNECTED, State.SUSPENDED)
+        is_open = self._state in (SessionState.CONNECTED, SessionState.SUSPENDED)
         return is_open and client is not None and time.monotonic() < client.sure_until
 
     # The session
 
     def start(self) -> None:
-        """Connect, and make sure that the chroot exists."""
+        """Connect, and create the chroot if it is missing."""
         self._thread.start()
         try:
             self._connect()
@@ -160,9 +174,9 @@ class ZooKeeper(Tree):
             raise
 
     def renew_session(self) -> None:
-        """Begin a new session in place of one that is over; ZooKeeperUnavailableError if no server answers."""
+        """Replace a session that has ended by a new one; ZooKeeperUnavailableError if no server answers."""
         with self._changed:
-            if self._state is not State.EXPIRED:
+            if self._state is not SessionState.EXPIRED:
                 raise AssertionError(f"the session is {self._state.value}, not expired")
             client = self._client
         assert client is not None
@@ -173,7 +187,7 @@ class ZooKeeper(Tree):
         """End the session, and with it this broker's ephemeral nodes."""
         with self._changed:
             client, self._client = self._client, None
-            self._state = State.CLOSED
+            self._state = SessionState.CLOSED
             self._changed.notify_all()
         if client is not None:
             _stop(client)
@@ -186,82 +200,137 @@ class ZooKeeper(Tree):
         client = SessionClient(servers, self._session_timeout)
         with self._changed:
             before = self._state
-            self._client, self._state = client, State.CONNECTING
+            self._client, self._state = client, SessionState.CONNECTING
         client.add_listener(lambda state: self._post(_StateChange(client, state)))
         try:
             client.start(timeout=self._connection_timeout)
             self._connected_client(time.monotonic() + self._connection_timeout)
         except (KazooTimeoutError, ZooKeeperError) as error:
             with self._changed:
-                self._client = client if before is State.EXPIRED else None
+                self._client = client if before is SessionState.EXPIRED else None
                 self._state = before
             _stop(client)
             raise ZooKeeperUnavailableError(
                 f"no ZooKeeper server answers at {', '.join(servers)} within "
                 f"{self._connection_timeout:g} s; check that it runs there, that zookeeper.connect names it, "
-                f"and that nothing between blocks the port"
+                f"and that no firewall blocks the port"
             ) from error
 
-    def _post(self, event: object) -> None:
-        self._events.put(event)
+    # Reading
 
-    def _handle_events(self) -> None:
-        while True:
-            try:
-                event = self._events.get(timeout=self._time_left())
-            except queue.Empty:
-                self._change_state(State.IN_DOUBT)
-                continue
-            if event is None:
-                return
-            if isinstance(event, _StateChange):
-                self._take_state(event)
-            elif self._state in _CUT_OFF:
-                self._held_watches.append(cast(Watch, event))
-            else:
-                self._call_out(cast(Watch, event))
+    def read(self, path: str, watch: Watch | None = None) -> Node:
+        """Read a node. If it is missing, raise NoNodeError and watch nothing."""
+        return _node(self._call(lambda client: client.get_async(self._full(path), self._watcher(watch)), path))
 
-    def _time_left(self) -> float | None:
-        client = self._client
-        if self._state is not State.SUSPENDED or client is None:
-            return None
-        return max(0.0, client.sure_until - time.monotonic())
-
-    def _take_state(self, event: _StateChange) -> None:
-        if event.client is not self._client or self._state is State.EXPIRED:
-            return
-        if event.state == KazooState.CONNECTED:
-            if (session := event.client.client_id) is not None:
-                self.session_id = session[0]
-            self._change_state(State.CONNECTED)
-        elif event.state == KazooState.SUSPENDED:
-            self._change_state(State.SUSPENDED)
-        elif self._state is not State.CONNECTING:
-            self._change_state(State.EXPIRED)
-
-    def _change_state(self, state: State) -> None:
-        with self._changed:
-            if self._state is State.CLOSED:
-                return
-            self._state = state
-            self.entered[state] += 1
-            self._changed.notify_all()
-        log.info("zookeeper_state", state=state.value, session=f"{self.session_id:#x}")
-        self._call_out(lambda: self.on_state(state))
-        if state is State.EXPIRED:
-            self._call_out(self.on_expired)
-        if state not in _CUT_OFF:
-            held, self._held_watches = self._held_watches, []
-            for watch in held:
-                self._call_out(watch)
-
-    def _call_out(self, callback: Callable[[], None]) -> None:
+    def read_or_none(self, path: str) -> Node | None:
+        """Read a node; return None if it is missing."""
         try:
-            callback()
-        except Exception:
-            log.exception("zookeeper_listener_failed")
+            return self.read(path)
+        except NoNodeError:
+            return None
 
-    # Calls
+    def read_many(self, paths: Sequence[str], watch: Callable[[str], Watch] | None = None) -> list[Node | None]:
+        """Read many nodes, several at a time; None for missing ones. `watch` returns the watch for a path."""
+
+        def reading(path: str) -> _Submit:
+            watcher = self._watcher(None if watch is None else watch(path))
+            return lambda client: client.get_async(self._full(path), watcher)
+
+        answers = _present_or_missing(self._call_many([reading(path) for path in paths], paths))
+        return [None if isinstance(answer, NoNodeError) else _node(answer) for answer in answers]
+
+    def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
+        """Return the stat of a node, or None if it is missing; the watch is also called when it is created."""
+        stat = self._call(lambda client: client.exists_async(self._full(path), self._watcher(watch)), path)
+        return None if stat is None else _stat(stat)
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Return the sorted names of a node's children; the watch is called when one is added or removed."""
+        names = self._call(lambda client: client.get_children_async(self._full(path), self._watcher(watch)), path)
+        return sorted(names)
+
+    def children_many(self, paths: Sequence[str]) -> list[list[str]]:
+        """Return the sorted names of the children of many nodes; an empty list for a missing node."""
+
+        def listing(path: str) -> _Submit:
+            return lambda client: client.get_children_async(self._full(path))
+
+        answers = _present_or_missing(self._call_many([listing(path) for path in paths], paths))
+        return [[] if isinstance(answer, NoNodeError) else sorted(answer) for answer in answers]
+
+    # Writing
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> NodeStat:
+        """Create a node; NodeExistsError if it exists already, NoNodeError if its parent is missing."""
+
+        def submit(client: SessionClient) -> Any:
+            return client.create_async(self._full(path), data, ephemeral=ephemeral, include_data=True)
+
+        try:
+            return _stat(self._call(submit, path)[1])
+        except NodeExistsError as error:
+            node = self.read_or_none(path) if error.retried else None
+            owner = self.session_id if ephemeral else 0
+            if node is None or node.data != data or node.stat.ephemeral_owner != owner:
+                raise
+            return node.stat
+
+    def create_sequential(self, prefix: str, data: bytes) -> str:
+        """Create a persistent node named `prefix` and the next number, in ten digits; return its path.
+
+        If the connection is lost meanwhile, there may be two such nodes.
+        """
+        path: str = self._call(lambda client: client.create_async(self._full(prefix), data, sequence=True), prefix)
+        return path[len(self.chroot) :]
+
+    def ensure_path(self, path: str) -> None:
+        """Create a persistent node and its parents, as far as they are missing."""
+        self._call(lambda client: client.ensure_path_async(self._full(path)), path)
+
+    def write(self, path: str, data: bytes, version: int = ANY_VERSION) -> NodeStat:
+        """Replace the data of a node; BadVersionError if its version is no longer `version`."""
+        try:
+            return _stat(self._call(lambda client: client.set_async(self._full(path), data, version), path))
+        except BadVersionError as error:
+            node = self.read_or_none(path) if error.retried else None
+            if node is None or node.data != data or node.stat.version != version + 1:
+                raise
+            return node.stat
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Delete a node without children; NoNodeError if it is missing."""
+        try:
+            self._call(lambda client: client.delete_async(self._full(path), version), path)
+        except NoNodeError as error:
+            if not error.retried:
+                raise
+
+    def multi(self, operations: Sequence[Operation]) -> list[NodeStat | None]:
+        """Do all operations or none; return a stat for each SetData, None for the others.
+
+        Raises MultiError, which names the operation that failed. If the connection was lost meanwhile, the first try
+        may be what made it fail; the caller has to check.
+        """
+        outcome = self.multi_many([operations])[0]
+        if isinstance(outcome, MultiError):
+            raise outcome
+        return outcome
+
+    def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[list[NodeStat | None] | MultiError]:
+        """Do many multis, several at a time; each succeeds or fails by itself."""
+
+        def committing(operations: Sequence[Operation]) -> _Submit:
+            return lambda client: self._transaction(client, operations)
+
+        answers = self._call_many([committing(operations) for operations in multis], ["multi"] * len(multis))
+        outcomes: list[list[NodeStat | None] | MultiError] = []
+        for operations, answer in zip(multis, answers, strict=True):
+            if isinstance(answer, ZooKeeperError):
+                raise answer
+            outcomes.append(_failure(operations, answer) or _stats(operations, answer))
+        return outcomes
+
+    # Sending requests
 
     def _watcher(self, watch: Watch | None) -> _WatchFired | None:
         return None if watch is None else _WatchFired(self._post, watch)
@@ -281,25 +350,20 @@ class ZooKeeper(Tree):
                     transaction.check(path, operation.version)
         return transaction.commit_async()
 
-    def _failure(self, answer: Sequence[Any]) -> tuple[int, ZooKeeperError] | None:
-        for index, result in enumerate(answer):
-            if isinstance(result, Exception) and not isinstance(result, _NOT_DONE):
-                return index, _translated(result, "in a multi")
-        return None
-
     def _connected_client(self, deadline: float) -> SessionClient:
-        """Wait for a connection; SessionExpiredError when the session ends instead."""
+        """Wait for a connection; SessionExpiredError if the session ends meanwhile."""
         with self._changed:
-            while self._state is State.CONNECTING or self._state in _CUT_OFF:
+            while self._state is SessionState.CONNECTING or self._state in _CUT_OFF:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise ZooKeeperUnavailableError(f"no connection to ZooKeeper at {self.addresses}")
                 self._changed.wait(left)
-            if self._state is not State.CONNECTED or self._client is None:
+            if self._state is not SessionState.CONNECTED or self._client is None:
                 raise SessionExpiredError(f"the session with ZooKeeper at {self.addresses} is {self._state.value}")
             return self._client
 
-    def _call(self, submit: Submit, path: str, *, retried: bool = False) -> Any:
+    def _call(self, submit: _Submit, path: str, *, retried: bool = False) -> Any:
+        """Send a request, again after a lost connection, and return its answer; raise a ZooKeeperError."""
         deadline = time.monotonic() + 2 * self._session_timeout
         while True:
             client = self._connected_client(deadline)
@@ -312,8 +376,9 @@ class ZooKeeper(Tree):
                 translated.retried = retried
                 raise translated from error
 
-    def _call_many(self, submits: Sequence[Submit], paths: Sequence[str]) -> list[Any]:
-        under_way: deque[tuple[Submit, str, Any]] = deque()
+    def _call_many(self, submits: Sequence[_Submit], paths: Sequence[str]) -> list[Any]:
+        """Send requests, at most `in_flight_max` at a time; return their answers and errors in order."""
+        under_way: deque[tuple[_Submit, str, Any]] = deque()
         answers: list[Any] = []
         for submit, path in zip(submits, paths, strict=True):
             if len(under_way) >= self._in_flight_max:
@@ -324,7 +389,7 @@ class ZooKeeper(Tree):
             answers.append(self._oldest_answer(under_way))
         return answers
 
-    def _oldest_answer(self, under_way: deque[tuple[Submit, str, Any]]) -> Any:
+    def _oldest_answer(self, under_way: deque[tuple[_Submit, str, Any]]) -> Any:
         submit, path, result = under_way.popleft()
         try:
             return self._answer(result, time.monotonic() + 2 * self._session_timeout)
@@ -343,10 +408,74 @@ class ZooKeeper(Tree):
             try:
                 return result.get(timeout=_WAIT_SLICE_SECONDS)
             except KazooTimeoutError:
-                if self._state in (State.EXPIRED, State.CLOSED):
+                if self._state in (SessionState.EXPIRED, SessionState.CLOSED):
                     raise SessionExpiredError(f"the session with {self.addresses} ended during a call") from None
                 if time.monotonic() > deadline:
                     raise ZooKeeperUnavailableError(f"ZooKeeper at {self.addresses} does not answer") from None
+
+    def _full(self, path: str) -> str:
+        return (self.chroot + path).rstrip("/") or "/"
+
+    # Events from kazoo
+
+    def _post(self, event: object) -> None:
+        self._events.put(event)
+
+    def _handle_events(self) -> None:
+        while True:
+            try:
+                event = self._events.get(timeout=self._time_left())
+            except queue.Empty:
+                self._change_state(SessionState.IN_DOUBT)
+                continue
+            if event is None:
+                return
+            if isinstance(event, _StateChange):
+                self._take_state(event)
+            elif self._state in _CUT_OFF:
+                self._held_watches.append(cast(Watch, event))
+            else:
+                self._call_out(cast(Watch, event))
+
+    def _time_left(self) -> float | None:
+        client = self._client
+        if self._state is not SessionState.SUSPENDED or client is None:
+            return None
+        return max(0.0, client.sure_until - time.monotonic())
+
+    def _take_state(self, event: _StateChange) -> None:
+        if event.client is not self._client or self._state is SessionState.EXPIRED:
+            return
+        if event.state == KazooState.CONNECTED:
+            if (session := event.client.client_id) is not None:
+                self.session_id = session[0]
+            self._change_state(SessionState.CONNECTED)
+        elif event.state == KazooState.SUSPENDED:
+            self._change_state(SessionState.SUSPENDED)
+        elif self._state is not SessionState.CONNECTING:
+            self._change_state(SessionState.EXPIRED)
+
+    def _change_state(self, state: SessionState) -> None:
+        with self._changed:
+            if self._state is SessionState.CLOSED:
+                return
+            self._state = state
+            self.entered[state] += 1
+            self._changed.notify_all()
+        log.info("zookeeper_state", state=state.value, session=f"{self.session_id:#x}")
+        self._call_out(lambda: self.on_state(state))
+        if state is SessionState.EXPIRED:
+            self._call_out(self.on_expired)
+        if state not in _CUT_OFF:
+            held, self._held_watches = self._held_watches, []
+            for watch in held:
+                self._call_out(watch)
+
+    def _call_out(self, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except Exception:
+            log.exception("zookeeper_listener_failed")
 
 
 def _stop(client: SessionClient) -> None:
@@ -359,3 +488,35 @@ def _translated(error: Exception, path: str) -> ZooKeeperError:
         if isinstance(error, theirs):
             return ours(f"{path}: {ours.__doc__}")
     return ZooKeeperError(f"{path}: {type(error).__name__} {error}".rstrip())
+
+
+def _present_or_missing(answers: list[Any]) -> list[Any]:
+    """Return the answers; raise the first error that is not a NoNodeError."""
+    for answer in answers:
+        if isinstance(answer, ZooKeeperError) and not isinstance(answer, NoNodeError):
+            raise answer
+    return answers
+
+
+def _failure(operations: Sequence[Operation], answer: Sequence[Any]) -> MultiError | None:
+    """Return the error of a multi's first failed operation."""
+    for index, (operation, result) in enumerate(zip(operations, answer, strict=True)):
+        if isinstance(result, Exception) and not isinstance(result, _NOT_DONE):
+            return MultiError(index, operation, _translated(result, "in a multi"))
+    return None
+
+
+def _stat(stat: Any) -> NodeStat:
+    return NodeStat(stat.czxid, stat.version, stat.ctime, stat.ephemeralOwner, stat.mzxid)
+
+
+def _node(answer: Any) -> Node:
+    data, stat = answer
+    return Node(data or b"", _stat(stat))
+
+
+def _stats(operations: Sequence[Operation], answer: Sequence[Any]) -> list[NodeStat | None]:
+    return [
+        _stat(result) if isinstance(operation, SetData) else None
+        for operation, result in zip(operations, answer, strict=True)
+    ]

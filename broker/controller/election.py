@@ -26,7 +26,7 @@ from ottla.broker.cluster.operations import (
     Operation,
     SetData,
 )
-from ottla.broker.cluster.tree import Tree, Watch
+from ottla.broker.cluster.zookeeper import Watch, ZooKeeper
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +47,7 @@ class Elected:
     epoch_version: int
 
 
-def elect(zookeeper: Tree, broker_id: int, now_ms: int, watch: Watch) -> Elected | None:
+def elect(zookeeper: ZooKeeper, broker_id: int, now_ms: int, watch: Watch) -> Elected | None:
     """Try to become controller; None if another one is. `watch` is called when the office may be free again."""
     epoch_node = zookeeper.read_or_none(znodes.CONTROLLER_EPOCH)
     if epoch_node is None:
@@ -75,7 +75,7 @@ def elect(zookeeper: Tree, broker_id: int, now_ms: int, watch: Watch) -> Elected
     return Elected(epoch + 1, stat.version)
 
 
-def _already_elected(zookeeper: Tree, epoch: int) -> Elected | None:
+def _already_elected(zookeeper: ZooKeeper, epoch: int) -> Elected | None:
     """Find out whether the election was won by a first try whose answer was lost."""
     controller = zookeeper.exists(znodes.CONTROLLER)
     node = zookeeper.read(znodes.CONTROLLER_EPOCH)
@@ -88,7 +88,7 @@ def _already_elected(zookeeper: Tree, epoch: int) -> Elected | None:
 class Fence:
     """The writes of one term; ControllerMovedError from any of them when the term is over."""
 
-    def __init__(self, zookeeper: Tree, elected: Elected) -> None:
+    def __init__(self, zookeeper: ZooKeeper, elected: Elected) -> None:
         self._zookeeper = zookeeper
         self._check = Check(znodes.CONTROLLER_EPOCH, elected.epoch_version)
         self.epoch = elected.epoch

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import BadVersionError, Create, Node, NodeExistsError, SetData
 from ottla.broker.cluster.topics import topic_id_of
-from ottla.broker.cluster.tree import Tree, Watch
+from ottla.broker.cluster.zookeeper import Watch, ZooKeeper
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.controller.context import RegisteredBroker
 from ottla.broker.controller.election import Fence
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 class ClusterReader:
     """Reads brokers and topics in one term. Nodes that make no sense are logged and left out."""
 
-    def __init__(self, zookeeper: Tree, fence: Fence, config: Callable[[], BrokerConfig]) -> None:
+    def __init__(self, zookeeper: ZooKeeper, fence: Fence, config: Callable[[], BrokerConfig]) -> None:
         self._zookeeper = zookeeper
         self._fence = fence
         self._config = config

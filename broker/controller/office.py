@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from ottla.broker.cluster.tree import Tree
+from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.context import ControllerContext
 from ottla.broker.controller.election import Elected, Fence
@@ -47,7 +47,7 @@ class Office:
 
     def __init__(
         self,
-        zookeeper: Tree,
+        zookeeper: ZooKeeper,
         broker_id: int,
         elected: Elected,
         config: Callable[[], BrokerConfig],

@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import BadVersionError, Create, MultiError, NodeExistsError, NodeStat, SetData
-from ottla.broker.cluster.tree import Tree
+from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.controller.election import Fence
 from ottla.broker.controller.partition_states import RECOVERED, UNKNOWN_LIFE, LeaderAndIsr
 from ottla.protocol.identifiers import TopicPartition
@@ -33,7 +33,7 @@ _ATTEMPTS_MAX: Final = 10
 class StateStore:
     """Reads and writes state nodes in one term."""
 
-    def __init__(self, zookeeper: Tree, fence: Fence, broker_epoch: Callable[[int], int]) -> None:
+    def __init__(self, zookeeper: ZooKeeper, fence: Fence, broker_epoch: Callable[[int], int]) -> None:
         """`broker_epoch` gives the epoch of a live broker as the controller knows it, UNKNOWN_LIFE of others."""
         self._zookeeper = zookeeper
         self._fence = fence

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from ottla.broker.cluster.tree import Tree
+from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.broker_events import BrokerEvents
 from ottla.broker.controller.controlled_shutdown import ControlledShutdown
@@ -48,7 +48,7 @@ class Term:
 
     def __init__(
         self,
-        zookeeper: Tree,
+        zookeeper: ZooKeeper,
         broker_id: int,
         elected: Elected,
         config: Callable[[], BrokerConfig],

@@ -20,7 +20,7 @@ import structlog
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import Delete, MultiError, NoNodeError, NotEmptyError
 from ottla.broker.cluster.topics import topic_id_of
-from ottla.broker.cluster.tree import Tree
+from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.controller.context import ControllerContext, Replica
 from ottla.broker.controller.election import Fence
 from ottla.broker.controller.messages.outbox import Outbox
@@ -34,7 +34,7 @@ class TopicDeletion:
     """The topics that are being deleted, in one term."""
 
     def __init__(
-        self, context: ControllerContext, zookeeper: Tree, fence: Fence, outbox: Outbox, transitions: Transitions
+        self, context: ControllerContext, zookeeper: ZooKeeper, fence: Fence, outbox: Outbox, transitions: Transitions
     ) -> None:
         self._context = context
         self._zookeeper = zookeeper

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.metadata import MetadataCache
-from ottla.broker.cluster.zookeeper import State, ZooKeeper
+from ottla.broker.cluster.zookeeper import SessionState, ZooKeeper
 from ottla.broker.controller.controller import Controller
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.log_moves import lag_of
@@ -181,14 +181,16 @@ class ClusterCollector(Collector):
 
     def _session_metrics(self) -> Iterable[Metric]:
         state = GaugeMetricFamily("ottla_zookeeper_session", "1 for the state of the session", labels=["state"])
-        for each in State:
+        for each in SessionState:
             state.add_metric([each.value], int(self._zookeeper.state is each))
         yield state
         entered = self._zookeeper.entered
         listener = "kafka_server_sessionexpirelistener"
-        yield _counter(f"{listener}_zookeeperdisconnects", "Connections lost", entered[State.SUSPENDED])
-        yield _counter(f"{listener}_zookeeperexpires", "Sessions that ZooKeeper ended", entered[State.EXPIRED])
-        yield _counter("ottla_zookeeper_doubts", "Times that a session may have been over", entered[State.IN_DOUBT])
+        yield _counter(f"{listener}_zookeeperdisconnects", "Connections lost", entered[SessionState.SUSPENDED])
+        yield _counter(f"{listener}_zookeeperexpires", "Sessions that ZooKeeper ended", entered[SessionState.EXPIRED])
+        yield _counter(
+            "ottla_zookeeper_doubts", "Times that a session may have been over", entered[SessionState.IN_DOUBT]
+        )
         yield _gauge("ottla_broker_epoch", "Epoch of the registration; -1 without", self._membership.broker_epoch)
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from tests.kit.zookeeper import ZooKeeper as Ensemble
 
-from ottla.broker.cluster.zookeeper import State, ZooKeeper
+from ottla.broker.cluster.zookeeper import SessionState, ZooKeeper
 from ottla.broker.config import BrokerConfig
 
 TIMEOUT_S = 30
@@ -64,5 +64,5 @@ def expire(zookeeper: ZooKeeper) -> None:
     thief.stop()
     thief.close()
     assert noticed.wait(TIMEOUT_S)
-    assert zookeeper.state is State.EXPIRED
+    assert zookeeper.state is SessionState.EXPIRED
     zookeeper.on_expired = before

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import structlog
 
-from ottla.broker.cluster.tree import Tree, Watch
+from ottla.broker.cluster.zookeeper import Watch, ZooKeeper
 from ottla.broker.controller.context import ControllerContext, Replica, ReplicaAssignment
 from ottla.broker.controller.election import Fence
 from ottla.broker.controller.messages.outbox import Outbox
@@ -50,7 +50,7 @@ class Reassignments:
     def __init__(
         self,
         context: ControllerContext,
-        zookeeper: Tree,
+        zookeeper: ZooKeeper,
         fence: Fence,
         outbox: Outbox,
         transitions: Transitions,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import BadVersionError, Delete, MultiError, Node, NoNodeError, Operation, SetData
-from ottla.broker.cluster.tree import Tree, Watch
+from ottla.broker.cluster.zookeeper import Watch, ZooKeeper
 from ottla.broker.controller.context import ReplicaAssignment
 from ottla.broker.controller.election import Fence
 from ottla.protocol.identifiers import TopicPartition
@@ -24,7 +24,7 @@ _ATTEMPTS_MAX: Final = 10
 class AssignmentNodes:
     """Writes assignments of partitions into the nodes of their topics, in one term."""
 
-    def __init__(self, zookeeper: Tree, fence: Fence) -> None:
+    def __init__(self, zookeeper: ZooKeeper, fence: Fence) -> None:
         self._zookeeper = zookeeper
         self._fence = fence
 
@@ -61,7 +61,7 @@ class AssignmentNodes:
 class LegacyNode:
     """The node in which old tools name the partitions to move, in one term."""
 
-    def __init__(self, zookeeper: Tree, fence: Fence) -> None:
+    def __init__(self, zookeeper: ZooKeeper, fence: Fence) -> None:
         self._zookeeper = zookeeper
         self._fence = fence
         # What it held when it was read last; None where there is no node that makes sense.

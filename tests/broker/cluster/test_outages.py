@@ -15,7 +15,7 @@ from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperUnavailableError
-from ottla.broker.cluster.zookeeper import State, ZooKeeper
+from ottla.broker.cluster.zookeeper import SessionState, ZooKeeper
 
 # The shortest timeout that the server grants.
 SHORT_MS = 1_000
@@ -26,16 +26,16 @@ class Observed:
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self.zookeeper = zookeeper
-        self.states: list[State] = []
+        self.states: list[SessionState] = []
         self._changed = threading.Condition()
         zookeeper.on_state = self._note
 
-    def _note(self, state: State) -> None:
+    def _note(self, state: SessionState) -> None:
         with self._changed:
             self.states.append(state)
             self._changed.notify_all()
 
-    def wait_for(self, state: State) -> None:
+    def wait_for(self, state: SessionState) -> None:
         """Wait until the session is in a state."""
         with self._changed:
             assert self._changed.wait_for(lambda: self.states[-1:] == [state], TIMEOUT_S), self.states
@@ -75,7 +75,7 @@ def test_calls_survive_a_restart_of_the_server(server: ZooKeeperServer, observe:
     session_id = zookeeper.session_id
     zookeeper.create("/mine", b"1", ephemeral=True)
     server.kill()
-    observed.wait_for(State.SUSPENDED)
+    observed.wait_for(SessionState.SUSPENDED)
     assert zookeeper.is_session_sure
     results: list[bytes] = []
     read = threading.Thread(target=lambda: results.append(zookeeper.read("/mine").data))
@@ -90,7 +90,7 @@ def test_watches_are_called_when_the_connection_is_back(server: ZooKeeperServer,
     """They may have missed something, and whoever looks then gets an answer."""
     observed = observe(30_000)
     zookeeper = observed.zookeeper
-    states: list[State] = []
+    states: list[SessionState] = []
     called = threading.Event()
 
     def watch() -> None:
@@ -99,10 +99,10 @@ def test_watches_are_called_when_the_connection_is_back(server: ZooKeeperServer,
 
     zookeeper.exists("/a", watch)
     server.kill()
-    observed.wait_for(State.SUSPENDED)
+    observed.wait_for(SessionState.SUSPENDED)
     server.start()
     assert called.wait(TIMEOUT_S)
-    assert states == [State.CONNECTED]
+    assert states == [SessionState.CONNECTED]
 
 
 def test_a_server_that_never_answers_does_not_use_up_the_session(server: ZooKeeperServer, observe: Observe) -> None:
@@ -110,7 +110,7 @@ def test_a_server_that_never_answers_does_not_use_up_the_session(server: ZooKeep
     observed = observe(12_000)
     session_id = observed.zookeeper.session_id
     server.kill()
-    observed.wait_for(State.SUSPENDED)
+    observed.wait_for(SessionState.SUSPENDED)
     with socket.socket() as silent:
         silent.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         silent.bind((server.host, server.port))
@@ -119,9 +119,9 @@ def test_a_server_that_never_answers_does_not_use_up_the_session(server: ZooKeep
         accepted, _ = silent.accept()
     with accepted:
         server.start()
-        observed.wait_for(State.CONNECTED)
+        observed.wait_for(SessionState.CONNECTED)
     assert observed.zookeeper.session_id == session_id
-    assert State.IN_DOUBT not in observed.states
+    assert SessionState.IN_DOUBT not in observed.states
 
 
 def test_a_session_in_doubt_goes_on_when_the_server_is_back(server: ZooKeeperServer, observe: Observe) -> None:
@@ -132,23 +132,23 @@ def test_a_session_in_doubt_goes_on_when_the_server_is_back(server: ZooKeeperSer
     session_id = zookeeper.session_id
     zookeeper.create("/mine", ephemeral=True)
     server.kill()
-    observed.wait_for(State.IN_DOUBT)
+    observed.wait_for(SessionState.IN_DOUBT)
     assert not zookeeper.is_session_sure
     server.start()
     assert zookeeper.read("/mine").stat.ephemeral_owner == session_id
-    assert State.EXPIRED not in observed.states
+    assert SessionState.EXPIRED not in observed.states
 
 
 def test_calls_wait_for_a_session_in_doubt_up_to_their_deadline(server: ZooKeeperServer, observe: Observe) -> None:
     """They neither fail at once nor wait for ever."""
     observed = observe(SHORT_MS)
     server.kill()
-    observed.wait_for(State.IN_DOUBT)
+    observed.wait_for(SessionState.IN_DOUBT)
     begun = time.monotonic()
     with pytest.raises(ZooKeeperUnavailableError):
         observed.zookeeper.read("/")
     assert time.monotonic() - begun >= 2 * SHORT_MS / 1000
-    assert observed.zookeeper.state is State.IN_DOUBT
+    assert observed.zookeeper.state is SessionState.IN_DOUBT
 
 
 def test_a_session_in_doubt_that_the_server_does_not_know_is_expired(server: ZooKeeperServer, observe: Observe) -> None:
@@ -159,7 +159,7 @@ def test_a_session_in_doubt_that_the_server_does_not_know_is_expired(server: Zoo
     zookeeper.on_expired = expired.set
     session_id = zookeeper.session_id
     server.kill()
-    observed.wait_for(State.IN_DOUBT)
+    observed.wait_for(SessionState.IN_DOUBT)
     assert not expired.is_set()
     shutil.rmtree(server.folder / "data")
     server.start()
@@ -180,7 +180,7 @@ def test_a_frozen_server_puts_the_session_in_doubt(server: ZooKeeperServer, obse
     asked = time.monotonic()
     server.pause()
     try:
-        observed.wait_for(State.IN_DOUBT)
+        observed.wait_for(SessionState.IN_DOUBT)
         # kazoo gives up a silent connection after two thirds of the timeout. To wait for all of it from there would be
         # to lead on while others have been told that we are gone.
         assert time.monotonic() - asked < 1.5 * 2 * SHORT_MS / 1000

@@ -10,7 +10,7 @@ from tests.broker.sessions import TIMEOUT_S, Connect, expire
 
 from ottla.broker.cluster.operations import ZooKeeperUnavailableError
 from ottla.broker.cluster.session import SessionRenewal
-from ottla.broker.cluster.zookeeper import State, ZooKeeper
+from ottla.broker.cluster.zookeeper import SessionState, ZooKeeper
 
 
 class Room:
@@ -56,7 +56,7 @@ def test_all_have_given_up_before_anybody_goes_on(connect: Connect) -> None:
         "partitions renewed",
         "controller renewed",
     ]
-    assert zookeeper.state is State.CONNECTED
+    assert zookeeper.state is SessionState.CONNECTED
 
 
 def test_an_outage_during_the_renewal_is_waited_out(connect: Connect) -> None:

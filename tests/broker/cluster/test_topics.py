@@ -9,7 +9,7 @@ from tests.broker.sessions import Connect
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import MultiError, NodeStat
 from ottla.broker.cluster.topics import NewTopic, check_topic_name
-from ottla.broker.cluster.tree import Watch
+from ottla.broker.cluster.zookeeper import Watch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import UUID_ZERO, uuid_to_text
 

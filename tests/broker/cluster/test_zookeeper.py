@@ -22,7 +22,7 @@ from ottla.broker.cluster.operations import (
     SetData,
     ZooKeeperUnavailableError,
 )
-from ottla.broker.cluster.zookeeper import State
+from ottla.broker.cluster.zookeeper import SessionState
 
 
 def test_paths_are_below_the_chroot(zookeeper: Ensemble, connect: Connect) -> None:
@@ -140,7 +140,7 @@ def test_after_expiry_nothing_works_until_the_session_is_renewed(connect: Connec
     with pytest.raises(SessionExpiredError):
         zookeeper.read_many(["/mine"])
     zookeeper.renew_session()
-    assert zookeeper.state is State.CONNECTED
+    assert zookeeper.state is SessionState.CONNECTED
     assert zookeeper.session_id not in (0, session_id)
     assert zookeeper.create("/mine", ephemeral=True).ephemeral_owner == zookeeper.session_id
 

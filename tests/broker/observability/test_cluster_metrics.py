@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.registry import CollectorRegistry
 from tests.broker.handlers.data_path import Broker, batch, running_broker
 
-from ottla.broker.cluster.zookeeper import State
+from ottla.broker.cluster.zookeeper import SessionState
 from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.controller.context import ControllerContext, Replica, ReplicaAssignment
 from ottla.broker.controller.partition_states import ReplicaState
@@ -39,11 +39,11 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 def shown(
-    broker: Broker, *, stats: ControllerStats = OUT_OF_OFFICE, state: State = State.CONNECTED
+    broker: Broker, *, stats: ControllerStats = OUT_OF_OFFICE, state: SessionState = SessionState.CONNECTED
 ) -> CollectorRegistry:
     """Return what the broker shows."""
     controller: Any = SimpleNamespace(stats=stats)
-    zookeeper: Any = SimpleNamespace(state=state, entered=Counter({State.SUSPENDED: 3, State.EXPIRED: 1}))
+    zookeeper: Any = SimpleNamespace(state=state, entered=Counter({SessionState.SUSPENDED: 3, SessionState.EXPIRED: 1}))
     membership: Any = SimpleNamespace(broker_epoch=77)
     registry = CollectorRegistry()
     services = broker.services
@@ -141,9 +141,9 @@ def test_topics_that_are_being_deleted_are_counted_until_their_replicas_are_gone
 
 def test_the_state_of_the_session_is_one_of_all(broker: Broker) -> None:
     """With the number of times that it was lost."""
-    registry = shown(broker, state=State.IN_DOUBT)
-    states = {state.value: value(registry, "ottla_zookeeper_session", state=state.value) for state in State}
-    assert states == {state.value: int(state is State.IN_DOUBT) for state in State}
+    registry = shown(broker, state=SessionState.IN_DOUBT)
+    states = {state.value: value(registry, "ottla_zookeeper_session", state=state.value) for state in SessionState}
+    assert states == {state.value: int(state is SessionState.IN_DOUBT) for state in SessionState}
     assert value(registry, "kafka_server_sessionexpirelistener_zookeeperdisconnects_total") == 3
     assert value(registry, "kafka_server_sessionexpirelistener_zookeeperexpires_total") == 1
     assert value(registry, "ottla_broker_epoch") == 77

@@ -12,7 +12,7 @@ from tests.broker.sessions import NOW_MS, TIMEOUT_S, Connect, expire, session
 from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.broker.cluster.session import SessionRenewal
-from ottla.broker.cluster.zookeeper import State, ZooKeeper
+from ottla.broker.cluster.zookeeper import SessionState, ZooKeeper
 from ottla.broker.security.acls.acl import AclEntry, ResourcePattern
 from ottla.broker.security.acls.acl_nodes import UNREADABLE
 from ottla.broker.security.acls.acl_snapshot import AclSnapshot, Entries
@@ -244,7 +244,7 @@ def test_without_zookeeper_the_last_acls_stay(tmp_path: Path) -> None:
         zookeeper = session(server.connect, session_timeout_ms=6_000)
         zookeeper.start()
         ends.callback(zookeeper.close)
-        zookeeper.on_state = lambda state: suspended.set() if state is State.SUSPENDED else None
+        zookeeper.on_state = lambda state: suspended.set() if state is SessionState.SUSPENDED else None
         with stores(zookeeper) as (heard,):
             heard.store.change(TOPIC, added=[READ])
             server.kill()
