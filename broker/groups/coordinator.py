@@ -7,13 +7,13 @@ log. Code that runs under a group's lock never takes the lock of another group.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any, Final
 
 import structlog
 
+from ottla.broker.common.clocks import monotonic_ms
 from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.config import BrokerConfig
 from ottla.broker.groups.appends import Append, Done, group_error
@@ -50,11 +50,6 @@ LoadOther = Callable[["GroupCoordinator", str, dict[int, list[StoredRecord]]], A
 
 _TICK_RETRY_MS: Final = 1_000
 _NOT_A_CLASSIC_GROUP: Final = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
-
-def monotonic_ms() -> int:
-    """Return the time for timers, in milliseconds."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class GroupCoordinator:

@@ -15,11 +15,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from ottla.broker.common.clocks import monotonic_ms
+from ottla.broker.common.rate import Rate
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config.option import INT_MAX
 from ottla.broker.config.rows.broker import BrokerOptions
-from ottla.broker.quotas.rate import Rate
-from ottla.broker.quotas.usage import monotonic_ms
 
 # Returns how many connections an address may open in a second; None where there is no limit.
 AddressRate = Callable[[str], float | None]

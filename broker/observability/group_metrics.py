@@ -15,7 +15,7 @@ from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.end_offsets import EndOffsets
 from ottla.broker.groups.offsets.group_offsets import lags
-from ottla.broker.observability.rates import Rate
+from ottla.broker.observability.growth_rate import GrowthRate
 
 
 class GroupCollector(Collector):
@@ -31,7 +31,7 @@ class GroupCollector(Collector):
             "offset_deletion": lambda: counts.offset_deletions,
             "group_completed_rebalance": lambda: counts.completed_rebalances,
         }
-        self._rates = {name: Rate(count) for name, count in self._counters.items()}
+        self._rates = {name: GrowthRate(count) for name, count in self._counters.items()}
 
     def describe(self) -> Iterator[Metric]:
         """Return nothing: to name the metrics beforehand would mean to collect them."""

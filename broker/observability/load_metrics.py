@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.network.network import Network
-from ottla.broker.observability.rates import Rate
+from ottla.broker.observability.growth_rate import GrowthRate
 
 _PROCESS_IO = Path("/proc/self/io")
 
@@ -23,11 +23,11 @@ class LoadCollector(Collector):
     def __init__(self, network: Network, requests: RequestMetrics, process_io: Path = _PROCESS_IO) -> None:
         self._network = network
         self._process_io = process_io
-        self._handling = Rate(requests.handling_seconds)
+        self._handling = GrowthRate(requests.handling_seconds)
         # The loop has the main thread. There is no such clock on macOS.
         has_clock = hasattr(time, "pthread_getcpuclockid")
-        self._looping = Rate(_main_thread_cpu_seconds) if has_clock else None
-        self._creations: dict[str, Rate] = {}
+        self._looping = GrowthRate(_main_thread_cpu_seconds) if has_clock else None
+        self._creations: dict[str, GrowthRate] = {}
 
     def describe(self) -> Iterator[Metric]:
         """Return nothing: to name the metrics beforehand would mean to collect them."""
@@ -62,7 +62,7 @@ class LoadCollector(Collector):
         accepted = self._network.counts.accepted
         for listener in list(accepted):
             if listener not in self._creations:
-                self._creations[listener] = Rate(lambda listener=listener: accepted[listener])  # type: ignore[misc]
+                self._creations[listener] = GrowthRate(lambda listener=listener: accepted[listener])  # type: ignore[misc]
             family.add_metric([listener], self._creations[listener]())
         return family
 

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ottla.broker.cluster.znodes import DEFAULT_ENTITY, MalformedNodeError
+from ottla.broker.common.clocks import monotonic_ms
 from ottla.broker.quotas.limits import Entity, Limits
-from ottla.broker.quotas.usage import MutationQuota, RateQuota, Windows, monotonic_ms
+from ottla.broker.quotas.usage import MutationQuota, RateQuota, Windows
 from ottla.protocol.entity_names import sanitized
 
 if TYPE_CHECKING:

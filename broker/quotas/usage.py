@@ -7,13 +7,13 @@ longest ago where there is too much of it: client ids are the clients' choice, a
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
+from ottla.broker.common.clocks import monotonic_ms
+from ottla.broker.common.rate import Rate, TokenBucket
 from ottla.broker.quotas.limits import NO_LIMITS, Entity, Limit, Limits
-from ottla.broker.quotas.rate import Rate, TokenBucket
 from ottla.protocol.entity_names import desanitized
 
 if TYPE_CHECKING:
@@ -23,11 +23,6 @@ _IDLE_MS_MAX: Final = 3600 * 1000.0
 _ENTITIES_MAX: Final = 10_000
 
 C = TypeVar("C")
-
-
-def monotonic_ms() -> float:
-    """The time that usage is counted by."""
-    return time.monotonic() * 1000
 
 
 class Windows(NamedTuple):

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
+from ottla.broker.common.rate import Rate
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.config.option import LONG_MAX
 from ottla.protocol.identifiers import TopicPartition
@@ -32,11 +32,6 @@ class Side(Enum):
     FOLLOWER = "follower"
 
 
-class _Sample(NamedTuple):
-    began: float
-    size: int
-
-
 class ReplicationThrottle:
     """One side's throttle. Thread-safe; whether a partition is throttled is told without a lock."""
 
@@ -49,24 +44,24 @@ class ReplicationThrottle:
         samples_max: int = 11,
         sample_seconds: float = 1.0,
     ) -> None:
-        """`clock` gives seconds. The rate is taken over the last samples, of which the newest is being filled."""
+        """`clock` returns seconds. The rate is taken over the last `samples_max` samples."""
         self._side = side
         self._node_id = node_id
         self._clock = clock
-        self._samples_max = samples_max
-        self._sample_seconds = sample_seconds
+        self._sample_ms = sample_seconds * 1000
+        self._window_ms = samples_max * self._sample_ms
         # Throttled partitions by topic; None stands for all of them.
         self._topics: dict[str, frozenset[int] | None] = {}
         self._lock = threading.Lock()
-        self._rate = LONG_MAX
-        self._samples: deque[_Sample] = deque()
+        self._limit = LONG_MAX
+        self._copied = Rate(samples_max, self._sample_ms)
 
     def __repr__(self) -> str:
-        return f"<ReplicationThrottle {self._side.value} rate={self._rate} topics={len(self._topics)}>"
+        return f"<ReplicationThrottle {self._side.value} rate={self._limit} topics={len(self._topics)}>"
 
     def configure(self, rate: int) -> None:
-        """Take the number of bytes a second."""
-        self._rate = rate
+        """Set the limit, in bytes a second."""
+        self._limit = rate
 
     def set_topic(self, topic: str, text: str) -> None:
         """Take which replicas of a topic are throttled: `*`, or partition:broker between commas."""
@@ -88,41 +83,28 @@ class ReplicationThrottle:
         if size <= 0:
             return
         with self._lock:
-            now = self._clock()
-            self._forget(now)
-            newest = self._samples[-1] if self._samples else None
-            if newest is not None and now - newest.began < self._sample_seconds:
-                self._samples[-1] = _Sample(newest.began, newest.size + size)
-            else:
-                self._samples.append(_Sample(now, size))
+            self._copied.record(size, self._clock() * 1000)
 
     def is_exceeded(self) -> bool:
         """Say whether more was copied than the rate allows."""
         return self.pause_seconds() > 0
 
     def pause_seconds(self) -> float:
-        """Return how long nothing must be copied until the rate is kept; 0 if it is."""
-        if self._rate >= LONG_MAX:
+        """Return how long to copy nothing until the rate is within the limit; 0 if it is."""
+        limit = self._limit
+        if limit >= LONG_MAX:
             return 0.0
         with self._lock:
-            now = self._clock()
-            self._forget(now)
-            if not self._samples:
-                return 0.0
-            span = self._samples_max * self._sample_seconds
-            oldest = self._samples[0].began
-            # One sample that has just begun does not make a rate.
-            elapsed = max(now - oldest, self._sample_seconds)
-            total = sum(sample.size for sample in self._samples)
-            if total <= self._rate * elapsed:
-                return 0.0
-            # At the end of the span the oldest sample no longer counts.
-            return oldest + (min(total / self._rate, span) if self._rate else span) - now
-
-    def _forget(self, now: float) -> None:
-        span = self._samples_max * self._sample_seconds
-        while self._samples and now - self._samples[0].began >= span:
-            self._samples.popleft()
+            now_ms = self._clock() * 1000
+            total = self._copied.total(now_ms)
+            elapsed_ms = self._copied.elapsed_ms(now_ms)
+        # Shorter than Rate's own window, as in Kafka: a throttle must stop a burst within its first second. A sample
+        # that has just begun counts as a whole one.
+        if total * 1000 <= limit * max(elapsed_ms, self._sample_ms):
+            return 0.0
+        # At the end of the window the oldest sample no longer counts.
+        allowed_after_ms = min(total * 1000 / limit, self._window_ms) if limit else self._window_ms
+        return (allowed_after_ms - elapsed_ms) / 1000
 
 
 class Throttles:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import queue
 import re
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final
 
@@ -29,6 +28,7 @@ from ottla.broker.cluster.operations import (
 )
 from ottla.broker.cluster.znodes import MalformedNodeError
 from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.common.clocks import wall_clock_ms
 from ottla.broker.security.acls.acl import PATTERN_TYPES, RESOURCE_TYPES, AclEntry, ResourcePattern
 from ottla.broker.security.acls.acl_nodes import (
     CHANGE_PATHS,
@@ -58,15 +58,11 @@ _READ_BACK_SECONDS_MAX: Final = 30.0
 _Work = Callable[[], None]
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class AclStore:
     """What ZooKeeper holds of ACLs. `use` is given every new snapshot; any worker thread may change ACLs."""
 
     def __init__(
-        self, zookeeper: ZooKeeper, use: Callable[[AclSnapshot], None], *, clock: Callable[[], int] = _now_ms
+        self, zookeeper: ZooKeeper, use: Callable[[AclSnapshot], None], *, clock: Callable[[], int] = wall_clock_ms
     ) -> None:
         self._zookeeper = zookeeper
         self._use = use

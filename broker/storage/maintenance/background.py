@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ottla.broker.common.clocks import monotonic_ms
+
 logger = logging.getLogger(__name__)
-
-
-def monotonic_ms() -> int:
-    """A clock that nobody sets."""
-    return time.monotonic_ns() // 1_000_000
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from ottla.broker.common.clocks import monotonic_ms
 from ottla.broker.config import BrokerConfig
 from ottla.broker.storage.checkpoint import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -34,7 +35,7 @@ from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_changes import remove_doomed_directories
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.logs import Logs
-from ottla.broker.storage.maintenance.background import Loop, Task, monotonic_ms
+from ottla.broker.storage.maintenance.background import Loop, Task
 from ottla.broker.storage.maintenance.flushing import is_flush_due
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
 from ottla.broker.storage.maintenance.retention import delete_old_segments, remove_doomed

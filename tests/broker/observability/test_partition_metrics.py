@@ -14,9 +14,9 @@ from tests.broker.handlers.data_path import Broker, batch, running_broker
 from tests.kit.clock import FakeClock
 
 from ottla.broker.common.timings import RequestMetrics
+from ottla.broker.observability.growth_rate import GrowthRate
 from ottla.broker.observability.load_metrics import LoadCollector
 from ottla.broker.observability.partition_metrics import PartitionCollector
-from ottla.broker.observability.rates import Rate
 from ottla.protocol.api import Api
 from ottla.protocol.identifiers import TopicPartition
 
@@ -101,7 +101,7 @@ def test_partitions_can_be_left_out(broker: Broker) -> None:
 def test_a_rate_is_that_of_the_last_minute() -> None:
     """As far as somebody asked in time; the first answer is since the beginning."""
     clock, number = FakeClock(0.0), 0.0
-    rate = Rate(lambda: number, clock)
+    rate = GrowthRate(lambda: number, clock)
     assert rate() == 0
     clock.now, number = 10.0, 50.0
     assert rate() == 5
@@ -114,11 +114,11 @@ def test_a_rate_is_that_of_the_last_minute() -> None:
 def test_a_rate_remembers_few_looks() -> None:
     """However often somebody asks."""
     clock = FakeClock(0.0)
-    rate = Rate(clock, clock)
+    rate = GrowthRate(clock, clock)
     for _ in range(100_000):
         clock.now += 0.01
         assert rate() == pytest.approx(1)
-    assert len(rate._marks) < 70
+    assert len(rate._readings) < 70
 
 
 def test_idle_shares_fall_with_the_time_that_workers_spend(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import threading
 import pytest
 from tests.kit.clock import FakeClock
 
-from ottla.broker.storage.maintenance.background import Loop, Task, monotonic_ms
+from ottla.broker.common.clocks import monotonic_ms
+from ottla.broker.storage.maintenance.background import Loop, Task
 
 WAIT_SECONDS = 30
 

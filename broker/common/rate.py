@@ -1,6 +1,6 @@
-"""How much of something was used lately: as a rate over a sliding window, and as a bucket of tokens.
+"""How much of something was used lately: a rate over a sliding window, and a token bucket.
 
-Both are pure: whoever uses them tells the time, in milliseconds, and keeps other threads out.
+Neither has a clock or a lock: callers pass the time in milliseconds, and call from one thread at a time.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections import deque
 
 
 class Rate:
-    """Amounts per second over the last samples, of which the newest is being filled.
+    """Amounts per second over the last `samples_max` samples. The newest sample is still being filled.
 
-    A sample begins with the first amount that the one before it is too old for. The window is never taken as shorter
-    than all samples but one: else the first amount after a pause would look like a huge rate.
+    A sample covers `sample_ms` from the first amount in it. The window always counts as at least all samples but one,
+    as in Kafka's Rate. Otherwise the first amount after a pause would look like a huge rate.
     """
 
     __slots__ = ("_sample_ms", "_samples", "_samples_max", "_total")
@@ -20,9 +20,9 @@ class Rate:
     def __init__(self, samples_max: int, sample_ms: float) -> None:
         self._samples_max = samples_max
         self._sample_ms = sample_ms
-        # When each began, and what came in it.
+        # The start and the amount of each sample, the oldest first.
         self._samples: deque[list[float]] = deque()
-        # Of all samples.
+        # The sum of all samples.
         self._total = 0.0
 
     def record(self, amount: float, now_ms: float) -> None:
@@ -37,21 +37,25 @@ class Rate:
         self._total += amount
 
     def total(self, now_ms: float) -> float:
-        """Return what is in the window."""
+        """Return the sum of the amounts in the window."""
         samples = self._samples
         while samples and now_ms - samples[0][0] >= self._samples_max * self._sample_ms:
             self._forget_oldest()
         return self._total
 
+    def elapsed_ms(self, now_ms: float) -> float:
+        """Return the time since the oldest sample in the window began; 0 without samples."""
+        return now_ms - self._samples[0][0] if self._samples else 0.0
+
     def _forget_oldest(self) -> None:
         self._total -= self._samples.popleft()[1]
         if not self._samples:
-            # What rounding left over.
+            # Clears rounding errors.
             self._total = 0.0
 
     def window_ms(self, now_ms: float) -> float:
-        """Return the length of the window that `total` is about."""
-        elapsed = now_ms - self._samples[0][0] if self._samples else 0.0
+        """Return the length of the window that `total` covers."""
+        elapsed = self.elapsed_ms(now_ms)
         missing = self._samples_max - 1 - int(elapsed // self._sample_ms)
         return max(elapsed + max(missing, 0) * self._sample_ms, 1.0)
 
@@ -60,9 +64,9 @@ class Rate:
         return self.total(now_ms) * 1000 / self.window_ms(now_ms)
 
     def excess_ms(self, limit: float, now_ms: float, more: float = 0.0) -> float:
-        """Return for how long nothing may come until the rate is `limit` again; with `more` as if it had come.
+        """Return how long to pause until the rate is down to `limit`; 0 if it is within the limit.
 
-        Zero where the rate is within the limit.
+        `more` is an amount that is not recorded yet, and counts as if it were.
         """
         total = self.total(now_ms) + more
         window = self.window_ms(now_ms)
@@ -73,18 +77,18 @@ class Rate:
 
 
 class TokenBucket:
-    """Allows bursts of as much as a whole window has, and `limit` a second in the long run; debts are possible."""
+    """Allows `limit` a second in the long run, and bursts of `burst_seconds` times that. Callers may go into debt."""
 
     __slots__ = ("_burst_seconds", "_filled_ms", "_tokens")
 
     def __init__(self, burst_seconds: float) -> None:
         self._burst_seconds = burst_seconds
-        # Full until something is taken.
+        # None while the bucket is full because nothing was taken yet.
         self._filled_ms: float | None = None
         self._tokens = 0.0
 
     def tokens(self, limit: float, now_ms: float) -> float:
-        """Return what is there; negative while more was taken than there was."""
+        """Return the tokens left; negative while in debt."""
         burst = self._burst_seconds * limit
         if self._filled_ms is None:
             self._tokens = burst
@@ -94,11 +98,11 @@ class TokenBucket:
         return self._tokens
 
     def take(self, amount: float, limit: float, now_ms: float) -> None:
-        """Take tokens, also some that are not there."""
+        """Take tokens, more than there are if need be."""
         self.tokens(limit, now_ms)
         self._tokens -= amount
 
     def debt_ms(self, limit: float, now_ms: float) -> float:
-        """Return how long it takes until nothing is owed any more."""
+        """Return how long it takes to pay back the debt; 0 without one."""
         tokens = self.tokens(limit, now_ms)
         return -tokens / limit * 1000 if tokens < 0 else 0.0

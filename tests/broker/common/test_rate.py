@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.broker.quotas.rate import Rate, TokenBucket
+from ottla.broker.common.rate import Rate, TokenBucket
 
 SAMPLES, SAMPLE_MS = 11, 1000.0
 

@@ -1,0 +1,15 @@
+"""The two clocks of the broker, in milliseconds. Whatever depends on time takes one of them as a parameter."""
+
+from __future__ import annotations
+
+import time
+
+
+def monotonic_ms() -> int:
+    """Return the time for timers and rates: it never jumps, and means nothing outside this process."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def wall_clock_ms() -> int:
+    """Return the time for timestamps: milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
