@@ -27,6 +27,8 @@ RecordData = Any
 UUID_ZERO = bytes(16)
 UVARINT_BYTES_MAX = 5
 VARLONG_BYTES_MAX = 10
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
 
 
 def encode_uvarint(value: int) -> bytes:

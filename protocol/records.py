@@ -38,6 +38,9 @@ BATCH_HEADER_BYTES: Final = BATCH_HEADER.size
 # Base offset and the length field itself: what `batch_length` does not count.
 BATCH_LENGTH_OVERHEAD: Final = 12
 BATCH_LENGTH_MIN: Final = BATCH_HEADER_BYTES - BATCH_LENGTH_OVERHEAD
+BATCH_LENGTH: Final = struct.Struct(">i")
+BATCH_LENGTH_POSITION: Final = 8
+MAGIC_POSITION: Final = 16
 ATTRIBUTES_POSITION: Final = 21
 
 CODEC_MASK: Final = 0x07
@@ -57,8 +60,6 @@ RECORDS_BYTES_MAX: Final = 100 * 1024 * 1024
 
 _SEQUENCES: Final = 1 << 31
 _OUTSIDE_CRC: Final = struct.Struct(">qii")
-_BATCH_LENGTH: Final = struct.Struct(">i")
-_BATCH_LENGTH_POSITION: Final = 8
 _CRC: Final = struct.Struct(">I")
 _CRC_POSITION: Final = 17
 _ATTRIBUTES: Final = struct.Struct(">h")
@@ -233,7 +234,7 @@ def batches(buffer: ReadableBuffer, *, strict: bool = False) -> Iterator[RecordB
     position = 0
     end = len(buffer)
     while end - position >= BATCH_LENGTH_OVERHEAD:
-        (length,) = _BATCH_LENGTH.unpack_from(buffer, position + _BATCH_LENGTH_POSITION)
+        (length,) = BATCH_LENGTH.unpack_from(buffer, position + BATCH_LENGTH_POSITION)
         if length < BATCH_LENGTH_MIN:
             raise CorruptBatchError(f"batch length {length} is less than a header")
         if length > end - position - BATCH_LENGTH_OVERHEAD:

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-
-_UNKNOWN_BROKER_EPOCH = -1
+from ottla.protocol.identifiers import UNKNOWN_BROKER_EPOCH
 
 
 class ControllerGate:
@@ -36,14 +35,14 @@ class ControllerGate:
                 raise KafkaError(
                     ErrorCode.STALE_CONTROLLER_EPOCH, f"epoch {controller_epoch}, {self._controller_epoch} is known"
                 )
-            if broker_epoch != _UNKNOWN_BROKER_EPOCH:
+            if broker_epoch != UNKNOWN_BROKER_EPOCH:
                 self._check_life(broker_epoch)
             self._controller_epoch = controller_epoch
             yield
 
     def _check_life(self, broker_epoch: int) -> None:
-        if self._broker_epoch() == _UNKNOWN_BROKER_EPOCH:
+        if self._broker_epoch() == UNKNOWN_BROKER_EPOCH:
             self._await_registration()
         own_epoch = self._broker_epoch()
-        if own_epoch == _UNKNOWN_BROKER_EPOCH or broker_epoch < own_epoch:
+        if own_epoch == UNKNOWN_BROKER_EPOCH or broker_epoch < own_epoch:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"epoch {broker_epoch}, ours is {own_epoch}")

@@ -16,17 +16,15 @@ from typing import Final
 
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.update_metadata import (
+    LEADER_DURING_DELETE,
+    SECURITY_PROTOCOLS,
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
 from ottla.protocol.primitives import UUID_ZERO
 
-NO_LEADER: Final = -1
-# In place of a leader: the topic is being deleted, forget the partition.
-LEADER_DURING_DELETE: Final = -2
-_PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
-# Kinds of requests: this one replaces all topics.
+# The type of a request that replaces all topics.
 _FULL: Final = 2
 
 
@@ -222,11 +220,11 @@ def _partition(state: UpdateMetadataPartitionState) -> PartitionMetadata:
 def _live_broker(broker: UpdateMetadataBroker) -> LiveBroker:
     # Before version 3 a listener had no name but its protocol's; before version 1 there was only one.
     endpoints = {
-        endpoint.listener or _PROTOCOLS.get(endpoint.security_protocol, ""): BrokerEndpoint(
+        endpoint.listener or SECURITY_PROTOCOLS.get(endpoint.security_protocol, ""): BrokerEndpoint(
             endpoint.host, endpoint.port, endpoint.security_protocol
         )
         for endpoint in broker.endpoints
     }
     if not endpoints and broker.v0_host:
-        endpoints[_PROTOCOLS[0]] = BrokerEndpoint(broker.v0_host, broker.v0_port, 0)
+        endpoints[SECURITY_PROTOCOLS[0]] = BrokerEndpoint(broker.v0_host, broker.v0_port, 0)
     return LiveBroker(broker.id, broker.rack or None, endpoints)

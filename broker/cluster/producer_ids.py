@@ -10,10 +10,10 @@ from ottla.broker.cluster.operations import BadVersionError, Node
 from ottla.broker.cluster.znodes import PRODUCER_ID_BLOCK, ProducerIdBlockNode
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.primitives import INT64_MAX
 
 BLOCK_SIZE: Final = 1000
 
-_INT64_MAX: Final = 2**63 - 1
 # Each conflict means that another broker got a block.
 _ATTEMPTS_MAX: Final = 100
 
@@ -64,6 +64,6 @@ class ProducerIds:
             start = int(last.block_end) + 1
         except ValueError as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{PRODUCER_ID_BLOCK} holds {last}") from error
-        if start + BLOCK_SIZE > _INT64_MAX:
+        if start + BLOCK_SIZE > INT64_MAX:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used up")
         return range(start, start + BLOCK_SIZE)

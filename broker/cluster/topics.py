@@ -29,7 +29,6 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import uuid_from_text, uuid_to_text
 
 NAME_LENGTH_MAX: Final = 249
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 # In a request: as many as the broker has by default.
 DEFAULT_COUNT: Final = -1
 

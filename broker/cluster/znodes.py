@@ -71,8 +71,6 @@ PERSISTENT_PATHS: Final = (
     "/config/ips",
 )
 
-NO_LEADER: Final = -1
-
 
 def broker_path(broker_id: int) -> str:
     """Where a broker is registered."""

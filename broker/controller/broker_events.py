@@ -18,11 +18,12 @@ import structlog
 
 from ottla.broker.controller.context import RegisteredBroker, Replica
 from ottla.broker.controller.office import Office
-from ottla.broker.controller.partition_states import NO_LEADER, PartitionState, ReplicaState
+from ottla.broker.controller.partition_states import PartitionState, ReplicaState
 from ottla.broker.controller.reassignments.reassignment import Reassignments
 from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.identifiers import NO_LEADER
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 log = structlog.get_logger(__name__)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.broker.cluster.znodes import BrokerNode, TopicNode
-from ottla.broker.controller.partition_states import UNKNOWN_LIFE, LeaderAndIsr, PartitionState, ReplicaState
-from ottla.protocol.identifiers import TopicPartition
+from ottla.broker.controller.partition_states import LeaderAndIsr, PartitionState, ReplicaState
+from ottla.protocol.identifiers import UNKNOWN_BROKER_EPOCH, TopicPartition
 
 
 class Replica(NamedTuple):
@@ -94,9 +94,9 @@ class ControllerContext:
         return {broker.id: broker.epoch for broker in self.brokers.values()}
 
     def broker_epoch(self, broker: int) -> int:
-        """Return the epoch of a broker, UNKNOWN_LIFE if it is not registered."""
+        """Return the epoch of a broker, UNKNOWN_BROKER_EPOCH if it is not registered."""
         registered = self.brokers.get(broker)
-        return UNKNOWN_LIFE if registered is None else registered.epoch
+        return UNKNOWN_BROKER_EPOCH if registered is None else registered.epoch
 
     def is_working(self, replica: Replica) -> bool:
         """Say whether a replica's broker lives, and the disk that it is on."""

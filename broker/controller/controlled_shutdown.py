@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import structlog
 
 from ottla.broker.controller.context import ControllerContext, Replica
 from ottla.broker.controller.partition_states import LeaderAndIsr, ReplicaState, controlled_shutdown_election
 from ottla.broker.controller.transitions import Transitions
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import UNKNOWN_BROKER_EPOCH, TopicPartition
 
 log = structlog.get_logger(__name__)
-
-_UNKNOWN_BROKER_EPOCH: Final = -1
 
 
 class ControlledShutdown:
@@ -32,7 +28,7 @@ class ControlledShutdown:
         registered = self._context.brokers.get(broker_id)
         if registered is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not registered")
-        if broker_epoch not in (_UNKNOWN_BROKER_EPOCH, registered.epoch):
+        if broker_epoch not in (UNKNOWN_BROKER_EPOCH, registered.epoch):
             detail = f"broker {broker_id} has epoch {registered.epoch}, not {broker_epoch}"
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, detail)
         self._context.shutting_down.add(broker_id)

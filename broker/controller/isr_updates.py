@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
@@ -17,11 +17,9 @@ from ottla.broker.controller.messages.outbox import Outbox
 from ottla.broker.controller.partition_states import RECOVERED, RECOVERING, LeaderAndIsr
 from ottla.broker.controller.state_store import StateStore
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import UNKNOWN_BROKER_EPOCH, TopicPartition
 
 log = structlog.get_logger(__name__)
-
-UNKNOWN_BROKER_EPOCH: Final = -1
 
 
 class IsrUpdate(NamedTuple):

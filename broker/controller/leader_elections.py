@@ -15,9 +15,9 @@ import structlog
 from ottla.broker.cluster import znodes
 from ottla.broker.controller.context import ControllerContext, Replica
 from ottla.broker.controller.office import Office
-from ottla.broker.controller.partition_states import NO_LEADER, LeaderAndIsr, offline_election, preferred_election
+from ottla.broker.controller.partition_states import LeaderAndIsr, offline_election, preferred_election
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import NO_LEADER, TopicPartition
 
 log = structlog.get_logger(__name__)
 

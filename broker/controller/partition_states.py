@@ -12,13 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-NO_LEADER: Final = -1
-# In place of a leader, and of a leader epoch: the topic is being deleted.
-LEADER_DURING_DELETE: Final = -2
-EPOCH_DURING_DELETE: Final = -2
-NO_EPOCH: Final = -1
-# In place of a broker's epoch: of a registration that is over, or that nobody knows.
-UNKNOWN_LIFE: Final = -1
+from ottla.protocol.identifiers import NO_LEADER
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1

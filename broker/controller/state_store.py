@@ -18,8 +18,8 @@ from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import BadVersionError, Create, MultiError, NodeExistsError, NodeStat, SetData
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.controller.election import Fence
-from ottla.broker.controller.partition_states import RECOVERED, UNKNOWN_LIFE, LeaderAndIsr
-from ottla.protocol.identifiers import TopicPartition
+from ottla.broker.controller.partition_states import RECOVERED, LeaderAndIsr
+from ottla.protocol.identifiers import UNKNOWN_BROKER_EPOCH, TopicPartition
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +34,7 @@ class StateStore:
     """Reads and writes state nodes in one term."""
 
     def __init__(self, zookeeper: ZooKeeper, fence: Fence, broker_epoch: Callable[[int], int]) -> None:
-        """`broker_epoch` gives the epoch of a live broker as the controller knows it, UNKNOWN_LIFE of others."""
+        """`broker_epoch` returns the epoch of a live broker, and UNKNOWN_BROKER_EPOCH for others."""
         self._zookeeper = zookeeper
         self._fence = fence
         self._broker_epoch = broker_epoch
@@ -203,4 +203,4 @@ class StateStore:
         # Kafka has written this node. A broker epoch is the number of a transaction too, so who registered after the
         # node was written was in another life then.
         registered = {broker: self._broker_epoch(broker) for broker in content.isr}
-        return {broker: epoch if epoch < stat.mzxid else UNKNOWN_LIFE for broker, epoch in registered.items()}
+        return {broker: epoch if epoch < stat.mzxid else UNKNOWN_BROKER_EPOCH for broker, epoch in registered.items()}

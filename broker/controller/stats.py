@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.broker.controller.context import ControllerContext, Replica
-from ottla.broker.controller.partition_states import NO_LEADER, PartitionState, ReplicaState
+from ottla.broker.controller.partition_states import PartitionState, ReplicaState
+from ottla.protocol.identifiers import NO_LEADER
 
 
 @dataclass(slots=True)

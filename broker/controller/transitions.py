@@ -13,7 +13,6 @@ import structlog
 from ottla.broker.controller.context import ControllerContext, Replica
 from ottla.broker.controller.messages.outbox import Outbox
 from ottla.broker.controller.partition_states import (
-    NO_LEADER,
     PARTITION_PREVIOUS,
     REPLICA_PREVIOUS,
     LeaderAndIsr,
@@ -26,7 +25,7 @@ from ottla.broker.controller.partition_states import (
 )
 from ottla.broker.controller.state_store import StateStore
 from ottla.broker.controller.stats import ElectionCounters
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import NO_LEADER, TopicPartition
 
 log = structlog.get_logger(__name__)
 

@@ -20,16 +20,14 @@ from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.client.net.connector import IN_THE_CLEAR, Connector
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ottla.protocol.identifiers import TopicPartition
-from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.identifiers import CONSUMER_REPLICA_ID, TopicPartition
+from ottla.protocol.messages.list_offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 log = structlog.get_logger(__name__)
 
 _FRESH_SECONDS: Final = 5.0
 _FIRST_WAIT_SECONDS: Final = 1.0
 _REQUEST_TIMEOUT_MS: Final = 2_000
-_LATEST: Final = -1
-_NO_REPLICA: Final = -1
 
 EndsByPartition = Mapping[TopicPartition, int]
 # Asks a broker for the end offsets of partitions that it leads. Partitions that it does not know are left out.
@@ -179,9 +177,9 @@ class LeaderEnds:
 def _request(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for partition in partitions:
-        row = ListOffsetsPartition(partition_index=partition.partition, current_leader_epoch=-1, timestamp=_LATEST)
+        row = ListOffsetsPartition(partition_index=partition.partition, current_leader_epoch=-1, timestamp=LATEST)
         topics.setdefault(partition.topic, []).append(row)
     return ListOffsetsRequest(
-        replica_id=_NO_REPLICA,
+        replica_id=CONSUMER_REPLICA_ID,
         topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
     )

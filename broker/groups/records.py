@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ottla.broker.groups.classic.messages import GroupSnapshot, MemberSnapshot
-from ottla.broker.groups.offsets.offset_store import NO_TIMESTAMP, CommittedOffset
+from ottla.broker.groups.offsets.offset_store import CommittedOffset
 from ottla.protocol.codec import decode_from, encode
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import CorruptBatchError, DecodeError
@@ -28,7 +28,7 @@ from ottla.protocol.messages.offset_records import (
     OffsetCommitValue,
 )
 from ottla.protocol.record_batch_builder import RecordBatchBuilder
-from ottla.protocol.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RecordBatch
+from ottla.protocol.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, RecordBatch
 
 OFFSET_KEY_VERSION: Final = 1
 GROUP_KEY_VERSION: Final = 2

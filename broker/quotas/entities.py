@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ottla.broker.cluster.znodes import DEFAULT_ENTITY
+from ottla.broker.config.option import LONG_MAX
 from ottla.broker.quotas.client_quotas import CLIENTS, CONNECTION, FETCH, IPS, MUTATION, PRODUCE, REQUEST, USERS
 from ottla.protocol.entity_names import desanitized, sanitized
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -28,7 +29,6 @@ _WHOLE_NUMBERS: Final = frozenset({PRODUCE, FETCH, CONNECTION})
 _CLIENT_KEYS: Final = frozenset({PRODUCE, FETCH, REQUEST, MUTATION})
 _IP_KEYS: Final = frozenset({CONNECTION})
 _EPSILON: Final = 1e-6
-_LONG_MAX: Final = 2**63 - 1
 
 # Names by type; None is the default of the type.
 QuotaEntity = Mapping[str, str | None]
@@ -101,7 +101,7 @@ def quotas_in(entity: QuotaEntity, config: Mapping[str, str]) -> dict[str, float
 def quota_text(entity: QuotaEntity, key: str, value: float) -> str:
     """Check a value for a quota; return it as it is kept."""
     check_key(entity, key)
-    if not 0 < value <= _LONG_MAX:
+    if not 0 < value <= LONG_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} is greater than 0")
     if key not in _WHOLE_NUMBERS:
         return str(float(value))

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ottla.broker.replication.leader.leadership import (
-    NO_LEADER,
     FollowerFetch,
     IsrAnswer,
     IsrProposal,
@@ -30,11 +29,10 @@ from ottla.broker.storage.log import Log
 from ottla.broker.storage.maintenance.group_commit import Callback, GroupCommit
 from ottla.broker.storage.validation import validated
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import NO_LEADER, TopicPartition
 from ottla.protocol.records import NO_LEADER_EPOCH, RecordBatch
 
 __all__ = [
-    "NO_LEADER",
     "EpochEndOffset",
     "FollowerFetch",
     "IsrAnswer",

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from ottla.broker.replication.leader.leadership import NO_LEADER, IsrAnswer, IsrProposal, PartitionRole
+from ottla.broker.replication.leader.leadership import IsrAnswer, IsrProposal, PartitionRole
 from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.storage import log_changes
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.validation import Flaw
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.replication.follower.fetchers import Fetchers

@@ -5,11 +5,12 @@ from __future__ import annotations
 import structlog
 
 from ottla.broker.cluster.metadata import MetadataSnapshot
-from ottla.broker.cluster.topics import INTERNAL_TOPICS, CreatedTopic, NewTopic
+from ottla.broker.cluster.topics import CreatedTopic, NewTopic
 from ottla.broker.config import BrokerConfig
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.requests.services import Services
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import INTERNAL_TOPICS
 
 log = structlog.get_logger(__name__)
 

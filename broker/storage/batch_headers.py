@@ -17,17 +17,22 @@ from typing import Final, NamedTuple
 
 from ottla.broker.storage.file_slice import OpenFile
 from ottla.protocol.errors import CorruptBatchError
-from ottla.protocol.records import BATCH_HEADER_BYTES, BATCH_LENGTH_OVERHEAD, MAGIC, RecordBatch
+from ottla.protocol.records import (
+    BATCH_HEADER_BYTES,
+    BATCH_LENGTH,
+    BATCH_LENGTH_OVERHEAD,
+    BATCH_LENGTH_POSITION,
+    MAGIC,
+    MAGIC_POSITION,
+    RecordBatch,
+)
 
 # The first fields of a batch header: base offset, batch length, leader epoch, magic, crc, attributes, last offset
 # delta, base timestamp, max timestamp, producer id.
 _HEADER: Final = struct.Struct(">qiibIhiqqq")
-_BATCH_LENGTH: Final = struct.Struct(">i")
-_BATCH_LENGTH_POSITION: Final = 8
 _SCAN_BYTES: Final = 4096
 _READ_BYTES: Final = 1024 * 1024
 _SEARCH_BYTES: Final = 8 * 1024 * 1024
-MAGIC_POSITION: Final = 16
 # Above every offset.
 NO_LIMIT: Final = 1 << 63
 
@@ -85,7 +90,7 @@ def whole_batches(file: OpenFile, path: Path, position: int, size: int) -> Itera
         chunk = memoryview(os.pread(file.fd, min(_READ_BYTES, size - position), position))
         at = 0
         while len(chunk) - at >= BATCH_HEADER_BYTES:
-            total = _BATCH_LENGTH.unpack_from(chunk, at + _BATCH_LENGTH_POSITION)[0] + BATCH_LENGTH_OVERHEAD
+            total = BATCH_LENGTH.unpack_from(chunk, at + BATCH_LENGTH_POSITION)[0] + BATCH_LENGTH_OVERHEAD
             if not BATCH_HEADER_BYTES <= total <= size - position - at:
                 raise CorruptBatchError(f"{path} has no batch at position {position + at}")
             if at + total > len(chunk):
@@ -121,7 +126,7 @@ def read_batch(fd: int, path: Path, position: int, size: int) -> RecordBatch:
     header = os.pread(fd, min(BATCH_HEADER_BYTES, size - position), position)
     if len(header) < BATCH_HEADER_BYTES:
         raise CorruptBatchError(f"{path} ends within a batch header at position {position}")
-    total = _BATCH_LENGTH.unpack_from(header, _BATCH_LENGTH_POSITION)[0] + BATCH_LENGTH_OVERHEAD
+    total = BATCH_LENGTH.unpack_from(header, BATCH_LENGTH_POSITION)[0] + BATCH_LENGTH_OVERHEAD
     if not BATCH_HEADER_BYTES <= total <= size - position:
         raise CorruptBatchError(f"{path} has no batch at position {position}")
     return RecordBatch(os.pread(fd, total, position))

@@ -22,6 +22,7 @@ from typing import Final
 
 from ottla.broker.storage.errors import CorruptCheckpointError
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.primitives import INT32_MAX, INT64_MAX
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
@@ -35,8 +36,6 @@ CHECKPOINT_BYTES_MAX: Final = 64 * 1024 * 1024
 _VERSION: Final = "0"
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_INT32_MAX: Final = (1 << 31) - 1
-_INT64_MAX: Final = (1 << 63) - 1
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -83,10 +82,10 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
         columns = row.split(" ")
         if len(columns) != 3 or _TOPIC.fullmatch(columns[0]) is None:
             raise _corrupt(path, line, f"{row!r} is not a topic, a partition and an offset")
-        partition = TopicPartition(columns[0], _number(path, line, columns[1], _INT32_MAX))
+        partition = TopicPartition(columns[0], _number(path, line, columns[1], INT32_MAX))
         if partition in offsets:
             raise _corrupt(path, line, f"{partition} stands here a second time")
-        offsets[partition] = _number(path, line, columns[2], _INT64_MAX)
+        offsets[partition] = _number(path, line, columns[2], INT64_MAX)
     return offsets
 
 
@@ -103,8 +102,8 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
         columns = row.split(" ")
         if len(columns) != 2:
             raise _corrupt(path, line, f"{row!r} is not an epoch and a start offset")
-        epoch = _number(path, line, columns[0], _INT32_MAX)
-        start_offset = _number(path, line, columns[1], _INT64_MAX)
+        epoch = _number(path, line, columns[0], INT32_MAX)
+        start_offset = _number(path, line, columns[1], INT64_MAX)
         if epoch <= last_epoch or start_offset <= last_start_offset:
             raise _corrupt(path, line, f"{row!r} does not rise above {last_epoch} {last_start_offset}")
         entries.append((epoch, start_offset))
@@ -136,7 +135,7 @@ def _rows(path: Path) -> Iterator[tuple[int, str]]:
         raise _corrupt(path, 1, f"version {_VERSION} expected")
     if len(lines) < 2:
         raise _corrupt(path, 2, "no number of rows")
-    count = _number(path, 2, lines[1], _INT32_MAX)
+    count = _number(path, 2, lines[1], INT32_MAX)
     if count != len(lines) - 2:
         raise _corrupt(path, 2, f"{count} rows announced, {len(lines) - 2} there")
     yield from enumerate(lines[2:], start=3)

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, Self
 from ottla.broker.storage.checkpoint import sync_directory, write_atomically
 from ottla.broker.storage.errors import StorageError
 from ottla.protocol.identifiers import TopicPartition
-from ottla.protocol.primitives import UUID_ZERO, uuid_from_text, uuid_to_text
+from ottla.protocol.primitives import INT32_MAX, INT64_MAX, UUID_ZERO, uuid_from_text, uuid_to_text
 
 META_PROPERTIES: Final = "meta.properties"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -36,8 +36,6 @@ DIRECTORY_NAME_MAX: Final = 255
 
 # Far above what any of these files holds.
 _FILE_BYTES_MAX: Final = 64 * 1024
-_INT32_MAX: Final = (1 << 31) - 1
-_INT64_MAX: Final = (1 << 63) - 1
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _PARTITION_METADATA: Final = re.compile(r"version: 0\ntopic_id: ([A-Za-z0-9_-]{22})\n?")
 _DIRECTORY_NAME: Final = re.compile(
@@ -92,7 +90,7 @@ def read_meta_properties(directory: Path) -> MetaProperties | None:
     if properties.get("version") != "0":
         raise StorageError(f"{path}: version 0 expected, which ZooKeeper-mode brokers write; use another directory")
     broker_id, cluster_id = properties.get("broker.id", ""), properties.get("cluster.id", "")
-    if not cluster_id or _NUMBER.fullmatch(broker_id) is None or int(broker_id) > _INT32_MAX:
+    if not cluster_id or _NUMBER.fullmatch(broker_id) is None or int(broker_id) > INT32_MAX:
         raise StorageError(
             f"{path}: broker.id {broker_id!r} or cluster.id {cluster_id!r} is no id; restore the file, "
             f"or delete it if you are sure that the directory is this broker's"
@@ -196,7 +194,7 @@ def read_clean_shutdown(directory: Path) -> int | None:
     if not isinstance(value, dict) or value.get("version") != 0:
         return None
     broker_epoch = value.get("brokerEpoch")
-    if type(broker_epoch) is not int or not -1 <= broker_epoch <= _INT64_MAX:
+    if type(broker_epoch) is not int or not -1 <= broker_epoch <= INT64_MAX:
         return None
     return broker_epoch
 
@@ -261,7 +259,7 @@ def directory_name(partition: TopicPartition, kind: DirectoryKind = DirectoryKin
 def parse_directory_name(name: str) -> PartitionDirectory | None:
     """Return what a name says; None if it is not that of a partition directory."""
     match = _DIRECTORY_NAME.fullmatch(name)
-    if match is None or len(name) > DIRECTORY_NAME_MAX or int(match["partition"]) > _INT32_MAX:
+    if match is None or len(name) > DIRECTORY_NAME_MAX or int(match["partition"]) > INT32_MAX:
         return None
     return PartitionDirectory(
         TopicPartition(match["topic"], int(match["partition"])), DirectoryKind(match["kind"] or "")

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from ottla.client.cli.errors import CommandError
+from ottla.protocol.primitives import INT64_MAX
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
@@ -23,7 +24,6 @@ _AGO: Final = re.compile(r"-(\d{1,9})(s|m|h|d)")
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _START: Final = ("start", "beginning", "earliest")
 _END: Final = ("end", "latest")
-_INT64_MAX: Final = (1 << 63) - 1
 
 
 def time_ms(text: str, now_ms: int | None = None) -> int:
@@ -31,7 +31,7 @@ def time_ms(text: str, now_ms: int | None = None) -> int:
     if match := _AGO.fullmatch(text):
         now = int(time.time() * 1000) if now_ms is None else now_ms
         return max(0, now - int(match[1]) * _UNIT_MS[match[2]])
-    if text.isascii() and text.isdigit() and int(text) <= _INT64_MAX:
+    if text.isascii() and text.isdigit() and int(text) <= INT64_MAX:
         return int(text)
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
@@ -70,7 +70,7 @@ async def resolve(admin: Admin, partitions: Sequence[TopicPartition], text: str)
     if text in _END:
         return await look_up(OffsetSpec.LATEST)
     digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()) or int(digits) > _INT64_MAX:
+    if not (digits.isascii() and digits.isdigit()) or int(digits) > INT64_MAX:
         raise CommandError(f"{text!r} is not an offset: write start, end, a number, -N, or @TIME", 2)
     starts, ends = await look_up(OffsetSpec.EARLIEST), await look_up(OffsetSpec.LATEST)
     wanted = {each: int(text) + (ends[each] if text.startswith("-") else 0) for each in partitions}

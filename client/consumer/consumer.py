@@ -15,7 +15,7 @@ from ottla.client.consumer.group.commits import Commits
 from ottla.client.consumer.group.consumer_member import ConsumerGroupMember
 from ottla.client.consumer.group.group_host import GroupHost
 from ottla.client.consumer.group.offset_requests import GroupMembership
-from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, look_up
+from ottla.client.consumer.offset_lookup import look_up
 from ottla.client.consumer.pattern_subscription import PatternSubscription
 from ottla.client.consumer.reader import RecordReader
 from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
@@ -27,6 +27,7 @@ from ottla.client.net.settings import Config
 from ottla.client.records.columns import Columns
 from ottla.client.records.fetched_batches import FetchedBatch
 from ottla.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 
 _UNLIMITED: Final = 1 << 62
 # How often to see whether a position is known by now.

@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from ottla.client.consumer.offset_lookup import CONSUMER_REPLICA_ID, by_leader
+from ottla.client.consumer.offset_lookup import by_leader
 from ottla.client.errors import KafkaError, error_for
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.protocol.api import Api
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import CONSUMER_REPLICA_ID, TopicPartition
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,

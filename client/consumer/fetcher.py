@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.client.consumer.assigned_partitions import AssignedPartition, AssignedPartitions
 from ottla.client.consumer.epoch_lookup import EpochEnd
-from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, look_up_once
+from ottla.client.consumer.offset_lookup import look_up_once
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.consumer.tasks import cancelled
 from ottla.client.consumer.truncation import Truncation
@@ -37,6 +37,7 @@ from ottla.protocol.errors import CorruptBatchError, ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.message import LAST_VERSION
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest
+from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 from ottla.protocol.primitives import UUID_ZERO
 
 # A Fetch that waits for records must not hold up what else goes to the broker.

@@ -11,14 +11,9 @@ from ottla.client.errors import KafkaError, LeaderNotAvailableError, error_for
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.types import OffsetAndTimestamp
 from ottla.protocol.api import Api
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import CONSUMER_REPLICA_ID, TopicPartition
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
-# What stands for the two ends in place of a timestamp.
-LATEST: Final = -1
-EARLIEST: Final = -2
-
-CONSUMER_REPLICA_ID: Final = -1
 # Version 0 answers in another way, and no broker needs it any more.
 _VERSION_MIN: Final = 1
 

@@ -14,12 +14,17 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.fetch import FetchPartition, FetchResponse, FetchTopic, ForgottenTopic
+from ottla.protocol.messages.fetch import (
+    NO_SESSION,
+    SESSION_EPOCH_MAX,
+    FetchPartition,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
 from ottla.protocol.primitives import UUID_ZERO
 
-NO_SESSION: Final = 0
 _FULL: Final = 0
-_EPOCH_MAX: Final = 2**31 - 1
 
 # From where a partition is fetched; positions that are equal ask for the same.
 PositionT = TypeVar("PositionT")
@@ -144,7 +149,7 @@ class FetchSessionClient(Generic[PositionT]):
             self.restart()
         else:
             self.session_id = response.session_id
-            self._epoch = self._epoch + 1 if self._epoch < _EPOCH_MAX else 1
+            self._epoch = self._epoch + 1 if self._epoch < SESSION_EPOCH_MAX else 1
         return code
 
 

@@ -16,9 +16,9 @@ from ottla.client.errors import KafkaTimeoutError, MessageSizeTooLargeError
 from ottla.client.net.metadata import TopicInfo
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.partitioner import partition_of_key
-from ottla.client.producer.producer_batch import NO_OFFSET, ProducerBatch
+from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.client.producer.settings import ProducerSettings
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import NO_OFFSET, TopicPartition
 from ottla.protocol.record_batch_builder import RecordBatchBuilder
 from ottla.protocol.records import BATCH_HEADER_BYTES
 

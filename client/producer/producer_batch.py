@@ -10,11 +10,10 @@ from typing import Any, Final
 from ottla.client.errors import IllegalStateError
 from ottla.client.types import RecordMetadata
 from ottla.protocol.compression import Codec
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import NO_OFFSET, TopicPartition
 from ottla.protocol.record_batch_builder import HeadersToWrite, RecordBatchBuilder, record_size_max
 from ottla.protocol.records import BATCH_HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TimestampType
 
-NO_OFFSET: Final = -1
 # What a batch that is done has in place of its records: callers may keep deliveries for long.
 _NO_RECORDS: Final = RecordBatchBuilder()
 

@@ -25,12 +25,13 @@ from ottla.pipeline.sources.log_files import (
     segments,
     task_loads,
 )
-from ottla.pipeline.sources.offset_bounds import LATEST, Bound, End, SpecificOffsets
+from ottla.pipeline.sources.offset_bounds import Bound, End, SpecificOffsets
 from ottla.pipeline.sources.options import ReadOptions, parse_count, parse_read_options
 from ottla.pipeline.sources.rows import RowMaker, Rows, check_schema, row_schema
 from ottla.pipeline.sources.segment_reader import SegmentReader
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.list_offsets import LATEST
 
 # What Spark gives a task of other files, too.
 _TASK_BYTES: Final = 128 * 1024 * 1024

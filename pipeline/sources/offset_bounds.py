@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from ottla.pipeline.sources.errors import OptionError
 from ottla.protocol.identifiers import TopicPartition
-
-# What stands for the two ends in the place of an offset.
-LATEST: Final = -1
-EARLIEST: Final = -2
+from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
 

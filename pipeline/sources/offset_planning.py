@@ -6,17 +6,11 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Protocol
 
 from ottla.pipeline.sources.errors import DataLossError, OptionError
-from ottla.pipeline.sources.offset_bounds import (
-    EARLIEST,
-    LATEST,
-    Bound,
-    End,
-    SpecificOffsets,
-    Timestamp,
-)
+from ottla.pipeline.sources.offset_bounds import Bound, End, SpecificOffsets, Timestamp
 from ottla.pipeline.sources.offset_ranges import OffsetRange
 from ottla.pipeline.sources.options import ReadOptions, Subscription
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 
 
 class Cluster(Protocol):

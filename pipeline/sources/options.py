@@ -14,8 +14,6 @@ from typing import Final
 
 from ottla.pipeline.sources.errors import OptionError
 from ottla.pipeline.sources.offset_bounds import (
-    EARLIEST,
-    LATEST,
     Bound,
     End,
     SpecificOffsets,
@@ -24,6 +22,7 @@ from ottla.pipeline.sources.offset_bounds import (
     parse_bound,
 )
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 
 KAFKA_PREFIX: Final = "kafka."
 

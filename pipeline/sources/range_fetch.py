@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.client.consumer.offset_lookup import EARLIEST, LATEST
 from ottla.client.errors import (
     BrokerNotAvailableError,
     CorruptRecordError,
@@ -29,6 +28,7 @@ from ottla.protocol.api import Api
 from ottla.protocol.errors import CorruptBatchError, ErrorCode
 from ottla.protocol.message import LAST_VERSION
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 from ottla.protocol.primitives import UUID_ZERO
 from ottla.protocol.records import RecordBatch, batches
 

@@ -22,12 +22,11 @@ import numpy as np
 from ottla.pipeline.sources.errors import CorruptLogError, DataLossError
 from ottla.pipeline.sources.log_files import Piece
 from ottla.protocol.errors import CorruptBatchError
-from ottla.protocol.records import BATCH_HEADER_BYTES, BATCH_LENGTH_OVERHEAD, MAGIC, RecordBatch
+from ottla.protocol.records import BATCH_HEADER_BYTES, BATCH_LENGTH_OVERHEAD, MAGIC, MAGIC_POSITION, RecordBatch
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 _SCAN_BYTES: Final = 8 * 1024 * 1024
 _BATCH_BYTES_MAX: Final = 1 << 30
-_MAGIC_POSITION: Final = 16
 
 
 class SegmentReader:
@@ -124,7 +123,7 @@ class SegmentReader:
             values = np.frombuffer(data, np.uint8)
             last = len(values) - BATCH_HEADER_BYTES + 1
             # Offsets, and lengths of batches, do not come near their 64 and 32 bits.
-            likely = (values[_MAGIC_POSITION : _MAGIC_POSITION + last] == MAGIC) & (values[:last] == 0)
+            likely = (values[MAGIC_POSITION : MAGIC_POSITION + last] == MAGIC) & (values[:last] == 0)
             likely &= values[8 : 8 + last] < _BATCH_BYTES_MAX >> 24
             for at in np.flatnonzero(likely).tolist():
                 if self._is_batch(position + at, int.from_bytes(data[at : at + 12][8:], "big")):

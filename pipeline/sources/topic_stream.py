@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ottla.pipeline.sources.errors import DataLossError
-from ottla.pipeline.sources.offset_bounds import EARLIEST, LATEST, offsets_from_json, offsets_to_json
+from ottla.pipeline.sources.offset_bounds import offsets_from_json, offsets_to_json
 from ottla.pipeline.sources.offset_planning import Cluster, existing_partitions, starting_offsets
 from ottla.pipeline.sources.offset_ranges import OffsetRange, limited
 from ottla.pipeline.sources.options import ReadOptions
@@ -28,6 +28,7 @@ from ottla.pipeline.sources.rows import Rows
 from ottla.pipeline.sources.topic_client import TopicClient
 from ottla.pipeline.sources.topic_reader import read_range, task_partitions
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 
 # How often an end of a log that lies before what was read is asked for again: a new leader may not know it yet.
 _ATTEMPTS: Final = 3

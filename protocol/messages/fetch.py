@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.protocol.message import Message, message, struct, wire
 from ottla.protocol.primitives import UUID_ZERO, Array, Int8, Int16, Int32, Int64, RecordData, Records, String, Uuid
+
+# From this version on, requests name topics only by id.
+TOPIC_IDS_VERSION: Final = 13
+# The isolation level of consumers that skip aborted transactions; ListOffsets has it too.
+READ_COMMITTED: Final = 1
+# Instead of the id of a fetch session.
+NO_SESSION: Final = 0
+# The epoch after this one is 1; 0 opens a session.
+SESSION_EPOCH_MAX: Final = 2**31 - 1
 
 
 @struct

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.protocol.message import Message, message, struct, wire
 from ottla.protocol.primitives import Array, Int8, Int16, Int32, Int64, String
+
+# Instead of a timestamp. LATEST and EARLIEST are the end and the start of the log.
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
 
 
 @struct

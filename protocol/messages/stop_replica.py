@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.protocol.message import Message, message, struct, wire
 from ottla.protocol.primitives import Array, Boolean, Int16, Int32, Int64, String
+
+# Instead of a leader epoch: the topic is being deleted.
+EPOCH_DURING_DELETE: Final = -2
 
 
 @struct

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.protocol.message import Message, message, struct, wire
 from ottla.protocol.primitives import UUID_ZERO, Array, Boolean, Int8, Int16, Int32, Int64, String, Uuid
+
+# Instead of a leader: the topic is being deleted, so brokers forget the partition.
+LEADER_DURING_DELETE: Final = -2
+# By their numbers on the wire.
+SECURITY_PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
 @struct

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.pipeline.sources.offset_bounds import EARLIEST, LATEST
 from ottla.pipeline.sources.options import Subscription
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 
 
 class FakeCluster:

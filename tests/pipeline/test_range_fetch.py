@@ -11,7 +11,6 @@ from typing import Any, TypeVar, cast
 import pytest
 from tests.pipeline.log_samples import TIME_MS, made_batch
 
-from ottla.client.consumer.offset_lookup import EARLIEST
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.errors import (
     KafkaConnectionError,
@@ -28,6 +27,7 @@ from ottla.protocol.control_records import ControlType, EndTransactionMarker, bu
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.fetch import AbortedTransaction
+from ottla.protocol.messages.list_offsets import EARLIEST
 
 T = TypeVar("T")
 

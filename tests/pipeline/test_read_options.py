@@ -6,8 +6,6 @@ import pytest
 
 from ottla.pipeline.sources.errors import OptionError
 from ottla.pipeline.sources.offset_bounds import (
-    EARLIEST,
-    LATEST,
     End,
     SpecificOffsets,
     Timestamp,
@@ -17,6 +15,7 @@ from ottla.pipeline.sources.offset_bounds import (
 )
 from ottla.pipeline.sources.options import ReadOptions, Subscription, parse_read_options
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 
 ORDERS = {"subscribe": "orders"}
 

@@ -9,25 +9,22 @@ import structlog
 
 from ottla.broker.controller.context import ControllerContext, RegisteredBroker
 from ottla.broker.controller.messages.batch import BrokerBatch
-from ottla.broker.controller.partition_states import (
-    EPOCH_DURING_DELETE,
-    LEADER_DURING_DELETE,
-    NO_EPOCH,
-    LeaderAndIsr,
-)
+from ottla.broker.controller.partition_states import LeaderAndIsr
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader, LeaderAndIsrPartitionState
-from ottla.protocol.messages.stop_replica import StopReplicaPartitionState
+from ottla.protocol.messages.stop_replica import EPOCH_DURING_DELETE, StopReplicaPartitionState
 from ottla.protocol.messages.update_metadata import (
+    LEADER_DURING_DELETE,
+    SECURITY_PROTOCOLS,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
 )
+from ottla.protocol.records import NO_LEADER_EPOCH
 
 log = structlog.get_logger(__name__)
 
-# Security protocols by their numbers on the wire.
-_PROTOCOL_NUMBERS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+_PROTOCOL_NUMBERS: Final = {name: number for number, name in SECURITY_PROTOCOLS.items()}
 
 
 class Outbox:
@@ -97,7 +94,7 @@ class Outbox:
         if partition.topic in self._context.deleting:
             leader_epoch = EPOCH_DURING_DELETE
         else:
-            leader_epoch = NO_EPOCH if state is None else state.leader_epoch
+            leader_epoch = NO_LEADER_EPOCH if state is None else state.leader_epoch
         for batch in self._batches_for([broker], partition.topic):
             known = batch.stop.get(partition)
             batch.stop[partition] = StopReplicaPartitionState(

@@ -22,7 +22,6 @@ from typing import Any, Self
 from ottla.broker.groups.classic.member import NEW_MEMBER_TIMEOUT_MS, ClassicMember
 from ottla.broker.groups.classic.messages import (
     CONSUMER_PROTOCOL_TYPE,
-    NO_GENERATION,
     NO_MEMBER_ID,
     GroupConfig,
     GroupSnapshot,
@@ -39,6 +38,7 @@ from ottla.broker.groups.effects import Effects, Write
 from ottla.broker.groups.records import StoredRecord, group_tombstone
 from ottla.broker.groups.timeline import Timeline
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.identifiers import NO_GENERATION
 
 RespondJoin = Callable[[JoinReply], None]
 RespondSync = Callable[[SyncReply], None]

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.identifiers import NO_GENERATION
 
-NO_GENERATION: Final = -1
 NO_MEMBER_ID: Final = ""
 # The protocol type of groups of consumers. Kafka Connect and others have their own.
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"

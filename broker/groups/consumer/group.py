@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Self
 
-from ottla.broker.cluster.topics import INTERNAL_TOPICS
 from ottla.broker.groups.classic.messages import CONSUMER_PROTOCOL_TYPE
 from ottla.broker.groups.consumer.assignors import (
     ASSIGNORS,
@@ -60,6 +59,7 @@ from ottla.broker.groups.effects import Effects, Write
 from ottla.broker.groups.records import StoredRecord
 from ottla.broker.groups.timeline import Timeline
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import INTERNAL_TOPICS
 
 # A member's record must fit in a batch together with the records of other members that change at the same time.
 _SUBSCRIPTION_LENGTH_MAX: Final = 256 * 1024

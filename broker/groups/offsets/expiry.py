@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ottla.broker.groups.classic.messages import CONSUMER_PROTOCOL_TYPE, GroupState
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
-from ottla.broker.groups.offsets.offset_store import NO_TIMESTAMP, CommittedOffset
+from ottla.broker.groups.offsets.offset_store import CommittedOffset
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.records import NO_TIMESTAMP
 
 
 def expired_offsets(entry: CoordinatedGroup, now_ms: int, retention_ms: int) -> list[TopicPartition]:

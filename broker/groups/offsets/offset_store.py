@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Final, NamedTuple
 
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.records import NO_TIMESTAMP
 
-NO_TIMESTAMP: Final = -1
 NO_LOG_OFFSET: Final = -1
 
 

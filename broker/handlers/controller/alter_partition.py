@@ -13,12 +13,12 @@ recovery state, 3 the epochs of the members.
 
 from __future__ import annotations
 
-from ottla.broker.controller.isr_updates import UNKNOWN_BROKER_EPOCH, IsrOutcome, IsrUpdate
+from ottla.broker.controller.isr_updates import IsrOutcome, IsrUpdate
 from ottla.broker.controller.term import Term
 from ottla.broker.requests.on_controller import OnController
 from ottla.broker.requests.request import Delayed, Request
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import UNKNOWN_BROKER_EPOCH, TopicPartition
 from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,

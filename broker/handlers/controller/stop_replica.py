@@ -13,10 +13,16 @@ from ottla.broker.requests.outcome import PartitionAttempts
 from ottla.broker.requests.request import Request
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
-from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from ottla.protocol.messages.stop_replica import (
+    EPOCH_DURING_DELETE,
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from ottla.protocol.records import NO_LEADER_EPOCH
 
-# In place of a leader epoch: whatever it is.
-_NO_EPOCH, _EPOCH_DURING_DELETE = -1, -2
+# With these instead of a leader epoch, the replica is stopped in any epoch.
+_ANY_EPOCH = (NO_LEADER_EPOCH, EPOCH_DURING_DELETE)
 
 
 def stop_replica(request: Request) -> StopReplicaResponse:
@@ -40,10 +46,10 @@ def stop_replica(request: Request) -> StopReplicaResponse:
 
 def _asked(body: StopReplicaRequest) -> Iterator[tuple[TopicPartition, int, bool]]:
     for old in body.ungrouped_partitions:
-        yield TopicPartition(old.topic_name, old.partition_index), _NO_EPOCH, body.delete_partitions
+        yield TopicPartition(old.topic_name, old.partition_index), NO_LEADER_EPOCH, body.delete_partitions
     for topic in body.topics:
         for index in topic.partition_indexes:
-            yield TopicPartition(topic.name, index), _NO_EPOCH, body.delete_partitions
+            yield TopicPartition(topic.name, index), NO_LEADER_EPOCH, body.delete_partitions
     for state in body.topic_states:
         for partition in state.partition_states:
             key = TopicPartition(state.topic_name, partition.partition_index)
@@ -55,10 +61,6 @@ def _stop(
 ) -> ErrorCode:
     partitions = request.services.partitions
     known = partitions.find(key)
-    if (
-        known is not None
-        and leader_epoch not in (_NO_EPOCH, _EPOCH_DURING_DELETE)
-        and leader_epoch < known.role.leader_epoch
-    ):
+    if known is not None and leader_epoch not in _ANY_EPOCH and leader_epoch < known.role.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return attempts.attempt(key, lambda: partitions.drop(key, delete=delete))

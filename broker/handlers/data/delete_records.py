@@ -9,7 +9,6 @@ the high watermark is OFFSET_OUT_OF_RANGE.
 
 from __future__ import annotations
 
-from ottla.broker.cluster.topics import INTERNAL_TOPICS
 from ottla.broker.common.purgatory import DelayedOperation
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
@@ -17,7 +16,7 @@ from ottla.broker.requests.access import TOPIC, check
 from ottla.broker.requests.lookup import hosted_partition
 from ottla.broker.requests.request import Delayed, Request, Respond
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import INTERNAL_TOPICS, NO_OFFSET, TopicPartition
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -27,7 +26,6 @@ from ottla.protocol.messages.delete_records import (
 )
 
 _HIGH_WATERMARK = -1
-_NO_OFFSET = -1
 
 
 class _Deletion:
@@ -40,7 +38,7 @@ class _Deletion:
         index: int,
         refusal: ErrorCode = ErrorCode.NONE,
         partition: Partition | None = None,
-        offset: int = _NO_OFFSET,
+        offset: int = NO_OFFSET,
     ) -> None:
         """Take why it was refused, or a partition whose log begins at an offset from now on."""
         self._index = index
@@ -67,7 +65,7 @@ class _Deletion:
         return self.result(partitions) or self._failed(ErrorCode.REQUEST_TIMED_OUT)
 
     def _failed(self, code: ErrorCode) -> DeleteRecordsPartitionResult:
-        return DeleteRecordsPartitionResult(partition_index=self._index, low_watermark=_NO_OFFSET, error_code=code)
+        return DeleteRecordsPartitionResult(partition_index=self._index, low_watermark=NO_OFFSET, error_code=code)
 
 
 class _Waiting(DelayedOperation):

@@ -20,14 +20,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ottla.broker.common.purgatory import DelayedOperation, Mark
-from ottla.broker.replication.leader.fetch_sessions import (
-    NO_SESSION,
-    CachedPartition,
-    FetchContext,
-    SessionKey,
-    replica_of,
-)
-from ottla.broker.replication.partition import NO_LEADER, FollowerFetch, Partition, Read
+from ottla.broker.replication.leader.fetch_sessions import CachedPartition, FetchContext, SessionKey, replica_of
+from ottla.broker.replication.partition import FollowerFetch, Partition, Read
 from ottla.broker.requests.access import CLUSTER, TOPIC, allows, check, denied, is_open
 from ottla.broker.requests.leader_hints import leader_hints
 from ottla.broker.requests.lookup import hosted_partition, topic_name
@@ -35,8 +29,11 @@ from ottla.broker.requests.replica_selector import NO_REPLICA, is_rack_aware, pr
 from ottla.broker.requests.request import Delayed, Request, Respond
 from ottla.broker.requests.throttling import admits_fetch, fetch_bytes_max
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import NO_LEADER, TopicPartition
 from ottla.protocol.messages.fetch import (
+    NO_SESSION,
+    READ_COMMITTED,
+    TOPIC_IDS_VERSION,
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
@@ -51,10 +48,8 @@ from ottla.protocol.primitives import UUID_ZERO
 _FORMAT_2_VERSION = 4
 _STORAGE_ERROR_VERSION = 6
 _READ_FOLLOWER_VERSION = 11
-_TOPIC_IDS_VERSION = 13
 _HINTS_VERSION = 16
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-_READ_COMMITTED = 1
 _NO_RECORDS = b""
 _NO_EPOCH = EpochEndOffset()
 _NO_LEADER_HINT = LeaderIdAndEpoch()
@@ -92,14 +87,14 @@ def _listed(request: Request) -> list[CachedPartition]:
     listed = []
     for topic in request.body.topics:
         # An id that we do not know yet has no name; it is answered as such.
-        name = topic.topic if request.version < _TOPIC_IDS_VERSION else names.get(topic.topic_id, "")
+        name = topic.topic if request.version < TOPIC_IDS_VERSION else names.get(topic.topic_id, "")
         for wanted in topic.partitions:
             listed.append(CachedPartition(TopicPartition(name, wanted.partition), topic.topic_id, wanted))
     return listed
 
 
 def _forgotten(request: Request) -> list[SessionKey]:
-    has_ids = request.version >= _TOPIC_IDS_VERSION
+    has_ids = request.version >= TOPIC_IDS_VERSION
     return [
         (topic.topic_id if has_ids else topic.topic, partition)
         for topic in request.body.forgotten_topics_data
@@ -169,7 +164,7 @@ class _Reader:
         self._now_ms = request.services.clock()
         self._replica_id, self._broker_epoch = replica_of(body)
         self._is_follower = self._replica_id >= 0
-        self._committed_only = body.isolation_level == _READ_COMMITTED
+        self._committed_only = body.isolation_level == READ_COMMITTED
         self._max_bytes = body.max_bytes
         if not self._is_follower:
             self._max_bytes = min(body.max_bytes, fetch_bytes_max(request))
@@ -301,7 +296,7 @@ class _Reader:
         request = self._request
         if request.version < _FORMAT_2_VERSION:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "fetch version 4 or later gives what is stored")
-        if request.version >= _TOPIC_IDS_VERSION and not cached.key.topic:
+        if request.version >= TOPIC_IDS_VERSION and not cached.key.topic:
             name = topic_name(request, cached.topic_id)
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")

@@ -20,7 +20,13 @@ from ottla.broker.requests.request import Request
 from ottla.broker.storage.offset_lookup import OffsetAtTime, offset_for_timestamp, offset_of_max_timestamp
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.fetch import READ_COMMITTED
 from ottla.protocol.messages.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -29,9 +35,7 @@ from ottla.protocol.messages.list_offsets import (
 )
 from ottla.protocol.records import NO_TIMESTAMP
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 _FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
-_READ_COMMITTED = 1
 _CLIENT, _DEBUGGING = -1, -2
 _NOT_AVAILABLE_VERSION = 5
 _NOTHING = OffsetAtTime(-1, NO_TIMESTAMP, -1)
@@ -110,7 +114,7 @@ def _find(request: Request, partition: Partition, timestamp: int) -> OffsetAtTim
 def _end(request: Request, partition: Partition) -> int:
     if request.body.replica_id != _CLIENT:
         return partition.log.log_end_offset
-    return partition.upper_offset(committed_only=request.body.isolation_level == _READ_COMMITTED)
+    return partition.upper_offset(committed_only=request.body.isolation_level == READ_COMMITTED)
 
 
 def _check_end_is_known(request: Request, partition: Partition) -> None:

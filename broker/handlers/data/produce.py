@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.broker.cluster.topics import INTERNAL_TOPICS
 from ottla.broker.replication.pending_append import PendingAppend, PendingAppends
 from ottla.broker.requests.access import TOPIC, TRANSACTIONAL_ID, allows, check
 from ottla.broker.requests.leader_hints import LeaderHints, leader_hints
@@ -28,7 +27,7 @@ from ottla.broker.requests.request import Delayed, Request, RequestFailedError, 
 from ottla.broker.storage.validation import InvalidBatchError, InvalidRecordsError
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import INTERNAL_TOPICS, TopicPartition
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.broker.groups.offsets.group_offsets import Committer
-from ottla.broker.groups.offsets.offset_store import NO_TIMESTAMP, CommittedOffset
+from ottla.broker.groups.offsets.offset_store import CommittedOffset
 from ottla.broker.requests.access import GROUP, TOPIC, allows, denied
 from ottla.broker.requests.coordinator_wait import when_ready
 from ottla.broker.requests.request import Delayed, Request, Respond
@@ -30,6 +30,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ottla.protocol.records import NO_TIMESTAMP
 
 _COMMIT_TIME_VERSION: Final = 1
 _LATEST_MS: Final = 2**63 - 1

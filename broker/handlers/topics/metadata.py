@@ -21,12 +21,13 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.cluster.metadata import MetadataSnapshot, PartitionMetadata, TopicMetadata
-from ottla.broker.cluster.topics import INTERNAL_TOPICS, check_topic_name
+from ottla.broker.cluster.topics import check_topic_name
 from ottla.broker.requests.access import NOT_ASKED, TOPIC, allows, cluster_operations, denied, operations
 from ottla.broker.requests.request import Request
 from ottla.broker.requests.topic_creation import create_missing_topic
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import INTERNAL_TOPICS
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

@@ -22,13 +22,15 @@ from ottla.protocol.api import Api
 from ottla.protocol.codec import encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.message import Versions
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, ReplicaState
-from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.fetch import TOPIC_IDS_VERSION, FetchPartition, FetchRequest, FetchResponse, ReplicaState
+from ottla.protocol.messages.list_offsets import (
+    EARLIEST,
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 
-# From this version on, topics are named by their ids alone.
-_BY_ID_VERSION: Final = 13
-_LATEST: Final = -1
-_EARLIEST: Final = -2
 # From this version on, replicas tell their epoch.
 _REPLICA_STATE_VERSION: Final = 15
 _ONE_PARTITION: Final = struct.Struct(">iiibii B16sB iiqiqiBB BBBBB iqB")
@@ -77,14 +79,14 @@ class LeaderClient:
         connection = self._connected()
         version = self._fetch_version
         if not session.is_by_id:
-            version = min(version, _BY_ID_VERSION - 1)
+            version = min(version, TOPIC_IDS_VERSION - 1)
         body = self._fetches.encoded(version, session.next_fetch(), wait_ms)
         return cast(FetchResponse, connection.request_encoded(Api.FETCH, version, body))
 
     def offsets(self, partitions: Sequence[tuple[SessionPartition, int]]) -> dict[SessionPartition, LeaderOffsets]:
         """Ask for the first and last offsets of partitions, each in a leader epoch; leave out those with an error."""
-        firsts = self._list_offsets(partitions, _EARLIEST)
-        ends = self._list_offsets(partitions, _LATEST)
+        firsts = self._list_offsets(partitions, EARLIEST)
+        ends = self._list_offsets(partitions, LATEST)
         found = {}
         for partition, _ in partitions:
             first = firsts.get((partition.topic, partition.partition))

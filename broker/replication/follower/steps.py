@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import structlog
 
-from ottla.broker.replication.leader.leadership import NO_LEADER
 from ottla.broker.replication.partition import EpochEndOffset, Partition
 from ottla.broker.storage import log_changes
 from ottla.broker.storage.logs import Logs
 from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError
+from ottla.protocol.identifiers import NO_LEADER
 from ottla.protocol.records import NO_LEADER_EPOCH
 
 log = structlog.get_logger(__name__)

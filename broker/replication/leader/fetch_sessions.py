@@ -24,17 +24,21 @@ from collections.abc import Callable, Iterable
 from ottla.broker.replication.partition import FollowerFetch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from ottla.protocol.messages.fetch import (
+    NO_SESSION,
+    SESSION_EPOCH_MAX,
+    TOPIC_IDS_VERSION,
+    FetchPartition,
+    FetchRequest,
+    PartitionData,
+)
 from ottla.protocol.primitives import UUID_ZERO
 
 SESSIONLESS_EPOCH = -1
 INITIAL_EPOCH = 0
-NO_SESSION = 0
 _EVICTABLE_AFTER_SECONDS = 120.0
 # Clients without a session ask for one with every fetch, and a full cache is searched from end to end.
 _SEARCH_INTERVAL_SECONDS = 1.0
-_EPOCH_MAX = 2**31 - 1
-_TOPIC_IDS_VERSION = 13
 
 # How a client names a partition: the topic by its id from version 13 on, by its name before.
 SessionKey = tuple[str | bytes, int]
@@ -206,7 +210,7 @@ class FetchSessions:
             session = self._checked(body, version)
             session.continue_as(replica_of(body))
             session.change(listed, forgotten)
-            session.epoch = session.epoch + 1 if session.epoch < _EPOCH_MAX else 1
+            session.epoch = session.epoch + 1 if session.epoch < SESSION_EPOCH_MAX else 1
             session.last_used = self._clock()
             self._sessions.move_to_end(session.session_id)
             if not len(session):
@@ -227,7 +231,7 @@ class FetchSessions:
             raise KafkaError(
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"epoch {body.session_epoch} where {session.epoch} must come"
             )
-        if session.uses_topic_ids != (version >= _TOPIC_IDS_VERSION):
+        if session.uses_topic_ids != (version >= TOPIC_IDS_VERSION):
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session was begun in another way")
         return session
 
@@ -240,7 +244,7 @@ class FetchSessions:
         session_id = random.randint(1, 2**31 - 1)
         while session_id in self._sessions:
             session_id = random.randint(1, 2**31 - 1)
-        session = FetchSession(session_id, replica, uses_topic_ids=version >= _TOPIC_IDS_VERSION, now=now)
+        session = FetchSession(session_id, replica, uses_topic_ids=version >= TOPIC_IDS_VERSION, now=now)
         self._sessions[session_id] = session
         return session
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import NO_LEADER, TopicPartition
 
-NO_LEADER = -1
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
 # Answers after which the ISR stays as it was. After others the change may have been made: the controller will tell.

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ottla.broker.storage.compaction.cleaned_transactions import CleanedTransactions
 from ottla.broker.storage.compaction.offset_map import OffsetMap
-from ottla.broker.storage.producers.producers import NO_OFFSET
+from ottla.protocol.identifiers import NO_OFFSET
 from ottla.protocol.record import Record
 from ottla.protocol.record_batch_rewrite import rewrite_batch
 from ottla.protocol.records import RecordBatch

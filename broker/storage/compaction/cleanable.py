@@ -13,11 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from ottla.broker.config import TopicConfig
-from ottla.broker.storage.log import Log
+from ottla.broker.config.option import LONG_MAX
+from ottla.broker.storage.log import OFFSETS_IN_SEGMENT_MAX, Log
 from ottla.protocol.records import NO_TIMESTAMP
-
-_OFFSETS_IN_SEGMENT_MAX = 2**31 - 1
-_LONG_MAX = 2**63 - 1
 
 Name = TypeVar("Name")
 
@@ -115,7 +113,7 @@ def groups(
             run is not None
             and size + segment.size <= segment_bytes
             and index_size + index_bytes[number] <= index_bytes_max
-            and segment.next_offset - 1 - segments[run.start].base_offset <= _OFFSETS_IN_SEGMENT_MAX
+            and segment.next_offset - 1 - segments[run.start].base_offset <= OFFSETS_IN_SEGMENT_MAX
         ):
             runs[-1] = range(run.start, number + 1)
             size += segment.size
@@ -140,7 +138,7 @@ def examine(log: Log, checkpoint: int | None, now_ms: int) -> Cleanable:
 
 def closed_segments(log: Log, config: TopicConfig) -> list[ClosedSegment]:
     """Return all segments but the active one. The caller holds the lock."""
-    wants_first = config.max_compaction_lag_ms < _LONG_MAX
+    wants_first = config.max_compaction_lag_ms < LONG_MAX
     wants_largest = config.min_compaction_lag_ms > 0
     return [
         ClosedSegment(

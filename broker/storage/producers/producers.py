@@ -26,11 +26,11 @@ from ottla.broker.storage.producers.aborted_transactions import AbortedTransacti
 from ottla.broker.storage.producers.producer_snapshot import ProducerEntry, ProducerSnapshot
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, read_marker
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import NO_OFFSET
 from ottla.protocol.records import CONTROL_BIT, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT, RecordBatch
 
 BATCHES_MAX: Final = 5
 SEQUENCE_MAX: Final = (1 << 31) - 1
-NO_OFFSET: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 
 

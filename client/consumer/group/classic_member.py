@@ -16,7 +16,6 @@ from typing import Any, Final
 from ottla.client.consumer.group.assignors import Assignor
 from ottla.client.consumer.group.committed_offsets import LOST_COORDINATOR
 from ottla.client.consumer.group.consumer_protocol import (
-    NO_GENERATION,
     Subscription,
     decode_assignment,
     decode_subscription,
@@ -33,7 +32,7 @@ from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.metadata import ClusterMetadata
 from ottla.protocol.api import Api
 from ottla.protocol.errors import DecodeError, ErrorCode
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import NO_GENERATION, TopicPartition
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ottla.client.net.metadata import by_topic
 from ottla.protocol.codec import decode_from, encode
 from ottla.protocol.errors import DecodeError
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import NO_GENERATION, TopicPartition
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
@@ -26,7 +26,6 @@ _VERSION: Final = Struct(">h")
 _SUBSCRIPTION_VERSION_MAX: Final = 3
 _ASSIGNMENT_VERSION: Final = 0
 _ASSIGNMENT_VERSION_MAX: Final = 3
-NO_GENERATION: Final = -1
 
 
 @dataclass(frozen=True, slots=True)

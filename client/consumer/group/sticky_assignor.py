@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Final
 
 from ottla.client.consumer.group.assignors import Assignments, Assignor, PartitionCounts, in_order
-from ottla.client.consumer.group.consumer_protocol import NO_GENERATION, Subscription
+from ottla.client.consumer.group.consumer_protocol import Subscription
 from ottla.client.net.metadata import by_topic
 from ottla.protocol.codec import decode_from, encode
 from ottla.protocol.errors import DecodeError
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import NO_GENERATION, TopicPartition
 from ottla.protocol.message import Message, message, struct, wire
 from ottla.protocol.primitives import Array, Int32, String
 

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.broker.cluster.metadata import LEADER_DURING_DELETE, BrokerEndpoint, MetadataCache
+from ottla.broker.cluster.metadata import BrokerEndpoint, MetadataCache
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.update_metadata import (
+    LEADER_DURING_DELETE,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,

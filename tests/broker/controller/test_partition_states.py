@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tests.kit.examples import examples
 
 from ottla.broker.controller.partition_states import (
-    NO_LEADER,
     PARTITION_PREVIOUS,
     RECOVERED,
     RECOVERING,
@@ -25,6 +24,7 @@ from ottla.broker.controller.partition_states import (
     without_replica,
     without_restarted,
 )
+from ottla.protocol.identifiers import NO_LEADER
 
 
 def state(leader: int, *isr: int) -> LeaderAndIsr:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.controller.context import ReplicaAssignment
-from ottla.broker.controller.partition_states import NO_LEADER, LeaderAndIsr
+from ottla.broker.controller.partition_states import LeaderAndIsr
 from ottla.broker.controller.reassignments.reassignment_plan import (
     check_target,
     elected,
@@ -20,6 +20,7 @@ from ottla.broker.controller.reassignments.reassignment_plan import (
     without,
 )
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import NO_LEADER
 
 BROKERS = st.lists(st.integers(0, 6), min_size=1, max_size=5, unique=True)
 

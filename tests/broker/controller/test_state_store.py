@@ -10,9 +10,9 @@ from tests.broker.sessions import NOW_MS, Connect
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.controller.election import Fence, elect
-from ottla.broker.controller.partition_states import UNKNOWN_LIFE, LeaderAndIsr
+from ottla.broker.controller.partition_states import LeaderAndIsr
 from ottla.broker.controller.state_store import StateStore
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import UNKNOWN_BROKER_EPOCH, TopicPartition
 
 PARTITIONS = [TopicPartition("orders", index) for index in range(30)]
 STATE = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1, 2), controller_epoch=1, partition_epoch=0)
@@ -24,7 +24,7 @@ EPOCHS = {1: 3, 2: 4}
 
 def broker_epoch(broker: int) -> int:
     """Say in which life a broker is."""
-    return EPOCHS.get(broker, UNKNOWN_LIFE)
+    return EPOCHS.get(broker, UNKNOWN_BROKER_EPOCH)
 
 
 def store(zookeeper: ZooKeeper) -> StateStore:
@@ -182,4 +182,5 @@ def test_lives_that_kafka_does_not_write_follow_from_the_order_of_transactions(
     monkeypatch.setitem(EPOCHS, 1, written - 1)
     monkeypatch.setitem(EPOCHS, 2, written + 1)
 
-    assert states.read([partition])[partition].lives == {1: written - 1, 2: UNKNOWN_LIFE, 3: UNKNOWN_LIFE}
+    lives = states.read([partition])[partition].lives
+    assert lives == {1: written - 1, 2: UNKNOWN_BROKER_EPOCH, 3: UNKNOWN_BROKER_EPOCH}

@@ -17,7 +17,7 @@ from tests.kit.services import NO_ZOOKEEPER, offsets_partitions, services_of
 from ottla.broker.cluster.cluster import ALL_BROKERS
 from ottla.broker.cluster.configs import ConfigChange, changed_config
 from ottla.broker.cluster.controller_gate import ControllerGate
-from ottla.broker.cluster.metadata import LEADER_DURING_DELETE, MetadataCache
+from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.cluster.topics import DEFAULT_COUNT, CreatedTopic, NewTopic
 from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.config import TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicConfig
@@ -32,6 +32,7 @@ from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
 from ottla.protocol.messages.update_metadata import (
+    LEADER_DURING_DELETE,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,

@@ -21,9 +21,9 @@ from tests.broker.replication.controller_model import REPLICAS
 from tests.broker.replication.in_flight import FetchedMessage, RoleMessage
 
 from ottla.broker.cluster.controller_gate import ControllerGate
-from ottla.broker.controller.partition_states import NO_LEADER
 from ottla.broker.replication.partition import Partition, PartitionRole
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.identifiers import NO_LEADER
 from ottla.protocol.records import batches
 
 HEALING_ROUNDS = 40

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from ottla.broker.controller.isr_updates import IsrUpdate, is_present_state, refusal_of
 from ottla.broker.controller.partition_states import (
-    NO_LEADER,
     LeaderAndIsr,
     initial_state,
     offline_election,
@@ -16,6 +15,7 @@ from ottla.broker.controller.partition_states import (
 )
 from ottla.broker.replication.leader.leadership import IsrAnswer, IsrProposal, PartitionRole
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.identifiers import NO_LEADER
 
 REPLICAS = (1, 2, 3)
 

@@ -10,14 +10,13 @@ from tests.broker.replication.recorded_waits import Waiting
 from tests.broker.replication.replicas import NOW_MS, ORDERS, TOPIC_ID, batch, role
 
 from ottla.broker.config import BrokerConfig, TopicConfig
-from ottla.broker.replication.leader.leadership import NO_LEADER
 from ottla.broker.replication.partition import Partition, PartitionContext, PartitionRole
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage import log_changes
 from ottla.broker.storage.directory_files import MetaProperties
 from ottla.broker.storage.recovery.startup import open_logs
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import NO_LEADER, TopicPartition
 
 OTHER_TOPIC_ID = bytes(range(1, 17))
 VIEWS = TopicPartition("views", 0)

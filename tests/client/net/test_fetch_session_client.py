@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tests.kit.examples import examples
 
 from ottla.client.net.fetch_session_client import (
-    NO_SESSION,
     FetchSessionClient,
     SessionFetch,
     SessionPartition,
@@ -17,7 +16,7 @@ from ottla.client.net.fetch_session_client import (
     forgotten_topics,
 )
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.fetch import FetchPartition, FetchResponse, FetchTopic, ForgottenTopic
+from ottla.protocol.messages.fetch import NO_SESSION, FetchPartition, FetchResponse, FetchTopic, ForgottenTopic
 from ottla.protocol.primitives import UUID_ZERO
 
 ID_OF = {"a": b"A" * 16, "b": b"B" * 16, "nameless": UUID_ZERO}
