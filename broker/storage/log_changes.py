@@ -10,11 +10,12 @@ cannot touch the files of a new log of the same name.
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+
+import structlog
 
 from ottla.broker.storage import truncation
 from ottla.broker.storage.checkpoint import RECOVERY_POINT_CHECKPOINT, sync_directory
@@ -25,7 +26,7 @@ from ottla.broker.storage.logs import Broken, Logs, translated
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger(__name__)
 
 Errors = dict[TopicPartition, KafkaError]
 
@@ -76,9 +77,9 @@ def _remove_directory(path: Path, log_dir: LogDir) -> bool:
         shutil.rmtree(path)
     except OSError as error:
         log_dir.failed(error)
-        logger.warning("deleted directory not removed: %s: %s", path, error)
+        logger.warning("deleted_directory_not_removed", path=str(path), reason=str(error))
         return False
-    logger.info("deleted directory removed: %s", path)
+    logger.info("deleted_directory_removed", path=str(path))
     return True
 
 
@@ -143,7 +144,7 @@ def _rename(logs: Logs, partition: TopicPartition, kind: DirectoryKind) -> LogDi
             log.close_files()
             log.relocate(path)
     logs.forget(partition)
-    logger.info("partition directory renamed: %s is now %s", partition, path)
+    logger.info("partition_directory_renamed", partition=str(partition), path=str(path))
     if kind is DirectoryKind.DELETE:
         logs.doom(path, log_dir, delay_ms)
     return log_dir

@@ -16,12 +16,13 @@ disk work; no append waits for it.
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
+
+import structlog
 
 from ottla.broker.storage.checkpoint import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -43,7 +44,7 @@ from ottla.broker.storage.errors import CorruptCheckpointError, StorageError
 from ottla.broker.storage.maintenance.flushing import FlushError
 from ottla.protocol.identifiers import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger(__name__)
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -174,7 +175,7 @@ class LogDir:
                 return
             self.offline_reason = f"{self.path} is offline: {reason}"
             self.refusal = self.client_refusal = self.offline_reason
-        logger.error("log directory offline: %s", self.offline_reason)
+        logger.error("log_directory_offline", directory=str(self.path), reason=reason)
         self._on_offline()
 
     def sample_space(self) -> None:
@@ -203,9 +204,9 @@ class LogDir:
                 else None
             )
         if is_low:
-            logger.warning("log directory low on space, appends refused: %s", self.client_refusal)
+            logger.warning("log_directory_low_on_space", directory=str(self.path), reason=self.client_refusal)
         else:
-            logger.info("log directory has space again, appends taken: %s, %s bytes", self.path, f"{self.free_bytes:,}")
+            logger.info("log_directory_has_space_again", directory=str(self.path), free_bytes=self.free_bytes)
 
     # Checkpoints
 
@@ -245,7 +246,7 @@ class LogDir:
             if path.exists():
                 self._checkpoints[name] = read_offsets(path)
         except CorruptCheckpointError as error:
-            logger.warning("checkpoint not usable, continuing without: %s", error)
+            logger.warning("checkpoint_unreadable", path=str(path), reason=str(error))
             if name == RECOVERY_POINT_CHECKPOINT:
                 # A directory whose files change by themselves is not believed to have been left in order.
                 self.was_clean = False

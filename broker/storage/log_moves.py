@@ -24,12 +24,13 @@ and may have been written since.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+import structlog
 
 from ottla.broker.storage import truncation
 from ottla.broker.storage.checkpoint import (
@@ -58,7 +59,7 @@ from ottla.broker.storage.producers.producer_snapshot import ProducerSnapshot, w
 from ottla.broker.storage.producers.producers import Producers
 from ottla.protocol.identifiers import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger(__name__)
 
 _CHECKPOINTS_OF_FUTURE = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 
@@ -88,7 +89,7 @@ def move_to(logs: Logs, partition: TopicPartition, target: LogDir) -> bool:
             log = logs.open_new(partition, target, name, is_future=True)
             _copy_small_files(logs.get(partition), log)
             sync_directory(target.path)
-    logger.info("move begun: %s from %s to %s", partition, source.path, target.path)
+    logger.info("move_started", partition=str(partition), source=str(source.path), target=str(target.path))
     return True
 
 
@@ -173,7 +174,7 @@ def replace_current(logs: Logs, partition: TopicPartition) -> Log:
             remove_move_state(future.directory)
     _hand_over(current, future)
     logs.exchange(partition)
-    logger.info("move done: %s from %s to %s", partition, source.path, target.path)
+    logger.info("move_completed", partition=str(partition), source=str(source.path), target=str(target.path))
     return future
 
 
@@ -278,11 +279,11 @@ def _settle(
         found[log_dir].remove(each)
         found[log_dir].append(Found(each.partition, path, is_future=True))
         log_dirs.remove(log_dir)
-        logger.warning("move was not finished, it goes on: %s to %s", each.partition, log_dir.path)
+        logger.warning("move_resumed", partition=str(each.partition), target=str(log_dir.path))
         return
     if state is MoveState.FINISHED:
         for other in others:
-            logger.warning("copy from before a move dropped: %s in %s", each.partition, other.path)
+            logger.warning("moved_copy_dropped", partition=str(each.partition), directory=str(other.path))
             _discard(logs, found, other, _of(found[other], each.partition))
             log_dirs.remove(other)
     if are_all_online:

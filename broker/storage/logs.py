@@ -16,7 +16,6 @@ its tables and is never held during disk work; `_changing` sees to it that a par
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections import Counter
@@ -25,6 +24,8 @@ from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import structlog
 
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.storage.checkpoint import (
@@ -44,7 +45,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.primitives import uuid_to_text
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger(__name__)
 
 # What a log says for each checkpoint; the cleaner's offsets are kept here.
 _OFFSET_OF: Final[Mapping[str, Callable[[Log], int]]] = {
@@ -210,7 +211,7 @@ class Logs:
 
     def note_broken(self, partition: TopicPartition, broken: Broken) -> None:
         """Take in that a partition is there and cannot be used."""
-        logger.error("partition broken: %s in %s: %s", partition, broken.directory, broken.reason)
+        logger.error("partition_broken", partition=str(partition), path=str(broken.directory), reason=broken.reason)
         with self._changed:
             self._broken[partition] = broken
 
@@ -355,7 +356,7 @@ class Logs:
             self._futures.pop(partition, None)
             self._counts[log_dir] -= 1
             self.as_opened.pop(log, None)
-        logger.info("future log given up: %s in %s", partition, log_dir.path)
+        logger.info("future_log_dropped", partition=str(partition), directory=str(log_dir.path))
 
     def exchange(self, partition: TopicPartition) -> None:
         """Let the future log be that of the partition; whoever calls has exchanged the files."""

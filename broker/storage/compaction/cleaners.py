@@ -8,12 +8,14 @@ A log whose compaction failed is left alone for a while: the others shall not wa
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Final, NamedTuple
+
+import structlog
 
 from ottla.broker.storage.checkpoint import CLEANER_OFFSET_CHECKPOINT
 from ottla.broker.storage.compaction.cleanable import Cleanable, examine, filthiest, is_due
@@ -23,7 +25,7 @@ from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.logs import Held, Logs
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger(__name__)
 
 Compact = Callable[..., CompactionReport]
 
@@ -105,7 +107,7 @@ class Cleaners:
             self.failures[type(error).__name__] += 1
             if isinstance(error, OSError):
                 log_dir.failed(error)
-            logger.exception("compaction failed: %s", log.partition)
+            logger.exception("compaction_failed", partition=str(log.partition))
             self._leave_alone(log)
         finally:
             with self._lock:
@@ -151,7 +153,8 @@ class Cleaners:
             is_stopped=partial(self._must_let_go, log),
             wait=self._stop.wait,
         )
-        logger.info("log compacted: %s", report)
+        fields = asdict(report) | {"partition": str(report.partition), "outcome": report.outcome.value}
+        logger.info("log_compacted", **fields)
         if report.cleaned_up_to > report.first_dirty_offset:
             self._logs.note_cleaned(log, report.cleaned_up_to, cuts)
             self._logs.checkpoint(CLEANER_OFFSET_CHECKPOINT, log_dir)
@@ -174,7 +177,7 @@ class Cleaners:
                 found = self.clean_filthiest()
             except Exception:
                 self.failures["choice"] += 1
-                logger.exception("no log could be chosen for compaction")
+                logger.exception("compaction_choice_failed")
                 found = False
             if not found:
                 backoff_seconds = max(self._logs.config.log_cleaner_backoff_ms / 1000, _BACKOFF_SECONDS_MIN)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from ottla.broker.common.clocks import monotonic_ms
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class Loop:
                     task.step()
                 except Exception:
                     self.failures += 1
-                    logger.exception("background step failed: %s", task.name)
+                    logger.exception("background_step_failed", step=task.name)
                 # From the end of the step: one that takes longer than its interval must not starve the others.
                 task.due_ms = self._clock_ms() + task.interval_ms
         return max(min(task.due_ms for task in self.tasks) - self._clock_ms(), 0)

@@ -15,12 +15,13 @@ must not block. No lock is held during a flush or a callback.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
+
+import structlog
 
 from ottla.broker.common.timings import Timing
 from ottla.broker.storage.log import Log
@@ -29,7 +30,7 @@ from ottla.broker.storage.logs import storage_error
 from ottla.broker.storage.maintenance import flushing
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger(__name__)
 
 Callback = Callable[[KafkaError | None], None]
 Flush = Callable[[Log], int]
@@ -186,10 +187,10 @@ class FlushWorker:
             if log.is_replaced:
                 return None
             self.log_dir.failed(error)
-            logger.error("flush failed: %s: %s", log.partition, error)
+            logger.error("flush_failed", partition=str(log.partition), reason=str(error))
             return storage_error(f"{log.partition} could not be forced to disk: {error}")
         except Exception as error:
-            logger.exception("flush failed: %s", log.partition)
+            logger.exception("flush_failed", partition=str(log.partition))
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{log.partition} could not be flushed: {error!r}")
         if self.log_dir.offline_reason is not None and not log.is_replaced:
             # Also after a flush that went well: the failure may have been reported to somebody else.
@@ -209,4 +210,4 @@ def _call(callback: Callback, error: KafkaError | None) -> None:
     try:
         callback(error)
     except Exception:
-        logger.exception("callback of a flush failed")
+        logger.exception("flush_callback_failed")

@@ -18,10 +18,11 @@ Flushes are only asked for here: the thread of the directory does them, together
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeVar
+
+import structlog
 
 from ottla.broker.common.clocks import monotonic_ms
 from ottla.broker.config import BrokerConfig
@@ -41,7 +42,7 @@ from ottla.broker.storage.maintenance.group_commit import GroupCommit
 from ottla.broker.storage.maintenance.retention import delete_old_segments, remove_doomed
 from ottla.protocol.identifiers import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger(__name__)
 
 OnOffline = Callable[[LogDir, list[TopicPartition]], None]
 
@@ -121,7 +122,7 @@ class Maintenance:
     def tell_of_lost_directories(self) -> None:
         """Let go of what lies in directories that went offline, and say so."""
         for log_dir, partitions in self.logs.drop_offline().items():
-            logger.error("logs lost with their directory: %d in %s", len(partitions), log_dir.path)
+            logger.error("logs_lost_with_directory", directory=str(log_dir.path), logs=len(partitions))
             self._on_offline(log_dir, partitions)
 
     def checkpoint_recovery_points(self) -> None:
@@ -186,11 +187,11 @@ class Maintenance:
                 log_dir.failed(error)
             if key not in self._failing:
                 self._failing.add(key)
-                logger.exception("%s failed: %r", name, subject)
+                logger.exception("maintenance_step_failed", step=name, subject=repr(subject))
         else:
             self._failing.discard(key)
 
 
 def _retain(log: Log) -> None:
     for segment, reason in delete_old_segments(log):
-        logger.info("segment deleted: %s of %s, %s", segment.path.name, log.partition, reason.value)
+        logger.info("segment_deleted", partition=str(log.partition), segment=segment.path.name, reason=reason.value)

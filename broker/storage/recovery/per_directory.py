@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -10,9 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+import structlog
+
 from ottla.broker.storage.log_dir import LogDir
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -73,5 +74,10 @@ class Progress:
                 return
             self._said_seconds = now_seconds
             # Under the lock, so that what is said last is the last word.
-            text = f"{self._verb} {done:,} of {self._total:,} logs in {self._log_dir.path}, {left:,} left"
-            logger.info("%s", text)
+            logger.info(
+                f"logs_{self._verb}",
+                directory=str(self._log_dir.path),
+                done=f"{done:,}",
+                total=f"{self._total:,}",
+                left=f"{left:,}",
+            )

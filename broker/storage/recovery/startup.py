@@ -8,12 +8,13 @@ which anything went wrong does not get that mark.
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+
+import structlog
 
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.storage.checkpoint import (
@@ -32,7 +33,7 @@ from ottla.broker.storage.recovery.per_directory import for_each_in_directories
 from ottla.broker.storage.recovery.recovery import close_log, open_log
 from ottla.protocol.identifiers import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger(__name__)
 
 
 def open_logs(
@@ -79,7 +80,7 @@ def close_logs(logs: Logs, broker_epoch: int, *, now_seconds: Callable[[], float
             failed.add(log_dir)
             if isinstance(error, OSError):
                 log_dir.failed(error)
-            logger.exception("log not closed: %s", log.partition)
+            logger.exception("log_not_closed", partition=str(log.partition))
 
     for log_dir in logs.dirs:
         log_dir.refuse("the broker is stopping")
@@ -92,7 +93,7 @@ def close_logs(logs: Logs, broker_epoch: int, *, now_seconds: Callable[[], float
                 logs.checkpoint(name, log_dir)
             log_dir.close(None if log_dir in failed else broker_epoch)
         except OSError:
-            logger.exception("log directory not closed in order: %s", log_dir.path)
+            logger.exception("log_directory_not_closed", directory=str(log_dir.path))
             log_dir.release()
 
 
@@ -108,13 +109,13 @@ def _partitions_in(logs: Logs, log_dir: LogDir) -> list[Found]:
         parsed = parse_directory_name(name)
         path = log_dir.path / name
         if parsed is None:
-            logger.warning("not a partition directory, left alone: %s", path)
+            logger.warning("directory_ignored", path=str(path), reason="not a partition")
         elif parsed.kind in (DirectoryKind.CURRENT, DirectoryKind.FUTURE):
             found.append(Found(parsed.partition, path, is_future=parsed.kind is DirectoryKind.FUTURE))
         elif parsed.kind is DirectoryKind.DELETE:
             logs.doom(path, log_dir, delay_ms=0)
         else:
-            logger.warning("%s partition directory, left alone: %s", parsed.kind.value, path)
+            logger.warning("directory_ignored", path=str(path), reason=f"{parsed.kind.value} partition")
     return found
 
 
@@ -145,7 +146,7 @@ def _open_all(logs: Logs, found: dict[LogDir, list[Found]], now_seconds: Callabl
                 return
             reason = f"{type(error).__name__}: {error}"
             if each.is_future:
-                logger.warning("future log not usable, the move is given up: %s: %s", each.directory, reason)
+                logger.warning("future_log_unusable", path=str(each.directory), reason=reason)
                 with suppress(OSError):
                     drop_directory(logs, log_dir, each)
             else:

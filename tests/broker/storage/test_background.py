@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-import pytest
+from structlog.typing import EventDict
 from tests.kit.clock import FakeClock
 
 from ottla.broker.common.clocks import monotonic_ms
@@ -51,7 +51,7 @@ def test_a_slow_step_does_not_starve_the_others() -> None:
     assert steps.ran == ["quick"]
 
 
-def test_a_step_that_fails_is_counted_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_step_that_fails_is_counted_and_tried_again(log_lines: list[EventDict]) -> None:
     """The steps behind it run."""
     steps = Steps()
 
@@ -66,7 +66,7 @@ def test_a_step_that_fails_is_counted_and_tried_again(caplog: pytest.LogCaptureF
 
     assert loop.failures == 2
     assert steps.ran == ["whole", "whole"]
-    assert "background step failed: faulty" in caplog.text
+    assert [(line["event"], line["step"]) for line in log_lines] == [("background_step_failed", "faulty")] * 2
 
 
 def test_a_hurry_makes_those_due_that_are_for_it() -> None:

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from structlog.typing import EventDict
 from tests.broker.storage.many_logs import (
     ORDERS,
     OTHER_TOPIC_ID,
@@ -122,7 +123,7 @@ def test_what_a_stop_left_of_deleted_directories_goes_after_the_start(logs: Logs
 
 
 def test_a_directory_that_cannot_be_removed_is_left_for_the_next_start(
-    logs: Logs, broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    logs: Logs, broker: Broker, monkeypatch: pytest.MonkeyPatch, log_lines: list[EventDict]
 ) -> None:
     """It is said once, and the broker goes on."""
     delete(logs, [ORDERS])
@@ -130,7 +131,7 @@ def test_a_directory_that_cannot_be_removed_is_left_for_the_next_start(
     monkeypatch.setattr(shutil, "rmtree", raising(errno.EACCES))
 
     assert remove_doomed_directories(logs) == 0
-    assert "deleted directory not removed" in caplog.text
+    assert "deleted_directory_not_removed" in [line["event"] for line in log_lines]
     assert logs.dirs[0].is_online
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 from pathlib import Path
 
 import pytest
+from structlog.typing import EventDict
 from tests.broker.storage.many_logs import ORDERS, OWNER, VIEWS, FakeSpace, os_error, raising
 
 from ottla.broker.storage import log_dir as log_dir_module
@@ -62,7 +62,7 @@ def test_a_directory_of_another_broker_is_refused_and_let_go(log_dir: LogDir) ->
     assert begun(log_dir.path).is_online
 
 
-def test_a_directory_that_cannot_be_made_is_offline(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_directory_that_cannot_be_made_is_offline(tmp_path: Path, log_lines: list[EventDict]) -> None:
     """What the system refuses at the claim takes the directory offline, and nothing else down."""
     (tmp_path / "file").write_text("not a directory")
 
@@ -70,7 +70,7 @@ def test_a_directory_that_cannot_be_made_is_offline(tmp_path: Path, caplog: pyte
 
     assert not log_dir.is_online
     assert "Not a directory" in str(log_dir.offline_reason)
-    assert "log directory offline" in caplog.text
+    assert "log_directory_offline" in [line["event"] for line in log_lines]
 
 
 def test_a_disk_that_fails_at_the_begin_is_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_any_failed_flush_takes_the_directory_offline(log_dir: LogDir) -> None:
     assert "could not be forced to disk" in str(log_dir.offline_reason)
 
 
-def test_the_first_failure_counts_and_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_first_failure_counts_and_is_told_once(tmp_path: Path, log_lines: list[EventDict]) -> None:
     """A disk fails in many places at once: one line, one call."""
     calls: list[None] = []
     log_dir = LogDir(tmp_path, on_offline=lambda: calls.append(None))
@@ -116,14 +116,11 @@ def test_the_first_failure_counts_and_is_told_once(tmp_path: Path, caplog: pytes
 
     assert calls == [None]
     assert os.strerror(errno.EIO) in str(log_dir.offline_reason)
-    assert caplog.text.count("log directory offline") == 1
+    assert [line["event"] for line in log_lines] == ["log_directory_offline"]
 
 
-def test_low_space_refuses_clients_until_there_is_clearly_more(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_low_space_refuses_clients_until_there_is_clearly_more(tmp_path: Path, log_lines: list[EventDict]) -> None:
     """Below the threshold clients are refused; a tenth above it they are taken; one line for each change."""
-    caplog.set_level(logging.INFO)
     space = FakeSpace(1000)
     log_dir = LogDir(tmp_path, 100, statvfs=space)
     seen = []
@@ -136,7 +133,7 @@ def test_low_space_refuses_clients_until_there_is_clearly_more(
     assert log_dir.refusal is None
     assert log_dir.free_bytes == 99
     assert "99 bytes free" in str(log_dir.client_refusal)
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING"]
+    assert [line["log_level"] for line in log_lines] == ["warning", "info", "warning"]
 
 
 def test_no_threshold_refuses_nothing(tmp_path: Path) -> None:
@@ -243,7 +240,7 @@ def test_nothing_is_written_to_an_offline_directory(log_dir: LogDir) -> None:
     ],
 )
 def test_a_broken_checkpoint_is_passed_over(
-    log_dir: LogDir, name: str, was_clean: bool, caplog: pytest.LogCaptureFixture
+    log_dir: LogDir, name: str, was_clean: bool, log_lines: list[EventDict]
 ) -> None:
     """A warning, no rows, no crash; without recovery points the logs are scanned."""
     log_dir.close(7)
@@ -254,8 +251,8 @@ def test_a_broken_checkpoint_is_passed_over(
     assert second.is_online
     assert second.checkpoint(name) == {}
     assert second.was_clean is was_clean
-    assert "checkpoint not usable" in caplog.text
-    assert name in caplog.text
+    (unreadable,) = [line for line in log_lines if line["event"] == "checkpoint_unreadable"]
+    assert unreadable["path"].endswith(name)
 
 
 def test_closing_lets_others_in_even_when_the_mark_cannot_be_written(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 from itertools import count
 from pathlib import Path
 
 import pytest
+from structlog.typing import EventDict
 from tests.broker.storage.many_logs import ORDERS, TOPIC_ID, VIEWS, Broker, append, crash, os_error, raising
 
 from ottla.broker.storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, read_offsets
@@ -140,7 +140,7 @@ def test_a_second_broker_is_refused_and_changes_nothing(broker: Broker, tmp_path
     assert all(log_dir.was_clean for log_dir in broker.start().dirs)
 
 
-def test_a_broken_partition_is_reported_and_the_others_open(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_partition_is_reported_and_the_others_open(broker: Broker, log_lines: list[EventDict]) -> None:
     """It is neither handed out nor made anew, its rows stay, and no clean stop is claimed for its directory."""
     logs = filled(broker)
     whole = TopicPartition("whole", 0)
@@ -153,7 +153,8 @@ def test_a_broken_partition_is_reported_and_the_others_open(broker: Broker, capl
     second = broker.start()
 
     assert list(second.broken) == [ORDERS]
-    assert "partition broken: orders-0" in caplog.text
+    broken = [line["partition"] for line in log_lines if line["event"] == "partition_broken"]
+    assert broken == ["orders-0"]
     assert second.get(whole).log_end_offset == 1
     assert second.dir_of(ORDERS) is second.dirs[0]
     for ask in (second.get, lambda partition: second.create(partition, TOPIC_ID)):
@@ -191,7 +192,7 @@ def test_a_broken_partition_is_lost_with_its_directory(broker: Broker) -> None:
         logs.get(ORDERS)
 
 
-def test_other_names_in_a_log_directory_are_left_alone(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_names_in_a_log_directory_are_left_alone(broker: Broker, log_lines: list[EventDict]) -> None:
     """A file system has its own, and what was set aside has one."""
     close_logs(filled(broker), EPOCH)
     stray = f"orders-0.{'a' * 32}-stray"
@@ -202,7 +203,7 @@ def test_other_names_in_a_log_directory_are_left_alone(broker: Broker, caplog: p
 
     assert len(logs) == 2
     assert (broker.paths[0] / stray).exists()
-    assert "lost+found" in caplog.text
+    assert any("lost+found" in line.get("path", "") for line in log_lines)
 
 
 def test_a_disk_that_fails_while_logs_open_is_lost_with_what_is_there(
@@ -264,7 +265,7 @@ def test_only_logs_that_changed_are_closed_with_work(broker: Broker, monkeypatch
 
 
 def test_a_log_that_cannot_be_closed_costs_its_directory_the_mark(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, log_lines: list[EventDict]
 ) -> None:
     """The others are closed, and the other directory gets its mark."""
     logs = filled(broker)
@@ -280,7 +281,7 @@ def test_a_log_that_cannot_be_closed_costs_its_directory_the_mark(
     close_logs(logs, EPOCH)
 
     assert [read_clean_shutdown(path) for path in broker.paths] == [None, EPOCH]
-    assert "log not closed: orders-0" in caplog.text
+    assert [line["partition"] for line in log_lines if line["event"] == "log_not_closed"] == ["orders-0"]
     monkeypatch.undo()
     assert broker.start().get(ORDERS).log_end_offset == 12
 
@@ -310,31 +311,29 @@ def test_a_broker_that_stops_takes_no_more_appends(broker: Broker) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_progress_is_said_every_few_seconds_and_at_the_end(
-    broker: Broker, caplog: pytest.LogCaptureFixture, threads: int
+    broker: Broker, log_lines: list[EventDict], threads: int
 ) -> None:
     """For each directory by itself, whatever the number of threads."""
-    caplog.set_level(logging.INFO)
     broker.settings["num.recovery.threads.per.data.dir"] = str(threads)
     logs = broker.start()
     for number in range(24):
         logs.create(TopicPartition("many", number), TOPIC_ID)
     crash(logs)
     seconds = count()
-    caplog.clear()
+    log_lines.clear()
 
     logs = broker.start(now_seconds=lambda: float(next(seconds)))
 
     assert len(logs) == 24
-    lines = [record.getMessage() for record in caplog.records if "recovered" in record.getMessage()]
+    lines = [line for line in log_lines if line["event"] == "logs_recovered"]
     for path in broker.paths:
-        mine = [line for line in lines if f"logs in {path}," in line]
+        mine = [line for line in lines if line["directory"] == str(path)]
         assert len(mine) > 1
-        assert mine[-1] == f"recovered 12 of 12 logs in {path}, 0 left"
+        assert (mine[-1]["done"], mine[-1]["total"], mine[-1]["left"]) == ("12", "12", "0")
 
 
-def test_large_numbers_of_logs_are_said_in_groups(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_large_numbers_of_logs_are_said_in_groups(broker: Broker, log_lines: list[EventDict]) -> None:
     """Nobody counts digits."""
-    caplog.set_level(logging.INFO)
     log_dir = broker.start().dirs[0]
     seconds = iter([0.0, 9.0])
 
@@ -342,9 +341,9 @@ def test_large_numbers_of_logs_are_said_in_groups(broker: Broker, caplog: pytest
         lambda _: "recovered", {log_dir: range(4000)}, lambda log_dir, item: None, 1, lambda: next(seconds, 9.0)
     )
 
-    lines = [record.getMessage() for record in caplog.records]
-    assert f"recovered 1 of 4,000 logs in {log_dir.path}, 3,999 left" in lines
-    assert f"recovered 4,000 of 4,000 logs in {log_dir.path}, 0 left" in lines
+    lines = [(line["done"], line["total"], line["left"]) for line in log_lines if line["event"] == "logs_recovered"]
+    assert ("1", "4,000", "3,999") in lines
+    assert ("4,000", "4,000", "0") in lines
 
 
 def test_a_step_that_raises_is_raised(broker: Broker) -> None:
