@@ -19,7 +19,7 @@ import structlog
 
 from ottla.broker.app.controlled_shutdown import shut_down_controlled
 from ottla.broker.app.topic_configs import TopicConfigs
-from ottla.broker.cluster.cluster import Cluster
+from ottla.broker.cluster.cluster_registry import ClusterRegistry
 from ottla.broker.cluster.configs import ConfigChanges, Configs
 from ottla.broker.cluster.controller_gate import ControllerGate
 from ottla.broker.cluster.controller_link import ControllerLink
@@ -135,7 +135,7 @@ class Server:
         self.cluster_id = self.membership.cluster_id()
         self.membership.choose_broker_id(self._stored_broker_id())
         self.metadata = MetadataCache(self.membership.broker_id)
-        self.cluster = Cluster(
+        self.cluster = ClusterRegistry(
             self.zookeeper,
             self.membership,
             self.metadata,

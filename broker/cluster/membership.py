@@ -18,11 +18,11 @@ from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import (
     Create,
     MultiError,
-    Node,
     NodeExistsError,
     NoNodeError,
     Operation,
     SetData,
+    ZNode,
 )
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import BrokerConfig, Listener, SecurityProtocol
@@ -162,7 +162,7 @@ class Membership:
                         f"{self.broker_id} would advertise; change advertised.listeners of one of them"
                     )
 
-    def _clear_earlier_life(self, node: Node, content: znodes.BrokerNode) -> None:
+    def _clear_earlier_life(self, node: ZNode, content: znodes.BrokerNode) -> None:
         """Get rid of the node of an earlier life of this very broker; refuse if it is another's.
 
         A node of an earlier session of this process is deleted. One with our addresses may be what a killed process

@@ -22,7 +22,7 @@ class NodeStat(NamedTuple):
     mzxid: int = 0
 
 
-class Node(NamedTuple):
+class ZNode(NamedTuple):
     """The data of a node, read together with its stat."""
 
     data: bytes

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from typing import Final
 
-from ottla.broker.cluster.operations import BadVersionError, Node
+from ottla.broker.cluster.operations import BadVersionError, ZNode
 from ottla.broker.cluster.znodes import PRODUCER_ID_BLOCK, ProducerIdBlockNode
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -56,7 +56,7 @@ class ProducerIds:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "other brokers take all blocks of producer ids")
 
     @staticmethod
-    def _block_after(node: Node) -> range:
+    def _block_after(node: ZNode) -> range:
         if not node.data:
             return range(BLOCK_SIZE)
         last = ProducerIdBlockNode.decode(node.data, PRODUCER_ID_BLOCK)

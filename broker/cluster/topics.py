@@ -37,8 +37,8 @@ _ATTEMPTS_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic as it is wanted: either with counts or with the replicas of each partition."""
+class TopicSpec:
+    """A topic to create, with either the number of partitions and replicas, or the replicas of each partition."""
 
     name: str
     partition_count: int = DEFAULT_COUNT
@@ -48,8 +48,8 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class CreatedTopic:
-    """A topic as it was made, or would be if it were not only checked; then the id is all zeros."""
+class TopicCreation:
+    """The topic that was created. If it was only validated, the topic that would be, with an id of zeros."""
 
     name: str
     id: bytes
@@ -85,7 +85,7 @@ class Topics:
         self._metadata = metadata
         self._config = config
 
-    def create(self, topic: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
+    def create(self, topic: TopicSpec, *, validate_only: bool = False) -> TopicCreation:
         """Create a topic, or raise KafkaError and leave nothing behind; the controller then chooses leaders."""
         check_topic_name(topic.name)
         self._refuse_existing(topic.name)
@@ -94,7 +94,7 @@ class Topics:
         topic_id = bytes(16) if validate_only else znodes.new_uuid()
         if not validate_only:
             self._write_new(topic, topic_id, assignment)
-        return CreatedTopic(topic.name, topic_id, assignment, config)
+        return TopicCreation(topic.name, topic_id, assignment, config)
 
     def delete(self, name: str) -> None:
         """Mark a topic for deletion; the controller does it."""
@@ -165,7 +165,7 @@ class Topics:
                     ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} differs from topic {other} only in dots and underscores"
                 )
 
-    def _assignment(self, topic: NewTopic) -> Mapping[int, Sequence[int]]:
+    def _assignment(self, topic: TopicSpec) -> Mapping[int, Sequence[int]]:
         counts = (topic.partition_count, topic.replication_factor)
         if topic.assignment:
             if counts != (DEFAULT_COUNT, DEFAULT_COUNT):
@@ -184,7 +184,7 @@ class Topics:
     def _racks(self) -> dict[int, str | None]:
         return {broker.id: broker.rack for broker in self._metadata.snapshot.brokers.values()}
 
-    def _write_new(self, topic: NewTopic, topic_id: bytes, assignment: Mapping[int, Sequence[int]]) -> None:
+    def _write_new(self, topic: TopicSpec, topic_id: bytes, assignment: Mapping[int, Sequence[int]]) -> None:
         """Write config and assignment in one step: no broker ever sees the topic without its config."""
         path, config_path = znodes.topic_path(topic.name), znodes.config_path(znodes.TOPIC_CONFIGS, topic.name)
         content = znodes.TopicNode(

@@ -40,7 +40,6 @@ from ottla.broker.cluster.operations import (
     Create,
     Delete,
     MultiError,
-    Node,
     NodeExistsError,
     NodeStat,
     NoNodeError,
@@ -48,6 +47,7 @@ from ottla.broker.cluster.operations import (
     Operation,
     SessionExpiredError,
     SetData,
+    ZNode,
     ZooKeeperError,
     ZooKeeperUnavailableError,
 )
@@ -218,18 +218,18 @@ class ZooKeeper:
 
     # Reading
 
-    def read(self, path: str, watch: Watch | None = None) -> Node:
+    def read(self, path: str, watch: Watch | None = None) -> ZNode:
         """Read a node. If it is missing, raise NoNodeError and watch nothing."""
         return _node(self._call(lambda client: client.get_async(self._full(path), self._watcher(watch)), path))
 
-    def read_or_none(self, path: str) -> Node | None:
+    def read_or_none(self, path: str) -> ZNode | None:
         """Read a node; return None if it is missing."""
         try:
             return self.read(path)
         except NoNodeError:
             return None
 
-    def read_many(self, paths: Sequence[str], watch: Callable[[str], Watch] | None = None) -> list[Node | None]:
+    def read_many(self, paths: Sequence[str], watch: Callable[[str], Watch] | None = None) -> list[ZNode | None]:
         """Read many nodes, several at a time; None for missing ones. `watch` returns the watch for a path."""
 
         def reading(path: str) -> _Submit:
@@ -510,9 +510,9 @@ def _stat(stat: Any) -> NodeStat:
     return NodeStat(stat.czxid, stat.version, stat.ctime, stat.ephemeralOwner, stat.mzxid)
 
 
-def _node(answer: Any) -> Node:
+def _node(answer: Any) -> ZNode:
     data, stat = answer
-    return Node(data or b"", _stat(stat))
+    return ZNode(data or b"", _stat(stat))
 
 
 def _stats(operations: Sequence[Operation], answer: Sequence[Any]) -> list[NodeStat | None]:

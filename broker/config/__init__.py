@@ -7,7 +7,7 @@ The options are one table, `rows/`; everything else here reads it. A broker star
 from ottla.broker.config.addresses import Address, Endpoint, Listener, SecurityProtocol, ZooKeeperAddresses
 from ottla.broker.config.broker_config import BrokerConfig
 from ottla.broker.config.kinds import ConfigType, Password
-from ottla.broker.config.layers import ConfigError, Layer, Problem, Resolved, Setting, Source, Synonym
+from ottla.broker.config.layers import ConfigError, ConfigSource, Layer, Problem, Resolved, Setting, Synonym
 from ottla.broker.config.loading import effective_config, load_broker_config
 from ottla.broker.config.option import Dynamic, Option
 from ottla.broker.config.rows.broker import BROKER_OPTIONS
@@ -20,6 +20,7 @@ __all__ = [
     "Address",
     "BrokerConfig",
     "ConfigError",
+    "ConfigSource",
     "ConfigType",
     "Dynamic",
     "Endpoint",
@@ -31,7 +32,6 @@ __all__ = [
     "Resolved",
     "SecurityProtocol",
     "Setting",
-    "Source",
     "Synonym",
     "TopicConfig",
     "ZooKeeperAddresses",

@@ -14,7 +14,7 @@ from ipaddress import IPv6Address
 from pathlib import Path
 from types import MappingProxyType
 
-from ottla.broker.config.kinds import ConfigType, Kind
+from ottla.broker.config.kinds import ConfigType, OptionKind
 
 ZOOKEEPER_PORT = 2181
 
@@ -108,7 +108,7 @@ class ZooKeeperAddresses:
         return ",".join(map(str, self.servers)) + self.chroot
 
 
-class EndpointsKind(Kind[tuple[Endpoint, ...]]):
+class EndpointsKind(OptionKind[tuple[Endpoint, ...]]):
     """Endpoints between commas, at least one, no listener twice."""
 
     type = ConfigType.STRING
@@ -130,7 +130,7 @@ class EndpointsKind(Kind[tuple[Endpoint, ...]]):
         return ",".join(map(str, value))
 
 
-class ProtocolMapKind(Kind[Mapping[str, SecurityProtocol]]):
+class ProtocolMapKind(OptionKind[Mapping[str, SecurityProtocol]]):
     """The security protocol of each listener name."""
 
     type = ConfigType.STRING
@@ -154,7 +154,7 @@ class ProtocolMapKind(Kind[Mapping[str, SecurityProtocol]]):
         return ",".join(f"{name}:{protocol.value}" for name, protocol in value.items())
 
 
-class AddressKind(Kind[Address | None]):
+class AddressKind(OptionKind[Address | None]):
     """One address, or nothing."""
 
     type = ConfigType.STRING
@@ -170,7 +170,7 @@ class AddressKind(Kind[Address | None]):
         return "" if value is None else str(value)
 
 
-class ZooKeeperKind(Kind[ZooKeeperAddresses]):
+class ZooKeeperKind(OptionKind[ZooKeeperAddresses]):
     """The connect string of a ZooKeeper ensemble."""
 
     type = ConfigType.STRING
@@ -193,7 +193,7 @@ class ZooKeeperKind(Kind[ZooKeeperAddresses]):
         return str(value)
 
 
-class DirectoriesKind(Kind[tuple[Path, ...]]):
+class DirectoriesKind(OptionKind[tuple[Path, ...]]):
     """Directories between commas, at least one, none twice."""
 
     type = ConfigType.STRING
@@ -214,7 +214,7 @@ class DirectoriesKind(Kind[tuple[Path, ...]]):
         return ",".join(map(str, value))
 
 
-class PrincipalsKind(Kind[tuple[str, ...]]):
+class PrincipalsKind(OptionKind[tuple[str, ...]]):
     """Principals between semicolons, since a distinguished name holds commas."""
 
     type = ConfigType.STRING
@@ -234,7 +234,7 @@ class PrincipalsKind(Kind[tuple[str, ...]]):
         return ";".join(value)
 
 
-class CountsKind(Kind[Mapping[str, int]]):
+class CountsKind(OptionKind[Mapping[str, int]]):
     """A number for each host."""
 
     type = ConfigType.STRING

@@ -9,13 +9,13 @@ from typing import Any, Self, TypeVar
 from ottla.broker.config.addresses import Endpoint, Listener, ZooKeeperAddresses
 from ottla.broker.config.checks import ZOOKEEPER_MISSING, problems_between_options
 from ottla.broker.config.layers import (
-    Candidate,
     ConfigError,
+    ConfigSource,
     Layer,
+    OptionCandidate,
     Problem,
     Resolved,
     Setting,
-    Source,
     parse,
     resolved,
 )
@@ -73,15 +73,15 @@ class BrokerConfig(BrokerOptions):
     def of(cls, settings: Mapping[str, str], origin: str = "given") -> Self:
         """Make a config of one static layer, as if a file had set it."""
         layer = {name: Setting(text, origin) for name, text in settings.items()}
-        return cls([Layer(Source.STATIC_BROKER, layer)])
+        return cls([Layer(ConfigSource.STATIC_BROKER, layer)])
 
     def with_dynamic(self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]) -> Self:
         """Give this config with other settings of this broker, and of all brokers, that came while it runs."""
         broker = {name: Setting(text, "dynamic, this broker") for name, text in per_broker.items()}
         cluster = {name: Setting(text, "dynamic, all brokers") for name, text in cluster_wide.items()}
-        static = [layer for layer in self.layers if layer.source is Source.STATIC_BROKER]
+        static = [layer for layer in self.layers if layer.source is ConfigSource.STATIC_BROKER]
         return type(self)(
-            [Layer(Source.DYNAMIC_BROKER, broker), Layer(Source.DYNAMIC_DEFAULT_BROKER, cluster), *static]
+            [Layer(ConfigSource.DYNAMIC_BROKER, broker), Layer(ConfigSource.DYNAMIC_DEFAULT_BROKER, cluster), *static]
         )
 
     def for_listener(self, listener: str, option: Option[T], mechanism: str | None = None) -> T:
@@ -105,7 +105,7 @@ class BrokerConfig(BrokerOptions):
         """Say in words where the value of an option was set."""
         return next((candidate.origin for candidate in self.candidates(option)), "default")
 
-    def candidates(self, option: Option[Any], name: str | None = None) -> Iterator[Candidate]:
+    def candidates(self, option: Option[Any], name: str | None = None) -> Iterator[OptionCandidate]:
         """Give the values of an option and of those that stand in for it, in order of precedence.
 
         With the name of an option of one listener, what is set under that name comes before all others.
@@ -113,14 +113,16 @@ class BrokerConfig(BrokerOptions):
         if name is not None and name != option.name:
             for layer, values in self._values:
                 if name in values:
-                    yield Candidate(option, name, values[name], layer.source, layer.settings[name].origin)
+                    yield OptionCandidate(option, name, values[name], layer.source, layer.settings[name].origin)
         for layer, values in self._values:
             for row in option.chain:
                 if row.name in values:
-                    yield Candidate(row, row.name, values[row.name], layer.source, layer.settings[row.name].origin)
+                    yield OptionCandidate(
+                        row, row.name, values[row.name], layer.source, layer.settings[row.name].origin
+                    )
         for row in option.chain:
             if row.default is not None:
-                yield Candidate(row, row.name, row.default, Source.DEFAULT, "default")
+                yield OptionCandidate(row, row.name, row.default, ConfigSource.DEFAULT, "default")
 
     def _doubts(self, settings: Mapping[str, Setting]) -> Iterator[str]:
         """Name the settings that have no effect and were probably meant to have one."""
@@ -179,8 +181,8 @@ def _parsed(layer: Layer, problems: list[Problem]) -> dict[str, Any]:
             problems += error.problems
         # An option of one listener belongs to one broker, since listeners do.
         dynamic = PER_BROKER if name != option.name and option.dynamic is CLUSTER_WIDE else option.dynamic
-        if layer.source is Source.DYNAMIC_BROKER and dynamic is READ_ONLY:
+        if layer.source is ConfigSource.DYNAMIC_BROKER and dynamic is READ_ONLY:
             problems.append(Problem((option.name,), f"{name} ({setting.origin}) can only be changed by a restart"))
-        if layer.source is Source.DYNAMIC_DEFAULT_BROKER and dynamic is not CLUSTER_WIDE:
+        if layer.source is ConfigSource.DYNAMIC_DEFAULT_BROKER and dynamic is not CLUSTER_WIDE:
             problems.append(Problem((option.name,), f"{name} ({setting.origin}) cannot be set for all brokers"))
     return values

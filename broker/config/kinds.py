@@ -35,7 +35,7 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
-class Kind(ABC, Generic[T]):
+class OptionKind(ABC, Generic[T]):
     """What the values of an option are."""
 
     type: ClassVar[ConfigType]
@@ -59,7 +59,7 @@ class Kind(ABC, Generic[T]):
         """Write a value as Kafka does."""
 
 
-class Boolean(Kind[bool]):
+class Boolean(OptionKind[bool]):
     """`true` or `false`, in any case."""
 
     type = ConfigType.BOOLEAN
@@ -78,7 +78,7 @@ class Boolean(Kind[bool]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whole(Kind[int]):
+class Whole(OptionKind[int]):
     """A whole number within the width of its type; `or_exactly` is one valid value outside the bounds."""
 
     bits: ClassVar[int]
@@ -127,7 +127,7 @@ class Long(Whole):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Double(Kind[float]):
+class Double(OptionKind[float]):
     """A finite number."""
 
     type = ConfigType.DOUBLE
@@ -154,7 +154,7 @@ class Double(Kind[float]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class String(Kind[str]):
+class String(OptionKind[str]):
     """Text; with `one_of`, exactly one of these."""
 
     type = ConfigType.STRING
@@ -174,7 +174,7 @@ class String(Kind[str]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class List(Kind[tuple[str, ...]]):
+class List(OptionKind[tuple[str, ...]]):
     """Items between commas; `matching` is a pattern for the whole list, explained by `explained`."""
 
     type = ConfigType.LIST
@@ -210,7 +210,7 @@ class Password:
         return HIDDEN
 
 
-class Secret(Kind[Password]):
+class Secret(OptionKind[Password]):
     """Text that is never shown."""
 
     type = ConfigType.PASSWORD

@@ -11,7 +11,7 @@ from ottla.broker.config.kinds import HIDDEN
 from ottla.broker.config.option import Option
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value comes from, as DescribeConfigs numbers it; the lower number counts first."""
 
     TOPIC = 1
@@ -33,7 +33,7 @@ class Setting:
 class Layer:
     """What one source sets, by the names of the options."""
 
-    source: Source
+    source: ConfigSource
     settings: Mapping[str, Setting]
 
 
@@ -43,7 +43,7 @@ class Synonym:
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +52,18 @@ class Resolved:
 
     option: Option[Any]
     value: str | None
-    source: Source
+    source: ConfigSource
     synonyms: tuple[Synonym, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class OptionCandidate:
     """A value that an option may have: the row that gives it and its name as used, the source, the place in words."""
 
     row: Option[Any]
     name: str
     value: Any
-    source: Source
+    source: ConfigSource
     origin: str
 
 
@@ -96,10 +96,10 @@ def parse(option: Option[Any], name: str, setting: Setting) -> Any:
         raise ConfigError([Problem((option.name,), message)]) from None
 
 
-def resolved(option: Option[Any], candidates: Sequence[Candidate]) -> Resolved:
+def resolved(option: Option[Any], candidates: Sequence[OptionCandidate]) -> Resolved:
     """Describe an option by its candidates, of which the first one counts."""
     if not candidates:
-        return Resolved(option, None, Source.DEFAULT, ())
+        return Resolved(option, None, ConfigSource.DEFAULT, ())
     best = candidates[0]
     synonyms = (Synonym(each.name, _described(each.row, each.value), each.source) for each in candidates)
     return Resolved(option, _described(option, option.converted(best.value, best.row)), best.source, tuple(synonyms))

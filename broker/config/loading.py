@@ -10,7 +10,7 @@ from ottla.broker.config.broker_config import BrokerConfig
 from ottla.broker.config.checks import ZOOKEEPER_MISSING
 from ottla.broker.config.environment import settings_from_environment
 from ottla.broker.config.kinds import HIDDEN
-from ottla.broker.config.layers import ConfigError, Layer, Problem, Setting, Source
+from ottla.broker.config.layers import ConfigError, ConfigSource, Layer, Problem, Setting
 from ottla.broker.config.names import base_name, broker_option
 from ottla.broker.config.option import MiB
 from ottla.broker.config.rows.broker import BROKER_OPTIONS, LISTENER_OPTIONS
@@ -39,7 +39,7 @@ def load_broker_config(
         **_settings_from_overrides(overrides, problems),
     }
     try:
-        config = BrokerConfig([Layer(Source.STATIC_BROKER, settings)], warnings)
+        config = BrokerConfig([Layer(ConfigSource.STATIC_BROKER, settings)], warnings)
     except ConfigError as error:
         problems += error.problems
     if "zookeeper.connect" not in settings:
@@ -61,7 +61,7 @@ def _effective_line(config: BrokerConfig, name: str) -> str:
     if best is None:
         return f"{name} = null"
     text = HIDDEN if option.sensitive else option.kind.format(option.converted(best.value, best.row))
-    return f"{name} = {text}" + ("" if best.source is Source.DEFAULT else f"  ({best.origin})")
+    return f"{name} = {text}" + ("" if best.source is ConfigSource.DEFAULT else f"  ({best.origin})")
 
 
 def _settings_from_overrides(overrides: Iterable[str], problems: list[Problem]) -> dict[str, Setting]:

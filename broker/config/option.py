@@ -11,7 +11,7 @@ from dataclasses import FrozenInstanceError
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, Self, TypeVar, overload
 
-from ottla.broker.config.kinds import Kind, Secret
+from ottla.broker.config.kinds import OptionKind, Secret
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -59,7 +59,7 @@ class Option(Generic[T]):
     @overload
     def __init__(
         self: Option[V],
-        kind: Kind[V],
+        kind: OptionKind[V],
         default: V | Option[Any],
         documentation: str,
         dynamic: Dynamic = ...,
@@ -72,7 +72,7 @@ class Option(Generic[T]):
     @overload
     def __init__(
         self: Option[V | None],
-        kind: Kind[V],
+        kind: OptionKind[V],
         default: None,
         documentation: str,
         dynamic: Dynamic = ...,
@@ -84,7 +84,7 @@ class Option(Generic[T]):
 
     def __init__(
         self,
-        kind: Kind[Any],
+        kind: OptionKind[Any],
         default: Any,
         documentation: str,
         dynamic: Dynamic = READ_ONLY,
@@ -172,7 +172,7 @@ class Options:
         raise FrozenInstanceError(f"cannot delete {attribute}")
 
 
-def _is_valid(kind: Kind[Any], value: Any) -> bool:
+def _is_valid(kind: OptionKind[Any], value: Any) -> bool:
     """Check a value by the way that all values take: through its text."""
     try:
         return bool(kind.parse(kind.format(value)) == value)

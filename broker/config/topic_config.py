@@ -8,7 +8,16 @@ from typing import Any, Self
 
 from ottla.broker.config.broker_config import BrokerConfig
 from ottla.broker.config.ignored import IGNORED_TOPIC_OPTIONS
-from ottla.broker.config.layers import Candidate, ConfigError, Problem, Resolved, Setting, Source, parse, resolved
+from ottla.broker.config.layers import (
+    ConfigError,
+    ConfigSource,
+    OptionCandidate,
+    Problem,
+    Resolved,
+    Setting,
+    parse,
+    resolved,
+)
 from ottla.broker.config.names import suggested_topic_option
 from ottla.broker.config.option import LONG_MAX
 from ottla.broker.config.rows.topics import TOPIC_OPTIONS, TopicOptions
@@ -70,11 +79,11 @@ class TopicConfig(TopicOptions):
             raise ConfigError([Problem((name,), _unknown_name(name))])
         candidates = []
         if name in self._values:
-            candidates.append(Candidate(option, name, self._values[name], Source.TOPIC, _ORIGIN))
+            candidates.append(OptionCandidate(option, name, self._values[name], ConfigSource.TOPIC, _ORIGIN))
         if option.fallback is not None:
             candidates += self.broker.candidates(option.fallback)
         else:
-            candidates.append(Candidate(option, name, option.default, Source.DEFAULT, "default"))
+            candidates.append(OptionCandidate(option, name, option.default, ConfigSource.DEFAULT, "default"))
         return resolved(option, candidates)
 
     @property

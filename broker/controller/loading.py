@@ -8,7 +8,7 @@ import structlog
 from msgspec.structs import replace
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.operations import BadVersionError, Create, Node, NodeExistsError, SetData
+from ottla.broker.cluster.operations import BadVersionError, Create, NodeExistsError, SetData, ZNode
 from ottla.broker.cluster.topics import topic_id_of
 from ottla.broker.cluster.zookeeper import Watch, ZooKeeper
 from ottla.broker.config import BrokerConfig, TopicConfig
@@ -100,13 +100,13 @@ class ClusterReader:
 
     def _nodes(
         self, parent: str, names: Sequence[str], watch: Callable[[str], Watch] | None = None
-    ) -> list[tuple[str, Node]]:
+    ) -> list[tuple[str, ZNode]]:
         paths = {f"{parent}/{name}": name for name in names}
         by_path = None if watch is None else lambda path: watch(paths[path])
         nodes = self._zookeeper.read_many(list(paths), by_path)
         return [(name, node) for name, node in zip(names, nodes, strict=True) if node is not None]
 
-    def _broker(self, broker_id: int, node: Node) -> RegisteredBroker | None:
+    def _broker(self, broker_id: int, node: ZNode) -> RegisteredBroker | None:
         try:
             content = znodes.BrokerNode.decode(node.data, znodes.broker_path(broker_id))
             content.parsed_endpoints()
@@ -115,7 +115,7 @@ class ClusterReader:
             return None
         return RegisteredBroker(broker_id, node.stat.czxid, content)
 
-    def _with_id(self, path: str, content: znodes.TopicNode, node: Node) -> znodes.TopicNode:
+    def _with_id(self, path: str, content: znodes.TopicNode, node: ZNode) -> znodes.TopicNode:
         """Give an id to a topic that was made when topics had none."""
         with_id = replace(content, version=3, topic_id=uuid_to_text(znodes.new_uuid()))
         try:

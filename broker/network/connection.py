@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ottla.broker.network.frame_buffers import FrameBuffers
-from ottla.broker.network.frame_reader import Frame, FrameReader, Source
-from ottla.broker.network.outbox import Outbox, Slot
+from ottla.broker.network.frame_reader import ByteSource, Frame, FrameReader
+from ottla.broker.network.outbox import ResponseOutbox, Slot
 from ottla.broker.network.request_queue import RequestQueue
 from ottla.broker.security.session import Session, plain_address
 from ottla.protocol.api import Api
@@ -90,7 +90,7 @@ class Connection:
         self.peer = plain_address(client.getpeername()[0])
         self.session = Session(listener, self.peer)
         self.opened = time.monotonic()
-        self._source: Source = client
+        self._source: ByteSource = client
         # The loop's. When the connection could begin to say who it is, and whether it cannot yet.
         self.established = self.opened
         self.is_handshaking = False
@@ -102,7 +102,7 @@ class Connection:
         # Under the lock.
         self._lock = threading.Lock()
         self._frames: deque[tuple[Frame, float]] = deque()
-        self._outbox = Outbox()
+        self._outbox = ResponseOutbox()
         self._is_scheduled = False
         # While a worker has further requests of this connection at hand, it sends their answers together.
         self._is_gathering = False

@@ -24,7 +24,7 @@ class Frame(NamedTuple):
     buffer: bytearray | None
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """A socket, or what stands in its place."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
@@ -60,7 +60,7 @@ class FrameReader:
         """The begin of what is being received, to tell what a stranger speaks."""
         return self._held[:16]
 
-    def read(self, source: Source) -> tuple[list[Frame], int] | None:
+    def read(self, source: ByteSource) -> tuple[list[Frame], int] | None:
         """Receive once; return the frames that are complete now and how many bytes came, or None at the end.
 
         Raises FrameError for a size that no honest peer would send, and OSError as the socket does.
@@ -104,7 +104,7 @@ class FrameReader:
         self._filled = len(first)
         self._target[: self._filled] = first
 
-    def _read_target(self, target: memoryview, source: Source) -> tuple[list[Frame], int] | None:
+    def _read_target(self, target: memoryview, source: ByteSource) -> tuple[list[Frame], int] | None:
         received = source.recv_into(target[self._filled :])
         if received == 0:
             return None

@@ -31,7 +31,7 @@ class Slot:
         self.parts: Sequence[Any] | None = None
 
 
-class Outbox:
+class ResponseOutbox:
     """Slots and unsent parts of one connection. Not thread-safe: the connection's lock protects it."""
 
     __slots__ = ("_parts", "_slots", "bytes_copied", "bytes_sendfile", "is_blocked", "sent")

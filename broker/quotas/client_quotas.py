@@ -22,7 +22,7 @@ import structlog
 
 from ottla.broker.cluster.znodes import DEFAULT_ENTITY, MalformedNodeError
 from ottla.broker.common.clocks import monotonic_ms
-from ottla.broker.quotas.limits import Entity, Limits
+from ottla.broker.quotas.limits import Entity, QuotaLimits
 from ottla.broker.quotas.usage import MutationQuota, RateQuota, Windows
 from ottla.protocol.entity_names import sanitized
 
@@ -125,7 +125,7 @@ class ClientQuotas:
             (MUTATION, self.mutation),
         ):
             quota.set_limits(
-                Limits(
+                QuotaLimits(
                     {
                         _entity(*path): value
                         for path, config in self._set.items()

@@ -30,7 +30,7 @@ class Limit(NamedTuple):
     usage: Entity
 
 
-class Limits:
+class QuotaLimits:
     """What is set for one kind of quota; never changed, but replaced. The more an entity says, the earlier it holds:
 
     users/u/clients/c, users/u/clients/<default>, users/u, then the same for users/<default>, then clients/c and
@@ -76,4 +76,4 @@ class Limits:
         return None
 
 
-NO_LIMITS: Final = Limits({})
+NO_LIMITS: Final = QuotaLimits({})

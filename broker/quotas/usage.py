@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from ottla.broker.common.clocks import monotonic_ms
 from ottla.broker.common.rate import Rate, TokenBucket
-from ottla.broker.quotas.limits import NO_LIMITS, Entity, Limit, Limits
+from ottla.broker.quotas.limits import NO_LIMITS, Entity, Limit, QuotaLimits
 from ottla.protocol.entity_names import desanitized
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class _Usage(Generic[C]):
         self._make = make
         self._used: OrderedDict[Entity, _Used[C]] = OrderedDict()
 
-    def set_limits(self, limits: Limits) -> None:
+    def set_limits(self, limits: QuotaLimits) -> None:
         """Have other limits from now on; what was used stays counted."""
         self.limits = limits
         self.is_set = bool(limits)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
-from ottla.broker.cluster.cluster import ALL_BROKERS
+from ottla.broker.cluster.cluster_registry import ALL_BROKERS
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.config.names import broker_option
 from ottla.broker.config.rows.broker import BrokerOptions
@@ -18,7 +18,7 @@ from ottla.broker.requests.services import Services
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """What has options; loggers and client metrics have none here."""
 
     TOPIC = 2
@@ -32,7 +32,7 @@ class Resource(Protocol):
 
     @property
     def resource_type(self) -> int:
-        """Its kind, by ResourceType."""
+        """Its kind, by ConfigResourceType."""
         ...
 
     @property
@@ -83,7 +83,7 @@ def alter_each(resources: Sequence[R], alter: Callable[[R], None]) -> Iterator[t
 
 def check_access(request: Request, resource: Resource) -> None:
     """Raise KafkaError unless who asks may: of a topic it is the topic's right, of anything else the cluster's."""
-    if resource.resource_type == ResourceType.TOPIC:
+    if resource.resource_type == ConfigResourceType.TOPIC:
         check(request, TOPIC, resource.resource_name)
     else:
         check(request, CLUSTER)
@@ -96,15 +96,15 @@ def check_alterable(resource: Resource, changes: Sequence[NamedValue], without_v
     encrypt it with.
     """
     problem = ""
-    if resource.resource_type not in (ResourceType.TOPIC, ResourceType.BROKER):
+    if resource.resource_type not in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER):
         problem = f"only topics and brokers have options, not resources of type {resource.resource_type}"
-    elif resource.resource_type == ResourceType.TOPIC and not resource.resource_name:
+    elif resource.resource_type == ConfigResourceType.TOPIC and not resource.resource_name:
         problem = "there are no options of all topics; set those of the brokers"
     elif twice := sorted(name for name, count in Counter(each.name for each in changes).items() if count > 1):
         problem = f"named twice: {', '.join(twice)}"
     elif nulls := sorted(each.name for each in without_value):
         problem = f"without a value: {', '.join(nulls)}"
-    elif resource.resource_type == ResourceType.BROKER and (secrets := sorted(_secrets(changes))):
+    elif resource.resource_type == ConfigResourceType.BROKER and (secrets := sorted(_secrets(changes))):
         problem = f"secrets are set in the broker's own file, not through ZooKeeper: {', '.join(secrets)}"
     if problem:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.broker.cluster.cluster import Cluster
+    from ottla.broker.cluster.cluster_registry import ClusterRegistry
     from ottla.broker.cluster.controller_gate import ControllerGate
     from ottla.broker.cluster.metadata import MetadataCache
     from ottla.broker.common.purgatory import Purgatory
@@ -39,7 +39,7 @@ class Services:
     # What the controller told about the cluster: topics, leaders, live brokers.
     metadata: MetadataCache
     # ZooKeeper-backed operations: topics, configs, producer ids, the controller.
-    cluster: Cluster
+    cluster: ClusterRegistry
     # This broker's candidacy for the controller's office, and its terms.
     controller: Controller
     # What clients have told about the partitions that they fetch.

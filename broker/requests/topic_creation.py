@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from ottla.broker.cluster.metadata import MetadataSnapshot
-from ottla.broker.cluster.topics import CreatedTopic, NewTopic
+from ottla.broker.cluster.topics import TopicCreation, TopicSpec
 from ottla.broker.config import BrokerConfig
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.requests.services import Services
@@ -15,7 +15,7 @@ from ottla.protocol.identifiers import INTERNAL_TOPICS
 log = structlog.get_logger(__name__)
 
 
-def create_topic(services: Services, topic: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
+def create_topic(services: Services, topic: TopicSpec, *, validate_only: bool = False) -> TopicCreation:
     """Create a topic and say so in the log, with a warning where its name invites confusion."""
     created = services.cluster.create_topic(topic, validate_only=validate_only)
     if not validate_only:
@@ -43,7 +43,7 @@ def create_missing_topic(services: Services, name: str) -> ErrorCode:
     """
     if not services.metadata.snapshot.brokers:
         return ErrorCode.LEADER_NOT_AVAILABLE
-    topic = NewTopic(name)
+    topic = TopicSpec(name)
     if name in INTERNAL_TOPICS:
         topic = internal_topic(services.config, name, known_brokers(services.metadata.snapshot))
     try:
@@ -66,7 +66,7 @@ def known_brokers(snapshot: MetadataSnapshot) -> int:
     return len(placed.union(snapshot.brokers))
 
 
-def internal_topic(config: BrokerConfig, name: str, brokers: int) -> NewTopic:
+def internal_topic(config: BrokerConfig, name: str, brokers: int) -> TopicSpec:
     """Return an internal topic with its own options, in a cluster of so many brokers.
 
     A cluster that is smaller than the replication factor gets as many replicas as it has brokers, and the transaction
@@ -93,4 +93,4 @@ def internal_topic(config: BrokerConfig, name: str, brokers: int) -> NewTopic:
     replicas = min(wanted, max(brokers, 1))
     if replicas < wanted:
         log.warning("internal_topic_with_fewer_replicas", topic=name, wanted=wanted, replicas=replicas)
-    return NewTopic(name, partitions, replicas, configs={"cleanup.policy": "compact", **options})
+    return TopicSpec(name, partitions, replicas, configs={"cleanup.policy": "compact", **options})

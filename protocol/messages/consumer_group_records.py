@@ -90,26 +90,20 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
 
 
 @struct
-class TopicPartition(Message):
+class TopicPartitions(Message):
     topic_id: bytes = wire(Uuid)
     partitions: list[int] = wire(Array(Int32))
 
 
 @message("0", flexible="0+")
 class ConsumerGroupTargetAssignmentMemberValue(Message):
-    topic_partitions: list[TopicPartition] = wire(Array(TopicPartition))
+    topic_partitions: list[TopicPartitions] = wire(Array(TopicPartitions))
 
 
 @message("8")
 class ConsumerGroupCurrentMemberAssignmentKey(Message):
     group_id: str = wire(String)
     member_id: str = wire(String)
-
-
-@struct
-class TopicPartitions(Message):
-    topic_id: bytes = wire(Uuid)
-    partitions: list[int] = wire(Array(Int32))
 
 
 @message("0", flexible="0+")

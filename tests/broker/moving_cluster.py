@@ -14,7 +14,7 @@ from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster.configs import ConfigOperation
-from ottla.broker.requests.config_resources import ResourceType
+from ottla.broker.requests.config_resources import ConfigResourceType
 from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -86,7 +86,7 @@ class Cluster:
         response = self.ask(Api.LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest())
         return [topic.name for topic in response.topics]
 
-    def set_option(self, kind: ResourceType, name: str, **options: str) -> None:
+    def set_option(self, kind: ConfigResourceType, name: str, **options: str) -> None:
         """Set options, which are written with underscores."""
         configs = [
             AlterableConfig(name=option.replace("_", "."), config_operation=ConfigOperation.SET, value=value)

@@ -8,7 +8,7 @@ from tests.kit.broker_process import MakeBroker
 from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper
 
-from ottla.broker.requests.config_resources import ResourceType
+from ottla.broker.requests.config_resources import ConfigResourceType
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def test_a_throttled_move_is_finished_by_another_controller(cluster: Cluster, to
     """It is slow while it is throttled, survives the controller, and is fast when the throttle is lifted."""
     cluster.create_topic(topic, [2])
     fill(cluster.bootstrap, topic, 6000, 1000)
-    cluster.set_option(ResourceType.BROKER, "", follower_replication_throttled_rate="50000")
-    cluster.set_option(ResourceType.TOPIC, topic, follower_replication_throttled_replicas="*")
+    cluster.set_option(ConfigResourceType.BROKER, "", follower_replication_throttled_rate="50000")
+    cluster.set_option(ConfigResourceType.TOPIC, topic, follower_replication_throttled_replicas="*")
     until(lambda: "topic_options_changed" in cluster.brokers[3].output(), "the brokers know the throttle")
     cluster.alter(topic, [3])
     until(lambda: folders(cluster.brokers[3], topic), "the copy has begun")
@@ -56,7 +56,7 @@ def test_a_throttled_move_is_finished_by_another_controller(cluster: Cluster, to
     cluster.brokers.pop(1).kill()
     assert cluster.moving() == [topic]
     assert folders(cluster.brokers[2], topic)
-    cluster.set_option(ResourceType.BROKER, "", follower_replication_throttled_rate="1000000000")
+    cluster.set_option(ConfigResourceType.BROKER, "", follower_replication_throttled_rate="1000000000")
     until(lambda: not cluster.moving(), "the partition has moved")
     assert cluster.metadata(topic) == (3, [3], [3])
     assert len(values(cluster.bootstrap, topic, 6000)) == 6000

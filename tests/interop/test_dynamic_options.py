@@ -7,7 +7,7 @@ from tests.kit.broker_process import BrokerProcess, MakeBroker, topic_name
 from tests.kit.waiting import until
 
 from ottla.broker.cluster.configs import ConfigOperation
-from ottla.broker.requests.config_resources import ResourceType
+from ottla.broker.requests.config_resources import ConfigResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.incremental_alter_configs import (
@@ -19,7 +19,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 ALTER_VERSION = 1
 
 
-def alter(connection: RawConnection, kind: ResourceType, name: str, option: str, value: str | None) -> None:
+def alter(connection: RawConnection, kind: ConfigResourceType, name: str, option: str, value: str | None) -> None:
     """Set an option, or delete it where the value is None."""
     operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
     config = AlterableConfig(name=option, config_operation=operation, value=value)
@@ -47,12 +47,12 @@ def test_the_limit_of_a_topic_follows_its_option(broker: BrokerProcess, topic: s
     """Lowered, raised above the broker's own, and back to the default; without a restart."""
     with RawConnection(broker.bootstrap) as connection:
         assert outcome(connection, topic, 10_000) is ErrorCode.NONE
-        alter(connection, ResourceType.TOPIC, topic, "max.message.bytes", "5000")
+        alter(connection, ConfigResourceType.TOPIC, topic, "max.message.bytes", "5000")
         wait_for(ErrorCode.MESSAGE_TOO_LARGE, connection, topic, 10_000)
         assert outcome(connection, topic, 4_000) is ErrorCode.NONE
-        alter(connection, ResourceType.TOPIC, topic, "max.message.bytes", "2000000")
+        alter(connection, ConfigResourceType.TOPIC, topic, "max.message.bytes", "2000000")
         wait_for(ErrorCode.NONE, connection, topic, 1_500_000)
-        alter(connection, ResourceType.TOPIC, topic, "max.message.bytes", None)
+        alter(connection, ConfigResourceType.TOPIC, topic, "max.message.bytes", None)
         wait_for(ErrorCode.MESSAGE_TOO_LARGE, connection, topic, 1_500_000)
 
 
@@ -64,12 +64,12 @@ def test_options_of_brokers_hold_for_topics_without_their_own(make_broker: MakeB
         retrying(lambda: connection.create_topic(topic))
         connection.create_topic(other, configs={"max.message.bytes": "2000000"})
 
-        alter(connection, ResourceType.BROKER, "", "message.max.bytes", "5000")
+        alter(connection, ConfigResourceType.BROKER, "", "message.max.bytes", "5000")
         wait_for(ErrorCode.MESSAGE_TOO_LARGE, connection, topic, 10_000)
-        alter(connection, ResourceType.BROKER, "1", "message.max.bytes", "20000")
+        alter(connection, ConfigResourceType.BROKER, "1", "message.max.bytes", "20000")
         wait_for(ErrorCode.NONE, connection, topic, 10_000)
         assert outcome(connection, other, 100_000) is ErrorCode.NONE
-        alter(connection, ResourceType.BROKER, "1", "message.max.bytes", None)
+        alter(connection, ConfigResourceType.BROKER, "1", "message.max.bytes", None)
         wait_for(ErrorCode.MESSAGE_TOO_LARGE, connection, topic, 10_000)
 
     broker.restart()
@@ -82,7 +82,7 @@ def test_a_cleanup_policy_takes_effect_at_once(broker: BrokerProcess, topic: str
     """A topic that becomes compacted takes no more records without keys."""
     with RawConnection(broker.bootstrap) as connection:
         assert outcome(connection, topic, 10) is ErrorCode.NONE
-        alter(connection, ResourceType.TOPIC, topic, "cleanup.policy", "compact")
+        alter(connection, ConfigResourceType.TOPIC, topic, "cleanup.policy", "compact")
         wait_for(ErrorCode.INVALID_RECORD, connection, topic, 10)
-        alter(connection, ResourceType.TOPIC, topic, "cleanup.policy", "delete")
+        alter(connection, ConfigResourceType.TOPIC, topic, "cleanup.policy", "delete")
         wait_for(ErrorCode.NONE, connection, topic, 10)

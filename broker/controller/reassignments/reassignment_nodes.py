@@ -9,7 +9,7 @@ import structlog
 from msgspec.structs import replace
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.operations import BadVersionError, Delete, MultiError, Node, NoNodeError, Operation, SetData
+from ottla.broker.cluster.operations import BadVersionError, Delete, MultiError, NoNodeError, Operation, SetData, ZNode
 from ottla.broker.cluster.zookeeper import Watch, ZooKeeper
 from ottla.broker.controller.context import ReplicaAssignment
 from ottla.broker.controller.election import Fence
@@ -117,7 +117,7 @@ def _legacy_write(left: Mapping[TopicPartition, tuple[int, ...]], version: int) 
     return SetData(znodes.REASSIGNMENT, znodes.ReassignmentNode(partitions=partitions).encode(), version)
 
 
-def _topic_content(topic: str, node: Node | None) -> znodes.TopicNode | None:
+def _topic_content(topic: str, node: ZNode | None) -> znodes.TopicNode | None:
     try:
         return None if node is None else znodes.TopicNode.decode(node.data, znodes.topic_path(topic))
     except znodes.MalformedNodeError as error:

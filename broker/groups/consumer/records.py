@@ -41,7 +41,6 @@ from ottla.protocol.messages.consumer_group_records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
     TopicMetadata,
-    TopicPartition,
     TopicPartitions,
 )
 
@@ -242,7 +241,7 @@ def _member_value(member: ConsumerMember) -> Message:
 def _target_value(target: PartitionSet) -> Message:
     return ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
-            TopicPartition(topic_id=topic_id, partitions=indexes) for topic_id, indexes in by_topic(target).items()
+            TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in by_topic(target).items()
         ]
     )
 
@@ -271,5 +270,5 @@ def by_topic(partitions: PartitionSet) -> dict[bytes, list[int]]:
     return found
 
 
-def _read_partitions(topics: Iterable[TopicPartition | TopicPartitions]) -> PartitionSet:
+def _read_partitions(topics: Iterable[TopicPartitions]) -> PartitionSet:
     return frozenset(TopicIdPartition(topic.topic_id, index) for topic in topics for index in topic.partitions)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.requests.config_resources import (
-    ResourceType,
+    ConfigResourceType,
     alter_each,
     check_access,
     check_alterable,
@@ -51,7 +51,7 @@ def _replace(request: Request, resource: AlterConfigsResource) -> None:
     options = {config.name: config.value for config in resource.configs if config.value is not None}
     services, name = request.services, resource.resource_name
     validate_only = request.body.validate_only
-    if resource.resource_type == ResourceType.TOPIC:
+    if resource.resource_type == ConfigResourceType.TOPIC:
         services.cluster.replace_topic_config(name, options, validate_only=validate_only)
     else:
         check_thread_counts(services, name, lambda _current: options)

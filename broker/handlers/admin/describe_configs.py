@@ -17,19 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ottla.broker.cluster.cluster import ALL_BROKERS
+from ottla.broker.cluster.cluster_registry import ALL_BROKERS
 from ottla.broker.cluster.topics import check_topic_name
 from ottla.broker.config import (
     BROKER_OPTIONS,
     TOPIC_OPTIONS,
     BrokerConfig,
     ConfigError,
+    ConfigSource,
     Dynamic,
     Resolved,
-    Source,
 )
 from ottla.broker.config.names import broker_option
-from ottla.broker.requests.config_resources import ResourceType, check_access, current_broker_config
+from ottla.broker.requests.config_resources import ConfigResourceType, check_access, current_broker_config
 from ottla.broker.requests.outcome import DONE, Outcome
 from ottla.broker.requests.request import Request
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -78,9 +78,9 @@ def _options(request: Request, resource: DescribeConfigsResource) -> Iterable[tu
     """Give the options of a resource: name, value, and whether only a restart changes it."""
     check_access(request, resource)
     name = resource.resource_name
-    if resource.resource_type == ResourceType.TOPIC:
+    if resource.resource_type == ConfigResourceType.TOPIC:
         return _of_topic(request, name)
-    if resource.resource_type != ResourceType.BROKER:
+    if resource.resource_type != ConfigResourceType.BROKER:
         detail = f"only topics and brokers have options, not resources of type {resource.resource_type}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, detail)
     if name == ALL_BROKERS:
@@ -110,7 +110,7 @@ def _of_broker(config: BrokerConfig) -> Iterator[tuple[str, Resolved, bool]]:
 
 def _of_all_brokers(config: BrokerConfig) -> Iterator[tuple[str, Resolved, bool]]:
     for layer in config.layers:
-        if layer.source is not Source.DYNAMIC_DEFAULT_BROKER:
+        if layer.source is not ConfigSource.DYNAMIC_DEFAULT_BROKER:
             continue
         for name in sorted(layer.settings):
             if name in BROKER_OPTIONS:
@@ -125,7 +125,7 @@ def _entry(request: Request, name: str, found: Resolved, is_fixed: bool) -> Desc
         name=name,
         value=found.value,
         read_only=is_fixed,
-        is_default=request.version == 0 and found.source is Source.DEFAULT,
+        is_default=request.version == 0 and found.source is ConfigSource.DEFAULT,
         config_source=found.source,
         is_sensitive=found.option.sensitive,
         synonyms=[

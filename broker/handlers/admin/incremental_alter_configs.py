@@ -12,7 +12,7 @@ from functools import partial
 from ottla.broker.cluster.configs import ConfigChange, ConfigOperation, changed_config
 from ottla.broker.config.names import broker_option
 from ottla.broker.requests.config_resources import (
-    ResourceType,
+    ConfigResourceType,
     alter_each,
     check_access,
     check_alterable,
@@ -56,7 +56,7 @@ def _change(request: Request, resource: AlterConfigsResource) -> None:
     )
     services, name = request.services, resource.resource_name
     validate_only = request.body.validate_only
-    if resource.resource_type == ResourceType.TOPIC:
+    if resource.resource_type == ConfigResourceType.TOPIC:
         services.cluster.change_topic_config(name, changes, validate_only=validate_only)
         return
 

@@ -11,7 +11,7 @@ import structlog
 from ottla.broker.requests.access import CLUSTER, check
 from ottla.broker.requests.outcome import DONE, Outcome
 from ottla.broker.requests.request import Request
-from ottla.broker.security.acls.acl import AclBinding, AclEntry, AclFilter, ResourcePattern
+from ottla.broker.security.acls.acl import AclEntry, ResourceAcl, ResourceAclFilter, ResourcePattern
 from ottla.broker.security.acls.acl_store import AclStore, check_name
 from ottla.protocol.acls import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -35,7 +35,7 @@ def acl_store(request: Request) -> AclStore:
     return store
 
 
-def binding_of(creation: AclCreation) -> AclBinding:
+def binding_of(creation: AclCreation) -> ResourceAcl:
     """Return the ACL to create; INVALID_REQUEST where there cannot be such a one."""
     pattern = ResourcePattern(
         _single(ResourceType, creation.resource_type),
@@ -49,12 +49,12 @@ def binding_of(creation: AclCreation) -> AclBinding:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "an ACL has a principal, as in User:alice, and a host")
     operation = _single(AclOperation, creation.operation)
     permission = _single(AclPermissionType, creation.permission_type)
-    return AclBinding(pattern, AclEntry(creation.principal, creation.host, operation, permission))
+    return ResourceAcl(pattern, AclEntry(creation.principal, creation.host, operation, permission))
 
 
-def filter_of(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+def filter_of(wanted: DescribeAclsRequest | DeleteAclsFilter) -> ResourceAclFilter:
     """Return a filter; INVALID_REQUEST where it has codes that nobody knows."""
-    return AclFilter(
+    return ResourceAclFilter(
         _known(ResourceType, wanted.resource_type_filter),
         wanted.resource_name_filter,
         _known(PatternType, wanted.pattern_type_filter),
@@ -67,7 +67,7 @@ def filter_of(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
 
 def change_each(
     request: Request,
-    bindings: Iterable[AclBinding],
+    bindings: Iterable[ResourceAcl],
     change: Callable[[ResourcePattern, frozenset[AclEntry]], None],
 ) -> Mapping[ResourcePattern, Outcome]:
     """Change ACLs, all of one pattern at once; return how it went, by pattern."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from ottla.broker.handlers.security.acl_requests import acl_store, binding_of, change_each
 from ottla.broker.requests.outcome import Outcome
 from ottla.broker.requests.request import Request
-from ottla.broker.security.acls.acl import AclBinding
+from ottla.broker.security.acls.acl import ResourceAcl
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
@@ -27,16 +27,16 @@ def create_acls(request: Request) -> CreateAclsResponse:
         outcomes = [Outcome.refused(error)] * len(body.creations)
     else:
         wanted = [_binding(creation) for creation in body.creations]
-        valid = [each for each in wanted if isinstance(each, AclBinding)]
+        valid = [each for each in wanted if isinstance(each, ResourceAcl)]
         done = change_each(request, valid, lambda pattern, entries: store.change(pattern, added=entries))
-        outcomes = [done[each.pattern] if isinstance(each, AclBinding) else each for each in wanted]
+        outcomes = [done[each.pattern] if isinstance(each, ResourceAcl) else each for each in wanted]
     return CreateAclsResponse(
         throttle_time_ms=0,
         results=[AclCreationResult(error_code=outcome.code, error_message=outcome.message) for outcome in outcomes],
     )
 
 
-def _binding(creation: AclCreation) -> AclBinding | Outcome:
+def _binding(creation: AclCreation) -> ResourceAcl | Outcome:
     try:
         return binding_of(creation)
     except KafkaError as error:

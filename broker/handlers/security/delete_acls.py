@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from ottla.broker.handlers.security.acl_requests import acl_store, change_each, filter_of
 from ottla.broker.requests.outcome import Outcome
 from ottla.broker.requests.request import Request
-from ottla.broker.security.acls.acl import AclBinding, ResourcePattern
+from ottla.broker.security.acls.acl import ResourceAcl, ResourcePattern
 from ottla.broker.security.acls.acl_snapshot import AclSnapshot
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_acls import (
@@ -41,14 +41,14 @@ def delete_acls(request: Request) -> DeleteAclsResponse:
     return _response([_removed(each, outcomes) if isinstance(each, list) else _refused(each) for each in found])
 
 
-def _found(snapshot: AclSnapshot, wanted: DeleteAclsFilter) -> list[AclBinding] | Outcome:
+def _found(snapshot: AclSnapshot, wanted: DeleteAclsFilter) -> list[ResourceAcl] | Outcome:
     try:
         return list(snapshot.bindings(filter_of(wanted)))
     except KafkaError as error:
         return Outcome.refused(error)
 
 
-def _removed(bindings: list[AclBinding], outcomes: Mapping[ResourcePattern, Outcome]) -> DeleteAclsFilterResult:
+def _removed(bindings: list[ResourceAcl], outcomes: Mapping[ResourcePattern, Outcome]) -> DeleteAclsFilterResult:
     return DeleteAclsFilterResult(
         error_code=ErrorCode.NONE,
         error_message=None,

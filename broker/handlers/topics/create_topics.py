@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Set
 
-from ottla.broker.cluster.topics import CreatedTopic, NewTopic
+from ottla.broker.cluster.topics import TopicCreation, TopicSpec
 from ottla.broker.config import TOPIC_OPTIONS, TopicConfig
 from ottla.broker.requests.access import TOPIC, allows, check
 from ottla.broker.requests.metadata_wait import answer_when_met, has_leaders
@@ -53,12 +53,12 @@ def create_topics(request: Request) -> Message | Delayed:
     waited_for = {
         name: has_leaders(name, result.assignment)
         for name, result in made
-        if isinstance(result, CreatedTopic) and not body.validate_only
+        if isinstance(result, TopicCreation) and not body.validate_only
     }
     return answer_when_met(request, body.timeout_ms, waited_for, answer)
 
 
-def _create(request: Request, topic: CreatableTopic, *, is_repeated: bool) -> CreatedTopic | Outcome:
+def _create(request: Request, topic: CreatableTopic, *, is_repeated: bool) -> TopicCreation | Outcome:
     try:
         if not request.services.cluster.is_controller:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
@@ -74,17 +74,17 @@ def _create(request: Request, topic: CreatableTopic, *, is_repeated: bool) -> Cr
         return Outcome.refused(error)
 
 
-def _wanted(topic: CreatableTopic) -> NewTopic:
+def _wanted(topic: CreatableTopic) -> TopicSpec:
     assignment = {each.partition_index: each.broker_ids for each in topic.assignments}
     if len(assignment) < len(topic.assignments):
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition has its replicas given twice")
     configs = {config.name: config.value for config in topic.configs if config.value is not None}
     if nulls := sorted(config.name for config in topic.configs if config.value is None):
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"without a value: {', '.join(nulls)}")
-    return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignment, configs)
+    return TopicSpec(topic.name, topic.num_partitions, topic.replication_factor, assignment, configs)
 
 
-def _result(request: Request, name: str, result: CreatedTopic | Outcome) -> CreatableTopicResult:
+def _result(request: Request, name: str, result: TopicCreation | Outcome) -> CreatableTopicResult:
     if isinstance(result, Outcome):
         return CreatableTopicResult(name=name, error_code=result.code, error_message=result.message)
     if request.version < _DETAILS_VERSION:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.broker.network.outbox import Outbox
+from ottla.broker.network.outbox import ResponseOutbox
 from ottla.broker.network.tls.tls_channel import PIECE_BYTES, SCRATCH, TlsChannel
 from ottla.broker.storage.file_slice import FileSlice
 
@@ -12,8 +12,8 @@ from ottla.broker.storage.file_slice import FileSlice
 _TURN_BYTES: Final = 4 * 1024 * 1024
 
 
-class TlsOutbox(Outbox):
-    """As `Outbox`, with no more than one piece encrypted ahead of what the socket has taken."""
+class TlsOutbox(ResponseOutbox):
+    """As `ResponseOutbox`, with no more than one piece encrypted ahead of what the socket has taken."""
 
     __slots__ = ("_channel",)
 

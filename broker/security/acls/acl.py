@@ -1,6 +1,6 @@
 """Access control lists as values: who may, or may not, do what with which resource.
 
-AclBinding
+ResourceAcl
   pattern   ResourcePattern   the resources: one name, all names ("*"), or all that begin with a prefix
   entry     AclEntry          principal and host ("User:*" and "*" are all), operation, DENY or ALLOW
 """
@@ -79,14 +79,14 @@ class AclEntry(NamedTuple):
         return self.principal in (principal, EVERYBODY) and self.host in (host, WILDCARD)
 
 
-class AclBinding(NamedTuple):
+class ResourceAcl(NamedTuple):
     """An ACL, with where it stands."""
 
     pattern: ResourcePattern
     entry: AclEntry
 
 
-class AclFilter(NamedTuple):
+class ResourceAclFilter(NamedTuple):
     """Which ACLs are meant; None and ANY stand for all."""
 
     resource_type: ResourceType = ResourceType.ANY

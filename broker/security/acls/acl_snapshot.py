@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from ottla.broker.security.acls.acl import IMPLYING, WILDCARD, AclBinding, AclEntry, AclFilter, ResourcePattern
+from ottla.broker.security.acls.acl import IMPLYING, WILDCARD, AclEntry, ResourceAcl, ResourceAclFilter, ResourcePattern
 from ottla.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 
 Entries = frozenset[AclEntry]
@@ -44,13 +44,13 @@ class AclSnapshot:
         """Return what there is when some patterns have other ACLs, or none."""
         return AclSnapshot({**self.acls, **changed})
 
-    def bindings(self, wanted: AclFilter) -> Iterator[AclBinding]:
+    def bindings(self, wanted: ResourceAclFilter) -> Iterator[ResourceAcl]:
         """Give the ACLs that a filter means."""
         for pattern, entries in self.acls.items():
             if wanted.matches_pattern(pattern):
                 for entry in entries:
                     if wanted.matches_entry(entry):
-                        yield AclBinding(pattern, entry)
+                        yield ResourceAcl(pattern, entry)
 
     def decide(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str

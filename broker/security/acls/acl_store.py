@@ -16,13 +16,13 @@ from typing import Final
 
 import structlog
 
-from ottla.broker.cluster.cluster import translated_errors
+from ottla.broker.cluster.cluster_registry import translated_errors
 from ottla.broker.cluster.operations import (
     BadVersionError,
-    Node,
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
+    ZNode,
     ZooKeeperError,
     ZooKeeperUnavailableError,
 )
@@ -235,7 +235,7 @@ def _told(pattern_type: PatternType, data: bytes, path: str) -> ResourcePattern 
         return None
 
 
-def _decoded(pattern: ResourcePattern, node: Node | None) -> Entries:
+def _decoded(pattern: ResourcePattern, node: ZNode | None) -> Entries:
     """Return the ACLs in a node. One that cannot be read denies everything: it may have been meant to."""
     if node is None or not node.data:
         return frozenset()

@@ -25,7 +25,7 @@ _TEXT_MAX: Final = 256
 Refusal = tuple[str, str, AclOperation, ResourceType, str]
 
 
-class Audit:
+class AuditLog:
     """Writes decisions to the log. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 
 from ottla.broker.security.acls.acl import SUPPORTED
 from ottla.broker.security.acls.acl_snapshot import AclSnapshot
-from ottla.broker.security.acls.audit import Audit
+from ottla.broker.security.acls.audit import AuditLog
 from ottla.broker.security.session import Session
 from ottla.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
 
@@ -74,11 +74,11 @@ class AclAuthorizer(Authorizer):
         *,
         allow_if_no_acl: bool,
         snapshot: AclSnapshot | None = None,
-        audit: Audit | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
-        self._audit = audit or Audit()
+        self._audit = audit or AuditLog()
         # Answers are kept together with the ACLs that they follow from, and go with them.
         self._current: tuple[AclSnapshot, dict[_Question, bool]] = (snapshot or AclSnapshot(), {})
 

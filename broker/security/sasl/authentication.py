@@ -35,7 +35,7 @@ class NotAuthenticatedError(Exception):
     """A request that must not be answered: the connection is closed."""
 
 
-class Step(NamedTuple):
+class AuthenticationAnswer(NamedTuple):
     """What to answer to a token."""
 
     error: ErrorCode
@@ -101,12 +101,12 @@ class Authentication:
         self.expects_raw_token = version == 0
         return ErrorCode.NONE
 
-    def step(self, token: bytes) -> Step:
+    def step(self, token: bytes) -> AuthenticationAnswer:
         """Take a token of the mechanism."""
         exchange = self._exchange
         if exchange is None:
             message = "SaslAuthenticate came without a SaslHandshake before it, or after the end"
-            return Step(ErrorCode.ILLEGAL_SASL_STATE, message, b"", 0)
+            return AuthenticationAnswer(ErrorCode.ILLEGAL_SASL_STATE, message, b"", 0)
         self._steps += 1
         try:
             if self._steps > _STEPS_MAX:
@@ -116,9 +116,9 @@ class Authentication:
             return self._ended(end.value)
         except AuthenticationFailedError as error:
             return self._failed(error)
-        return Step(ErrorCode.NONE, None, answer, 0)
+        return AuthenticationAnswer(ErrorCode.NONE, None, answer, 0)
 
-    def _ended(self, proof: Proof) -> Step:
+    def _ended(self, proof: Proof) -> AuthenticationAnswer:
         self._exchange = None
         self.expects_raw_token = False
         principal = f"User:{proof.user}"
@@ -134,13 +134,13 @@ class Authentication:
             self._session.principal = principal
             self.is_done = True
             self.on_done()
-        return Step(ErrorCode.NONE, None, proof.last_token, lifetime_ms or 0)
+        return AuthenticationAnswer(ErrorCode.NONE, None, proof.last_token, lifetime_ms or 0)
 
-    def _failed(self, error: AuthenticationFailedError) -> Step:
+    def _failed(self, error: AuthenticationFailedError) -> AuthenticationAnswer:
         self._exchange = None
         self.expects_raw_token = False
         self._listener.failed(self._session.client_host, self._mechanism, error.detail[:_NAME_SHOWN_MAX])
-        return Step(error.code, error.detail, b"", 0)
+        return AuthenticationAnswer(error.code, error.detail, b"", 0)
 
     def _lifetime_ms(self, proof: Proof) -> int | None:
         limits = [limit for limit in (self._listener.max_reauth_ms(),) if limit > 0]

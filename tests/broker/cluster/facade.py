@@ -1,4 +1,4 @@
-"""A `Cluster` on a real ZooKeeper, with metadata that the test makes up."""
+"""A `ClusterRegistry` on a real ZooKeeper, with metadata that the test makes up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.broker.sessions import clock
 
-from ottla.broker.cluster.cluster import Cluster
+from ottla.broker.cluster.cluster_registry import ClusterRegistry
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.cluster.zookeeper import ZooKeeper
@@ -33,7 +33,7 @@ class Facade:
         membership = Membership(zookeeper, self.config, clock=clock)
         membership.prepare()
         membership.choose_broker_id(None)
-        self.cluster = Cluster(
+        self.cluster = ClusterRegistry(
             zookeeper,
             membership,
             self.metadata,

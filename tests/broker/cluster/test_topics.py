@@ -8,7 +8,7 @@ from tests.broker.sessions import Connect
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import MultiError, NodeStat
-from ottla.broker.cluster.topics import NewTopic, check_topic_name
+from ottla.broker.cluster.topics import TopicSpec, check_topic_name
 from ottla.broker.cluster.zookeeper import Watch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import UUID_ZERO, uuid_to_text
@@ -28,7 +28,7 @@ def test_bad_names_are_refused(name: str) -> None:
     assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def refused(facade: Facade, topic: NewTopic) -> ErrorCode:
+def refused(facade: Facade, topic: TopicSpec) -> ErrorCode:
     """Return the code with which a topic is refused; nothing may be left behind."""
     with pytest.raises(KafkaError) as caught:
         facade.cluster.create_topic(topic)
@@ -41,7 +41,7 @@ def test_a_topic_stands_in_zookeeper_as_kafka_writes_it(connect: Connect) -> Non
     """Assignment, id and config."""
     facade = Facade(connect(), brokers=(1, 2))
     created = facade.cluster.create_topic(
-        NewTopic("orders", assignment={0: [1, 2], 1: [2, 1]}, configs={"retention.ms": "1000"})
+        TopicSpec("orders", assignment={0: [1, 2], 1: [2, 1]}, configs={"retention.ms": "1000"})
     )
     text = uuid_to_text(created.id)
     assert (
@@ -59,7 +59,7 @@ def test_a_topic_stands_in_zookeeper_as_kafka_writes_it(connect: Connect) -> Non
 def test_counts_are_the_brokers_own_by_default(connect: Connect) -> None:
     """-1 stands for num.partitions and default.replication.factor."""
     facade = Facade(connect(), {"num.partitions": "3", "default.replication.factor": "2"}, brokers=(1, 2))
-    created = facade.cluster.create_topic(NewTopic("orders"))
+    created = facade.cluster.create_topic(TopicSpec("orders"))
     assert sorted(created.assignment) == [0, 1, 2]
     assert created.replication_factor == 2
 
@@ -67,33 +67,33 @@ def test_counts_are_the_brokers_own_by_default(connect: Connect) -> None:
 def test_impossible_topics_are_refused_and_leave_nothing(connect: Connect) -> None:
     """Each mistake has Kafka's code."""
     facade = Facade(connect(), brokers=(1, 2))
-    assert refused(facade, NewTopic("a b")) is ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert refused(facade, NewTopic("a", 0, 1)) is ErrorCode.INVALID_PARTITIONS
-    assert refused(facade, NewTopic("a", 1, 3)) is ErrorCode.INVALID_REPLICATION_FACTOR
-    assert refused(facade, NewTopic("a", 1, 0)) is ErrorCode.INVALID_REPLICATION_FACTOR
-    assert refused(facade, NewTopic("a", 1, 1, assignment={0: [1]})) is ErrorCode.INVALID_REQUEST
+    assert refused(facade, TopicSpec("a b")) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert refused(facade, TopicSpec("a", 0, 1)) is ErrorCode.INVALID_PARTITIONS
+    assert refused(facade, TopicSpec("a", 1, 3)) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert refused(facade, TopicSpec("a", 1, 0)) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert refused(facade, TopicSpec("a", 1, 1, assignment={0: [1]})) is ErrorCode.INVALID_REQUEST
     assignments: list[dict[int, list[int]]] = [{1: [1]}, {0: []}, {0: [1, 1]}, {0: [1], 1: [1, 2]}, {0: [9]}]
     for assignment in assignments:
-        assert refused(facade, NewTopic("a", assignment=assignment)) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert refused(facade, NewTopic("a", 1, 1, configs={"retention.ms": "soon"})) is ErrorCode.INVALID_CONFIG
-    assert refused(facade, NewTopic("a", 1, 1, configs={"no.such.option": "1"})) is ErrorCode.INVALID_CONFIG
+        assert refused(facade, TopicSpec("a", assignment=assignment)) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert refused(facade, TopicSpec("a", 1, 1, configs={"retention.ms": "soon"})) is ErrorCode.INVALID_CONFIG
+    assert refused(facade, TopicSpec("a", 1, 1, configs={"no.such.option": "1"})) is ErrorCode.INVALID_CONFIG
 
 
 def test_names_are_taken_once(connect: Connect) -> None:
     """Also those that differ only in dots and underscores."""
     facade = Facade(connect())
-    facade.cluster.create_topic(NewTopic("a.b", 1, 1))
+    facade.cluster.create_topic(TopicSpec("a.b", 1, 1))
     for name, code in [("a.b", ErrorCode.TOPIC_ALREADY_EXISTS), ("a_b", ErrorCode.INVALID_TOPIC_EXCEPTION)]:
         with pytest.raises(KafkaError) as caught:
-            facade.cluster.create_topic(NewTopic(name, 1, 1))
+            facade.cluster.create_topic(TopicSpec(name, 1, 1))
         assert caught.value.code is code
-    facade.cluster.create_topic(NewTopic("a-b", 1, 1))
+    facade.cluster.create_topic(TopicSpec("a-b", 1, 1))
 
 
 def test_validating_writes_nothing(connect: Connect) -> None:
     """The answer says what would be made."""
     facade = Facade(connect())
-    checked = facade.cluster.create_topic(NewTopic("a", 2, 1), validate_only=True)
+    checked = facade.cluster.create_topic(TopicSpec("a", 2, 1), validate_only=True)
     assert (checked.id, sorted(checked.assignment)) == (UUID_ZERO, [0, 1])
     assert facade.zookeeper.children(znodes.TOPICS) == []
 
@@ -102,7 +102,7 @@ def test_a_config_left_over_is_replaced(connect: Connect) -> None:
     """A config node without its topic does not keep the name from being used."""
     facade = Facade(connect())
     facade.zookeeper.create("/config/topics/a", b'{"version":1,"config":{"retention.ms":"5"}}')
-    facade.cluster.create_topic(NewTopic("a", 1, 1))
+    facade.cluster.create_topic(TopicSpec("a", 1, 1))
     assert facade.zookeeper.read("/config/topics/a").data == b'{"version":1,"config":{}}'
 
 
@@ -119,14 +119,14 @@ def test_a_creation_whose_answer_was_lost_is_recognised(connect: Connect, monkey
         return multi(operations)  # type: ignore[arg-type]
 
     monkeypatch.setattr(facade.zookeeper, "multi", answer_lost)
-    created = facade.cluster.create_topic(NewTopic("a", 1, 1))
+    created = facade.cluster.create_topic(TopicSpec("a", 1, 1))
     assert uuid_to_text(created.id).encode() in facade.zookeeper.read("/brokers/topics/a").data
 
 
 def test_a_deletion_is_a_mark(connect: Connect) -> None:
     """Twice is not wrong; what does not exist cannot be deleted."""
     facade = Facade(connect())
-    facade.cluster.create_topic(NewTopic("a", 1, 1))
+    facade.cluster.create_topic(TopicSpec("a", 1, 1))
     facade.cluster.delete_topic("a")
     facade.cluster.delete_topic("a")
     assert facade.zookeeper.read("/admin/delete_topics/a").data == b""
@@ -141,7 +141,7 @@ def test_a_deletion_is_a_mark(connect: Connect) -> None:
 def test_a_topic_that_goes_while_it_is_marked_leaves_no_mark(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mark without a topic would be the end of the next topic of that name."""
     facade = Facade(connect())
-    facade.cluster.create_topic(NewTopic("a", 1, 1))
+    facade.cluster.create_topic(TopicSpec("a", 1, 1))
     exists = facade.zookeeper.exists
 
     def exists_and_goes(path: str, watch: Watch | None = None) -> NodeStat | None:
@@ -159,7 +159,7 @@ def test_a_topic_that_goes_while_it_is_marked_leaves_no_mark(connect: Connect, m
 def test_deletion_can_be_switched_off(connect: Connect) -> None:
     """With delete.topic.enable."""
     facade = Facade(connect(), {"delete.topic.enable": "false"})
-    facade.cluster.create_topic(NewTopic("a", 1, 1))
+    facade.cluster.create_topic(TopicSpec("a", 1, 1))
     with pytest.raises(KafkaError) as caught:
         facade.cluster.delete_topic("a")
     assert caught.value.code is ErrorCode.TOPIC_DELETION_DISABLED
@@ -168,7 +168,7 @@ def test_deletion_can_be_switched_off(connect: Connect) -> None:
 def test_partitions_are_added_behind_those_there(connect: Connect) -> None:
     """Chosen or given, and the others are left alone."""
     facade = Facade(connect(), brokers=(1, 2))
-    created = facade.cluster.create_topic(NewTopic("a", assignment={0: [2]}))
+    created = facade.cluster.create_topic(TopicSpec("a", assignment={0: [2]}))
     assert facade.cluster.create_partitions("a", 2, [[1]], validate_only=True) == {1: [1]}
     assert facade.cluster.create_partitions("a", 2, [[1]]) == {1: [1]}
     # The round goes on from the leader of partition 0, which is the second of two brokers.
@@ -181,7 +181,7 @@ def test_partitions_are_added_behind_those_there(connect: Connect) -> None:
 def test_impossible_additions_are_refused(connect: Connect) -> None:
     """A topic never gets fewer partitions."""
     facade = Facade(connect(), brokers=(1, 2))
-    facade.cluster.create_topic(NewTopic("a", 2, 1))
+    facade.cluster.create_topic(TopicSpec("a", 2, 1))
 
     def code(topic: str, count: int, assignment: list[list[int]] | None = None) -> ErrorCode:
         with pytest.raises(KafkaError) as caught:
@@ -199,6 +199,6 @@ def test_impossible_additions_are_refused(connect: Connect) -> None:
         b'{"version":3,"topic_id":"AAAAAAAAAAAAAAAAAAAAAQ","partitions":{"0":[1,2]},"adding_replicas":{"0":[2]}}',
     )
     assert code("a", 3) is ErrorCode.REASSIGNMENT_IN_PROGRESS
-    facade.cluster.create_topic(NewTopic("c", 1, 1))
+    facade.cluster.create_topic(TopicSpec("c", 1, 1))
     facade.cluster.delete_topic("c")
     assert code("c", 3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

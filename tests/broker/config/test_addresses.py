@@ -19,7 +19,7 @@ from ottla.broker.config.addresses import (
     ZooKeeperAddresses,
     ZooKeeperKind,
 )
-from ottla.broker.config.kinds import Kind
+from ottla.broker.config.kinds import OptionKind
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_zookeeper_address_has_servers_and_a_chroot(text: str, addresses: ZooK
         (AddressKind(), "[::1]"),
     ],
 )
-def test_a_wrong_structured_value_is_refused(kind: Kind[object], text: str) -> None:
+def test_a_wrong_structured_value_is_refused(kind: OptionKind[object], text: str) -> None:
     """No other exception than a ValueError comes out."""
     with pytest.raises(ValueError, match=r".+"):
         kind.parse(text)

@@ -12,12 +12,12 @@ from ottla.broker.config import (
     Address,
     BrokerConfig,
     ConfigError,
+    ConfigSource,
     Layer,
     Listener,
     Password,
     SecurityProtocol,
     Setting,
-    Source,
     Synonym,
     ZooKeeperAddresses,
 )
@@ -94,13 +94,13 @@ def test_a_value_is_explained_by_its_source_and_synonyms() -> None:
 
     resolved = dynamic.resolve("log.retention.ms")
 
-    assert (resolved.value, resolved.source) == ("5", Source.DYNAMIC_BROKER)
+    assert (resolved.value, resolved.source) == ("5", ConfigSource.DYNAMIC_BROKER)
     assert resolved.synonyms == (
-        Synonym("log.retention.ms", "5", Source.DYNAMIC_BROKER),
-        Synonym("log.retention.ms", "6", Source.DYNAMIC_DEFAULT_BROKER),
-        Synonym("log.retention.minutes", "10", Source.STATIC_BROKER),
-        Synonym("log.retention.hours", "24", Source.STATIC_BROKER),
-        Synonym("log.retention.hours", "168", Source.DEFAULT),
+        Synonym("log.retention.ms", "5", ConfigSource.DYNAMIC_BROKER),
+        Synonym("log.retention.ms", "6", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        Synonym("log.retention.minutes", "10", ConfigSource.STATIC_BROKER),
+        Synonym("log.retention.hours", "24", ConfigSource.STATIC_BROKER),
+        Synonym("log.retention.hours", "168", ConfigSource.DEFAULT),
     )
     assert config.resolve("log.retention.ms").value == "600000"
     assert config.log_retention_ms == 600_000
@@ -110,7 +110,7 @@ def test_an_option_without_a_value_is_null_by_default() -> None:
     """It has no synonyms either."""
     resolved = BrokerConfig().resolve("broker.rack")
 
-    assert (resolved.value, resolved.source, resolved.synonyms) == (None, Source.DEFAULT, ())
+    assert (resolved.value, resolved.source, resolved.synonyms) == (None, ConfigSource.DEFAULT, ())
 
 
 def test_a_secret_is_null_to_those_who_ask() -> None:
@@ -120,7 +120,7 @@ def test_a_secret_is_null_to_those_who_ask() -> None:
 
     assert config.ssl_key_password == Password("hunter2")
     assert resolved.value is None
-    assert resolved.synonyms == (Synonym("ssl.key.password", None, Source.STATIC_BROKER),)
+    assert resolved.synonyms == (Synonym("ssl.key.password", None, ConfigSource.STATIC_BROKER),)
 
 
 def test_an_unknown_option_cannot_be_resolved() -> None:
@@ -133,7 +133,7 @@ def test_layers_count_in_the_order_of_their_sources() -> None:
     """Dynamic settings of the broker come before those of the cluster, and those before static ones."""
     layers = [
         Layer(source, {"num.io.threads": Setting(str(int(source)), source.name)})
-        for source in (Source.STATIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER, Source.DYNAMIC_BROKER)
+        for source in (ConfigSource.STATIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER, ConfigSource.DYNAMIC_BROKER)
     ]
 
     assert BrokerConfig(layers).num_io_threads == 2
@@ -213,9 +213,9 @@ def test_an_option_of_one_listener_comes_before_the_general_one() -> None:
     assert config.for_listener("PLAINTEXT", BrokerConfig.max_connections) == 5
     assert config.warnings == ()
     assert config.resolve("listener.name.plaintext.max.connections").synonyms == (
-        Synonym("listener.name.plaintext.max.connections", "5", Source.STATIC_BROKER),
-        Synonym("max.connections", "10", Source.STATIC_BROKER),
-        Synonym("max.connections", "2147483647", Source.DEFAULT),
+        Synonym("listener.name.plaintext.max.connections", "5", ConfigSource.STATIC_BROKER),
+        Synonym("max.connections", "10", ConfigSource.STATIC_BROKER),
+        Synonym("max.connections", "2147483647", ConfigSource.DEFAULT),
     )
 
 

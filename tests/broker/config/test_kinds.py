@@ -9,7 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.broker.config.kinds import HIDDEN, Boolean, Double, Int, Kind, List, Long, Password, Secret, Short, String
+from ottla.broker.config.kinds import (
+    HIDDEN,
+    Boolean,
+    Double,
+    Int,
+    List,
+    Long,
+    OptionKind,
+    Password,
+    Secret,
+    Short,
+    String,
+)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +74,7 @@ def test_every_double_survives_being_written_and_read(value: float) -> None:
         (List(), "a , b,c", ("a", "b", "c")),
     ],
 )
-def test_a_valid_text_is_read(kind: Kind[object], text: str, value: object) -> None:
+def test_a_valid_text_is_read(kind: OptionKind[object], text: str, value: object) -> None:
     """Java's forms of numbers, booleans and lists are accepted."""
     assert kind.parse(text) == value
 
@@ -95,7 +107,7 @@ def test_a_valid_text_is_read(kind: Kind[object], text: str, value: object) -> N
         (List(matching=r"\*|(\d+:\d+(,\d+:\d+)*)?"), "*,1:2"),
     ],
 )
-def test_a_wrong_text_is_refused(kind: Kind[object], text: str) -> None:
+def test_a_wrong_text_is_refused(kind: OptionKind[object], text: str) -> None:
     """What Java would not read, does not fit, or is out of bounds, is a ValueError."""
     with pytest.raises(ValueError):  # noqa: PT011 - the reason is optional
         kind.parse(text)

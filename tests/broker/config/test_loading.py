@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.config import ConfigError, Source, effective_config, load_broker_config
+from ottla.broker.config import ConfigError, ConfigSource, effective_config, load_broker_config
 from ottla.broker.config.environment import settings_from_environment
 from ottla.broker.config.loading import FILE_BYTES_MAX
 
@@ -35,7 +35,7 @@ def test_an_override_counts_before_the_environment_before_the_file_before_the_de
     assert config.origin(type(config).num_network_threads) == "environment KAFKA_NUM_NETWORK_THREADS"
     assert config.origin(type(config).background_threads) == f"{file} line 4"
     assert config.origin(type(config).num_recovery_threads_per_data_dir) == "default"
-    assert config.resolve("num.io.threads").source is Source.STATIC_BROKER
+    assert config.resolve("num.io.threads").source is ConfigSource.STATIC_BROKER
 
 
 def test_a_file_has_javas_format(file: Path) -> None:

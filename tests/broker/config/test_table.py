@@ -26,7 +26,7 @@ from ottla.broker.config.addresses import (
     ZooKeeperKind,
 )
 from ottla.broker.config.ignored import IGNORED_BROKER_OPTIONS, IGNORED_TOPIC_OPTIONS, is_ignored
-from ottla.broker.config.kinds import Boolean, Double, Int, Kind, List, Password, Secret, String, Whole
+from ottla.broker.config.kinds import Boolean, Double, Int, List, OptionKind, Password, Secret, String, Whole
 
 ALL_OPTIONS = [*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values()]
 
@@ -86,7 +86,7 @@ _names = st.lists(_word.map(str.upper), min_size=1, max_size=3, unique=True)
 _endpoints = st.builds(lambda names, address: tuple(Endpoint(name, address) for name in names), _names, _address)
 _servers = st.lists(_address, min_size=1, max_size=3).map(tuple)
 
-STRATEGIES: dict[type[Kind[Any]], st.SearchStrategy[Any]] = {
+STRATEGIES: dict[type[OptionKind[Any]], st.SearchStrategy[Any]] = {
     Boolean: st.booleans(),
     Secret: st.builds(Password, _word),
     EndpointsKind: _endpoints,
@@ -99,7 +99,7 @@ STRATEGIES: dict[type[Kind[Any]], st.SearchStrategy[Any]] = {
 }
 
 
-def values(kind: Kind[Any]) -> st.SearchStrategy[Any]:
+def values(kind: OptionKind[Any]) -> st.SearchStrategy[Any]:
     """Give the valid values of a kind."""
     if isinstance(kind, Whole):
         lowest, highest = -(1 << (kind.bits - 1)), (1 << (kind.bits - 1)) - 1

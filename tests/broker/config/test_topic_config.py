@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.config import BrokerConfig, ConfigError, Source, Synonym, TopicConfig
+from ottla.broker.config import BrokerConfig, ConfigError, ConfigSource, Synonym, TopicConfig
 
 
 def test_a_topic_inherits_what_it_does_not_set() -> None:
@@ -44,16 +44,16 @@ def test_the_source_of_a_value_is_told_with_all_synonyms() -> None:
     )
     resolved = TopicConfig(broker, {"retention.ms": "10"}).resolve("retention.ms")
 
-    assert (resolved.value, resolved.source) == ("10", Source.TOPIC)
+    assert (resolved.value, resolved.source) == ("10", ConfigSource.TOPIC)
     assert resolved.synonyms == (
-        Synonym("retention.ms", "10", Source.TOPIC),
-        Synonym("log.retention.ms", "20", Source.DYNAMIC_BROKER),
-        Synonym("log.retention.ms", "30", Source.DYNAMIC_DEFAULT_BROKER),
-        Synonym("log.retention.hours", "1", Source.STATIC_BROKER),
-        Synonym("log.retention.hours", "168", Source.DEFAULT),
+        Synonym("retention.ms", "10", ConfigSource.TOPIC),
+        Synonym("log.retention.ms", "20", ConfigSource.DYNAMIC_BROKER),
+        Synonym("log.retention.ms", "30", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        Synonym("log.retention.hours", "1", ConfigSource.STATIC_BROKER),
+        Synonym("log.retention.hours", "168", ConfigSource.DEFAULT),
     )
     inherited = TopicConfig(BrokerConfig.of({"log.retention.hours": "1"})).resolve("retention.ms")
-    assert (inherited.value, inherited.source) == ("3600000", Source.STATIC_BROKER)
+    assert (inherited.value, inherited.source) == ("3600000", ConfigSource.STATIC_BROKER)
 
 
 def test_options_of_the_same_name_for_topic_and_broker_are_not_mixed_up() -> None:
@@ -61,8 +61,8 @@ def test_options_of_the_same_name_for_topic_and_broker_are_not_mixed_up() -> Non
     resolved = TopicConfig(BrokerConfig.of({"min.insync.replicas": "2"})).resolve("min.insync.replicas")
 
     assert resolved.synonyms == (
-        Synonym("min.insync.replicas", "2", Source.STATIC_BROKER),
-        Synonym("min.insync.replicas", "1", Source.DEFAULT),
+        Synonym("min.insync.replicas", "2", ConfigSource.STATIC_BROKER),
+        Synonym("min.insync.replicas", "1", ConfigSource.DEFAULT),
     )
 
 
@@ -72,7 +72,7 @@ def test_an_option_without_a_broker_option_has_its_own_default() -> None:
 
     assert config.leader_replication_throttled_replicas == ("0:1", "1:2")
     assert config.resolve("follower.replication.throttled.replicas").synonyms == (
-        Synonym("follower.replication.throttled.replicas", "", Source.DEFAULT),
+        Synonym("follower.replication.throttled.replicas", "", ConfigSource.DEFAULT),
     )
 
 

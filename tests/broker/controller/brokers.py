@@ -13,10 +13,10 @@ from tests.kit.answers import answering
 from tests.kit.services import services_of
 from tests.kit.zookeeper import ZooKeeper as Ensemble
 
-from ottla.broker.cluster.cluster import Cluster
+from ottla.broker.cluster.cluster_registry import ClusterRegistry
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.session import SessionRenewal
-from ottla.broker.cluster.topics import NewTopic
+from ottla.broker.cluster.topics import TopicSpec
 from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.controller import Controller
@@ -49,7 +49,7 @@ class Broker:
         cluster_id = self.membership.cluster_id()
         self.membership.choose_broker_id(None)
         self.controller = Controller(self.zookeeper, broker_id, lambda: config, clock=clock)
-        self.cluster = Cluster(
+        self.cluster = ClusterRegistry(
             self.zookeeper,
             self.membership,
             self.fake.metadata,
@@ -138,7 +138,7 @@ def lose_the_last_in_sync(first: Broker, second: Broker) -> None:
     """Make a topic, orders, of which only the second broker is in sync, and let that one go."""
     # A broker that is about to stop is in no ISR.
     first.do(lambda term: term.context.shutting_down.add(1))
-    first.cluster.create_topic(NewTopic("orders", assignment={0: [2, 1]}))
+    first.cluster.create_topic(TopicSpec("orders", assignment={0: [2, 1]}))
     first.fake.wait_for(lambda: first.fake.leader("orders") == 2)
     first.do(lambda term: term.context.shutting_down.discard(1))
     second.zookeeper.close()

@@ -9,7 +9,7 @@ from tests.broker.controller.brokers import Broker, brokers
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.topics import NewTopic
+from ottla.broker.cluster.topics import TopicSpec
 from ottla.broker.controller.office import Office
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -35,7 +35,7 @@ def times_told(broker: Broker) -> int:
 
 def make_topic(first: Broker, second: Broker) -> None:
     """Make a topic that broker 2 leads and broker 1 follows."""
-    first.cluster.create_topic(NewTopic("orders", assignment={0: [2, 1]}))
+    first.cluster.create_topic(TopicSpec("orders", assignment={0: [2, 1]}))
     first.fake.wait_for(lambda: first.fake.leader("orders") == 2)
     second.fake.wait_for(lambda: second.fake.leader("orders") == 2)
 
@@ -66,7 +66,7 @@ def test_a_replica_that_refuses_the_offer_stays_offline(zookeeper: ZooKeeper) ->
         second.fake.wait_for(lambda: times_told(second) == before + 2)
         first.fake.wait_for(lambda: offline_replicas(first) == [2])
         # Events that have nothing to do with it bring no other offer.
-        first.cluster.create_topic(NewTopic("later", assignment={0: [2, 1]}))
+        first.cluster.create_topic(TopicSpec("later", assignment={0: [2, 1]}))
         second.fake.wait_for(lambda: second.fake.leader("later") == 2)
         assert times_told(second) == before + 2
 
@@ -78,7 +78,7 @@ def test_a_replica_that_refuses_the_offer_stays_offline(zookeeper: ZooKeeper) ->
 def test_the_only_replica_leads_again_when_its_disk_is_back(zookeeper: ZooKeeper) -> None:
     """Nobody else could lead, so it waits for the word of its broker."""
     with brokers(zookeeper, 1, 2) as (first, second):
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [2]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [2]}))
         first.fake.wait_for(lambda: first.fake.leader("orders") == 2)
         second.fake.lost = {ORDERS}
         second.cluster.report_log_dir_failure()
@@ -127,7 +127,7 @@ def test_a_role_that_a_broker_could_not_take_is_offered_again(
         make_topic(first, second)
         second.fake.wait_for(lambda: times_told(second) == 5)
         # An event behind the last answer.
-        first.cluster.create_topic(NewTopic("later", assignment={0: [2]}))
+        first.cluster.create_topic(TopicSpec("later", assignment={0: [2]}))
         second.fake.wait_for(lambda: second.fake.leader("later") == 2)
         assert (times_told(second), times_told(first)) == (5, 1)
         assert waits == [1.0, 2.0, 4.0, 8.0]

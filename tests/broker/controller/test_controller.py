@@ -13,7 +13,7 @@ from tests.broker.sessions import TIMEOUT_S, expire
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.topics import NewTopic
+from ottla.broker.cluster.topics import TopicSpec
 from ottla.broker.controller.term import Term
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -43,7 +43,7 @@ def test_a_single_broker_elects_itself_and_tells_itself(zookeeper: ZooKeeper) ->
 def test_a_new_topic_reaches_the_broker(zookeeper: ZooKeeper) -> None:
     """Leadership is told before metadata, and stands in ZooKeeper."""
     with brokers(zookeeper, 1) as (broker,):
-        created = broker.cluster.create_topic(NewTopic("orders", 3, 1))
+        created = broker.cluster.create_topic(TopicSpec("orders", 3, 1))
         broker.fake.wait_for(lambda: broker.fake.leader("orders", 2) == 1)
 
         told = broker.fake.partitions[TopicPartition("orders", 0)]
@@ -63,7 +63,7 @@ def test_a_new_topic_reaches_the_broker(zookeeper: ZooKeeper) -> None:
 def test_added_partitions_reach_the_broker(zookeeper: ZooKeeper) -> None:
     """The partitions that were there are left alone."""
     with brokers(zookeeper, 1) as (broker,):
-        broker.cluster.create_topic(NewTopic("orders", 1, 1))
+        broker.cluster.create_topic(TopicSpec("orders", 1, 1))
         broker.fake.wait_for(lambda: broker.fake.leader("orders") == 1)
         broker.cluster.create_partitions("orders", 3)
         broker.fake.wait_for(lambda: broker.fake.leader("orders", 2) == 1)
@@ -74,7 +74,7 @@ def test_added_partitions_reach_the_broker(zookeeper: ZooKeeper) -> None:
 def test_a_deleted_topic_leaves_nothing_behind(zookeeper: ZooKeeper) -> None:
     """The broker deletes its replicas, the nodes go, and the name is free again."""
     with brokers(zookeeper, 1) as (broker,):
-        first = broker.cluster.create_topic(NewTopic("orders", 2, 1, configs={"retention.ms": "1000"}))
+        first = broker.cluster.create_topic(TopicSpec("orders", 2, 1, configs={"retention.ms": "1000"}))
         broker.fake.wait_for(lambda: broker.fake.leader("orders", 1) == 1)
         broker.cluster.delete_topic_by_id(first.id)
         broker.fake.wait_for(lambda: broker.fake.deleted == {TopicPartition("orders", 0), TopicPartition("orders", 1)})
@@ -83,7 +83,7 @@ def test_a_deleted_topic_leaves_nothing_behind(zookeeper: ZooKeeper) -> None:
         wait_until_gone(broker, znodes.delete_topic_path("orders"))
         assert broker.zookeeper.exists(znodes.topic_path("orders")) is None
         assert broker.zookeeper.exists("/config/topics/orders") is None
-        second = broker.cluster.create_topic(NewTopic("orders", 1, 1))
+        second = broker.cluster.create_topic(TopicSpec("orders", 1, 1))
         broker.fake.wait_for(lambda: broker.fake.metadata.snapshot.topic_by_id(second.id) is not None)
 
 
@@ -107,7 +107,7 @@ def closing_broker(zookeeper: ZooKeeper, broker_id: int) -> Iterator[Broker]:
 def test_topics_are_found_again_after_a_restart(zookeeper: ZooKeeper) -> None:
     """A controller begins with what its predecessor left; a leader that restarted unseen leads in another epoch."""
     with brokers(zookeeper, 1) as (broker,):
-        broker.cluster.create_topic(NewTopic("orders", 2, 1))
+        broker.cluster.create_topic(TopicSpec("orders", 2, 1))
         broker.fake.wait_for(lambda: broker.fake.leader("orders", 1) == 1)
     with brokers(zookeeper, 1) as (broker,):
         broker.fake.wait_for(lambda: broker.fake.leader("orders", 1) == 1)
@@ -118,7 +118,7 @@ def test_topics_are_found_again_after_a_restart(zookeeper: ZooKeeper) -> None:
 def test_a_leader_that_restarted_while_nobody_was_in_office_gives_way(zookeeper: ZooKeeper) -> None:
     """It may have lost the end of its log with its power, and nobody saw it go; the other replica has everything."""
     with brokers(zookeeper, 1, 2) as (first, second):
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [1, 2]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [1, 2]}))
         second.fake.wait_for(lambda: second.fake.leader("orders") == 1)
         second.controller.close()
         first.controller.close()
@@ -132,7 +132,7 @@ def test_a_leader_that_restarted_while_nobody_was_in_office_gives_way(zookeeper:
 def test_a_broker_that_leaves_loses_its_leadership(zookeeper: ZooKeeper) -> None:
     """The next replica in sync leads; the ISR shrinks; the broker leaves the metadata."""
     with brokers(zookeeper, 1, 2) as (first, second):
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [2, 1]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [2, 1]}))
         first.fake.wait_for(lambda: first.fake.leader("orders") == 2)
         second.zookeeper.close()
         first.fake.wait_for(lambda: first.fake.leader("orders") == 1)
@@ -144,7 +144,7 @@ def test_a_broker_that_leaves_loses_its_leadership(zookeeper: ZooKeeper) -> None
 def test_the_last_in_sync_replica_keeps_its_claim(zookeeper: ZooKeeper) -> None:
     """A partition whose only replica is gone has no leader, and gets it back with the broker."""
     with brokers(zookeeper, 1, 2) as (first, second):
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [2]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [2]}))
         first.fake.wait_for(lambda: first.fake.leader("orders") == 2)
         second.zookeeper.close()
         first.fake.wait_for(lambda: first.fake.leader("orders") == -1)
@@ -162,7 +162,7 @@ def test_the_last_in_sync_replica_keeps_its_claim(zookeeper: ZooKeeper) -> None:
 def test_a_topic_with_a_replica_on_a_dead_broker_waits(zookeeper: ZooKeeper) -> None:
     """The deletion goes on when the broker is back; until then nobody takes its name."""
     with brokers(zookeeper, 1, 2) as (first, second):
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [1, 2]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [1, 2]}))
         first.fake.wait_for(lambda: first.fake.leader("orders") == 1)
         second.zookeeper.close()
         first.fake.wait_for(lambda: list(first.fake.metadata.snapshot.brokers) == [1])
@@ -170,12 +170,12 @@ def test_a_topic_with_a_replica_on_a_dead_broker_waits(zookeeper: ZooKeeper) -> 
         first.fake.wait_for(lambda: first.fake.deleted)
         assert first.zookeeper.exists(znodes.topic_path("orders")) is not None
         with pytest.raises(KafkaError, match="TOPIC_ALREADY_EXISTS"):
-            first.cluster.create_topic(NewTopic("orders", 1, 1))
+            first.cluster.create_topic(TopicSpec("orders", 1, 1))
         again = Broker(zookeeper, 2)
         try:
             again.fake.wait_for(lambda: again.fake.deleted)
             wait_until_gone(first, znodes.delete_topic_path("orders"))
-            second_of_its_name = first.cluster.create_topic(NewTopic("orders", assignment={0: [2, 1]}))
+            second_of_its_name = first.cluster.create_topic(TopicSpec("orders", assignment={0: [2, 1]}))
             again.fake.wait_for(lambda: again.fake.topic_ids.get("orders") == second_of_its_name.id)
         finally:
             again.stop()
@@ -184,7 +184,7 @@ def test_a_topic_with_a_replica_on_a_dead_broker_waits(zookeeper: ZooKeeper) -> 
 def test_a_deletion_is_finished_by_another_controller(zookeeper: ZooKeeper) -> None:
     """Also of a replica that was on a dead broker when it began; whatever stands below the topic goes with it."""
     with brokers(zookeeper, 1, 2, 3) as (first, second, third):
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [1, 2, 3], 1: [3, 2, 1]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [1, 2, 3], 1: [3, 2, 1]}))
         first.fake.wait_for(lambda: first.fake.leader("orders", 1) == 3)
         first.zookeeper.create("/brokers/topics/orders/partitions/0/left-by-a-tool")
         third.zookeeper.close()
@@ -214,13 +214,13 @@ def both_are_in(deleted: set[TopicPartition]) -> bool:
 def test_a_replica_that_cannot_be_deleted_keeps_its_topic(zookeeper: ZooKeeper) -> None:
     """The topic stays marked, for the day when the broker is started again."""
     with brokers(zookeeper, 1) as (broker,):
-        broker.cluster.create_topic(NewTopic("orders", 1, 1))
+        broker.cluster.create_topic(TopicSpec("orders", 1, 1))
         broker.fake.wait_for(lambda: broker.fake.leader("orders") == 1)
         broker.fake.stop_error = ErrorCode.KAFKA_STORAGE_ERROR
         broker.cluster.delete_topic("orders")
         broker.fake.wait_for(lambda: broker.fake.metadata.snapshot.topic("orders") is None)
         # An event after the refusal proves that the controller has handled it.
-        broker.cluster.create_topic(NewTopic("later", 1, 1))
+        broker.cluster.create_topic(TopicSpec("later", 1, 1))
         broker.fake.wait_for(lambda: broker.fake.leader("later") == 1)
         assert broker.zookeeper.exists(znodes.topic_path("orders")) is not None
         broker.fake.stop_error = ErrorCode.NONE
@@ -232,8 +232,8 @@ def test_a_replica_that_cannot_be_deleted_keeps_its_topic(zookeeper: ZooKeeper) 
 def test_replicas_on_a_failed_disk_go_offline(zookeeper: ZooKeeper) -> None:
     """The broker is asked, and what it has lost is led by others or by nobody; the rest goes on."""
     with brokers(zookeeper, 1, 2) as (first, second):
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [2], 1: [2]}))
-        first.cluster.create_topic(NewTopic("copied", assignment={0: [2, 1]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [2], 1: [2]}))
+        first.cluster.create_topic(TopicSpec("copied", assignment={0: [2, 1]}))
         first.fake.wait_for(lambda: first.fake.leader("orders", 1) == 2 and first.fake.leader("copied") == 2)
         second.fake.lost = {TopicPartition("orders", 0), TopicPartition("copied", 0)}
         second.cluster.report_log_dir_failure()
@@ -260,7 +260,7 @@ def test_another_broker_takes_over_the_office(zookeeper: ZooKeeper) -> None:
 def test_an_expired_session_costs_office_and_registration_for_a_while(zookeeper: ZooKeeper) -> None:
     """The broker registers again with a higher epoch, and is elected again."""
     with brokers(zookeeper, 1) as (broker,):
-        broker.cluster.create_topic(NewTopic("orders", 1, 1))
+        broker.cluster.create_topic(TopicSpec("orders", 1, 1))
         broker.fake.wait_for(lambda: broker.fake.leader("orders") == 1)
         epoch = broker.membership.broker_epoch
         expire(broker.zookeeper)
@@ -269,7 +269,7 @@ def test_an_expired_session_costs_office_and_registration_for_a_while(zookeeper:
         assert broker.membership.broker_epoch > epoch
         assert broker.controller.is_active
         assert not broker.failures
-        broker.cluster.create_topic(NewTopic("later", 1, 1))
+        broker.cluster.create_topic(TopicSpec("later", 1, 1))
         broker.fake.wait_for(lambda: broker.fake.leader("later") == 1)
 
 
@@ -294,7 +294,7 @@ def test_a_controller_resigns_when_a_newer_one_is_in_office(
     monkeypatch.setattr(Term, "close", close_and_tell)
     with brokers(zookeeper, 1) as (broker,):
         broker.zookeeper.write(znodes.CONTROLLER_EPOCH, b"7")
-        broker.cluster.create_topic(NewTopic("orders", 1, 1))
+        broker.cluster.create_topic(TopicSpec("orders", 1, 1))
         assert resigned.wait(TIMEOUT_S)
         assert broker.zookeeper.exists(znodes.state_path("orders", 0)) is None
         assert not broker.controller.is_active

@@ -7,7 +7,7 @@ from tests.broker.controller.brokers import Broker, brokers, lose_the_last_in_sy
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.topics import NewTopic
+from ottla.broker.cluster.topics import TopicSpec
 from ottla.broker.controller.context import ControllerContext, RegisteredBroker, Replica, ReplicaAssignment
 from ottla.broker.controller.leader_elections import imbalanced_partitions
 from ottla.broker.controller.partition_states import LeaderAndIsr
@@ -63,7 +63,7 @@ def test_leadership_stays_where_the_preferred_replica_could_not_have_it() -> Non
 
 def led_by_another(first: Broker) -> None:
     """Make a topic that is not led by its preferred leader, broker 2, though that is in sync."""
-    first.cluster.create_topic(NewTopic("orders", assignment={0: [2, 1]}))
+    first.cluster.create_topic(TopicSpec("orders", assignment={0: [2, 1]}))
     first.fake.wait_for(lambda: first.fake.leader("orders") == 2)
     first.do(lambda term: term._office.transitions.elect([ORDERS], lambda _, state: state.led_by(1, state.isr)))
     first.fake.wait_for(lambda: first.fake.leader("orders") == 1)
@@ -131,7 +131,7 @@ def test_the_brokers_option_counts_where_the_topic_has_none(zookeeper: ZooKeeper
     """Then the election follows the loss of the last replica in sync without being asked for."""
     with brokers(zookeeper, 1, 2, options={"unclean.leader.election.enable": "true"}) as (first, second):
         first.do(lambda term: term.context.shutting_down.add(1))
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [2, 1]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [2, 1]}))
         first.fake.wait_for(lambda: first.fake.leader("orders") == 2)
         first.zookeeper.delete(znodes.config_path(znodes.TOPIC_CONFIGS, "orders"))
         first.do(lambda term: term.context.shutting_down.discard(1))
@@ -142,7 +142,7 @@ def test_the_brokers_option_counts_where_the_topic_has_none(zookeeper: ZooKeeper
 def test_stats_out_of_office_are_zero_but_for_the_counters(zookeeper: ZooKeeper) -> None:
     """And in office they count what there is."""
     with brokers(zookeeper, 1, 2) as (first, second):
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [1], 1: [2]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [1], 1: [2]}))
         first.fake.wait_for(lambda: first.fake.leader("orders", 1) == 2)
         stats = first.controller.stats
         assert (stats.active, stats.epoch, stats.live_brokers, stats.topics, stats.partitions) == (True, 1, 2, 1, 2)

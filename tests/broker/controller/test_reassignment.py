@@ -10,7 +10,7 @@ from tests.broker.controller.reassigning import Cluster, wait_for
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.topics import NewTopic
+from ottla.broker.cluster.topics import TopicSpec
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 
@@ -22,7 +22,7 @@ def cluster(zookeeper: ZooKeeper) -> Iterator[Cluster]:
     """Three brokers, of which 1 is the controller and the only one with a replica of a topic."""
     with brokers(zookeeper, 1, 2, 3) as started:
         cluster = Cluster(started)
-        started[0].cluster.create_topic(NewTopic("orders", assignment={0: [1]}))
+        started[0].cluster.create_topic(TopicSpec("orders", assignment={0: [1]}))
         started[0].fake.wait_for(lambda: started[0].fake.leader("orders") == 1)
         yield cluster
 
@@ -234,7 +234,7 @@ def test_a_topic_is_not_deleted_before_its_partitions_have_moved(cluster: Cluste
     first = cluster.brokers[1]
     first.cluster.delete_topic("orders")
     # An event after the mark proves that the controller has seen it.
-    first.cluster.create_topic(NewTopic("later", assignment={0: [1]}))
+    first.cluster.create_topic(TopicSpec("later", assignment={0: [1]}))
     first.fake.wait_for(lambda: first.fake.leader("later") == 1)
     assert cluster.alter(ORDERS, [3]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert first.zookeeper.exists(znodes.topic_path("orders")) is not None
@@ -252,7 +252,7 @@ def test_a_partition_that_never_had_a_leader_gets_one_at_its_target(cluster: Clu
     content = znodes.TopicNode(topic_id="AAAAAAAAAAAAAAAAAAAAAQ", partitions={0: [9]}).encode()
     first.zookeeper.create(znodes.topic_path("lost"), content)
     lost = TopicPartition("lost", 0)
-    first.cluster.create_topic(NewTopic("later", assignment={0: [1]}))
+    first.cluster.create_topic(TopicSpec("later", assignment={0: [1]}))
     first.fake.wait_for(lambda: first.fake.leader("later") == 1)
 
     assert cluster.alter(lost, [2, 3]) is ErrorCode.NONE
@@ -263,7 +263,7 @@ def test_a_partition_that_never_had_a_leader_gets_one_at_its_target(cluster: Clu
 def test_old_tools_ask_through_a_node(cluster: Cluster) -> None:
     """What is done or impossible is taken out of it, and the node goes when nothing is left."""
     first = cluster.brokers[1]
-    first.cluster.create_topic(NewTopic("copied", assignment={0: [1]}))
+    first.cluster.create_topic(TopicSpec("copied", assignment={0: [1]}))
     first.fake.wait_for(lambda: first.fake.leader("copied") == 1)
     asked = [
         znodes.ReassignedPartition(topic=topic, partition=0, replicas=target)

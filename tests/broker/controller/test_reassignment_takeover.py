@@ -15,7 +15,7 @@ from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import MultiError, NodeStat, Operation
-from ottla.broker.cluster.topics import NewTopic
+from ottla.broker.cluster.topics import TopicSpec
 from ottla.broker.controller.election import Fence
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -104,7 +104,7 @@ def reassign(
 ) -> None:
     """Make a topic with a replica on broker 1, and ask for a target; go on until no controller has more to do."""
     creator = cluster.controller
-    creator.cluster.create_topic(NewTopic(partition.topic, assignment={0: [1]}))
+    creator.cluster.create_topic(TopicSpec(partition.topic, assignment={0: [1]}))
     wait_for(creator, lambda fake: fake.leader(partition.topic) == 1)
     if before is not None:
         cluster.alter(partition, before)

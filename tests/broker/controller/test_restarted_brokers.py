@@ -10,7 +10,7 @@ from tests.broker.controller.brokers import Broker, brokers
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.topics import NewTopic
+from ottla.broker.cluster.topics import TopicSpec
 from ottla.broker.controller.election import ControllerMovedError
 from ottla.broker.controller.isr_updates import IsrUpdate
 from ottla.broker.controller.term import Term
@@ -40,7 +40,7 @@ def leader_and_isr(broker: Broker) -> tuple[int, list[int]]:
 
 def create_orders(first: Broker) -> None:
     """Create a topic that the first broker leads, with all brokers in sync."""
-    first.cluster.create_topic(NewTopic("orders", assignment={0: REPLICAS}))
+    first.cluster.create_topic(TopicSpec("orders", assignment={0: REPLICAS}))
     first.fake.wait_for(lambda: first.fake.leader("orders") == 1)
 
 

@@ -10,7 +10,7 @@ from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import MultiError, NodeStat, Operation
-from ottla.broker.cluster.topics import NewTopic
+from ottla.broker.cluster.topics import TopicSpec
 
 CONFIG_PATH = znodes.config_path(znodes.TOPIC_CONFIGS, "orders")
 TOPIC_PATH = znodes.topic_path("orders")
@@ -44,13 +44,13 @@ def test_a_topic_that_is_created_again_at_once_keeps_its_options(
 ) -> None:
     """As soon as the name is free, nothing of the old topic is left that could be taken from the new one."""
     with brokers(zookeeper, 1) as (broker,):
-        broker.cluster.create_topic(NewTopic("orders", partition_count, 1, configs={"retention.ms": "1000"}))
+        broker.cluster.create_topic(TopicSpec("orders", partition_count, 1, configs={"retention.ms": "1000"}))
         broker.fake.wait_for(lambda: broker.fake.leader("orders", partition_count - 1) == 1)
         created: list[bytes] = []
 
         def create_again() -> None:
             if not created and broker.zookeeper.exists(TOPIC_PATH) is None:
-                topic = NewTopic("orders", 1, 1, configs={"retention.ms": "2000"})
+                topic = TopicSpec("orders", 1, 1, configs={"retention.ms": "2000"})
                 created.append(broker.cluster.create_topic(topic).id)
 
         after_each_write(broker, monkeypatch, create_again)
@@ -68,7 +68,7 @@ def test_a_deletion_whose_last_answer_was_lost_spares_the_next_topic(
 ) -> None:
     """The write is sent again when the connection is back; the topic of that name has another id by then."""
     with brokers(zookeeper, 1) as (broker,):
-        broker.cluster.create_topic(NewTopic("orders", 1, 1))
+        broker.cluster.create_topic(TopicSpec("orders", 1, 1))
         broker.fake.wait_for(lambda: broker.fake.leader("orders") == 1)
         multi_many = broker.zookeeper.multi_many
         created: list[bytes] = []
@@ -78,7 +78,7 @@ def test_a_deletion_whose_last_answer_was_lost_spares_the_next_topic(
             if created or broker.zookeeper.exists(TOPIC_PATH) is not None:
                 return outcomes
             created.append(b"")
-            created.append(broker.cluster.create_topic(NewTopic("orders", 1, 1)).id)
+            created.append(broker.cluster.create_topic(TopicSpec("orders", 1, 1)).id)
             return multi_many(multis)
 
         monkeypatch.setattr(broker.zookeeper, "multi_many", write_twice)
@@ -94,7 +94,7 @@ def test_nodes_that_somebody_removed_do_not_hold_up_a_deletion(
 ) -> None:
     """What is left goes all the same."""
     with brokers(zookeeper, 1) as (broker,):
-        broker.cluster.create_topic(NewTopic("orders", 1, 1))
+        broker.cluster.create_topic(TopicSpec("orders", 1, 1))
         broker.fake.wait_for(lambda: broker.fake.leader("orders") == 1)
 
         def remove() -> None:

@@ -14,11 +14,11 @@ from typing import Any
 from tests.kit.answers import answering
 from tests.kit.services import NO_ZOOKEEPER, offsets_partitions, services_of
 
-from ottla.broker.cluster.cluster import ALL_BROKERS
+from ottla.broker.cluster.cluster_registry import ALL_BROKERS
 from ottla.broker.cluster.configs import ConfigChange, changed_config
 from ottla.broker.cluster.controller_gate import ControllerGate
 from ottla.broker.cluster.metadata import MetadataCache
-from ottla.broker.cluster.topics import DEFAULT_COUNT, CreatedTopic, NewTopic
+from ottla.broker.cluster.topics import DEFAULT_COUNT, TopicCreation, TopicSpec
 from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.config import TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicConfig
 from ottla.broker.config.names import broker_option
@@ -66,7 +66,7 @@ class FakeCluster:
     def __init__(self, config: Callable[[], BrokerConfig]) -> None:
         self._config = config
         self.refusals: dict[str, KafkaError] = {}
-        self.created: dict[str, NewTopic] = {}
+        self.created: dict[str, TopicSpec] = {}
         self.deleted: list[str] = []
         self.partition_counts: dict[str, int] = {}
         self.assignments: dict[str, Sequence[Sequence[int]] | None] = {}
@@ -76,7 +76,7 @@ class FakeCluster:
         self.entities: dict[str, dict[str, Mapping[str, str]]] = {}
         self.next_id = 1000
 
-    def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
+    def create_topic(self, topic: TopicSpec, *, validate_only: bool = False) -> TopicCreation:
         """Take note of a topic."""
         self._refuse(topic.name)
         try:
@@ -87,7 +87,7 @@ class FakeCluster:
             self.created[topic.name] = topic
         count = 1 if topic.partition_count == DEFAULT_COUNT else topic.partition_count
         assignment = topic.assignment or {index: [BROKER_ID] for index in range(count)}
-        return CreatedTopic(topic.name, bytes(16) if validate_only else topic_id(topic.name), assignment, config)
+        return TopicCreation(topic.name, bytes(16) if validate_only else topic_id(topic.name), assignment, config)
 
     def delete_topic(self, name: str) -> None:
         """Take note of a deletion."""

@@ -11,7 +11,7 @@ from tests.broker.handlers.small_cluster import every_version
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.topics import NewTopic
+from ottla.broker.cluster.topics import TopicSpec
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition import (
@@ -71,7 +71,7 @@ def result(response: Any) -> Any:
 def test_an_isr_shrinks_and_grows_again(zookeeper: ZooKeeper, version: int) -> None:
     """It stands in ZooKeeper, the leader learns the new partition epoch, and all brokers the ISR."""
     with brokers(zookeeper, 1, 2) as (first, second):
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [1, 2]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [1, 2]}))
         first.fake.wait_for(lambda: first.fake.leader("orders") == 1)
         second.fake.wait_for(lambda: second.fake.leader("orders") == 1)
 
@@ -94,7 +94,7 @@ def test_an_isr_shrinks_and_grows_again(zookeeper: ZooKeeper, version: int) -> N
 def test_many_partitions_of_one_request_are_changed_together(zookeeper: ZooKeeper) -> None:
     """Each has its own answer, in the order in which they were asked for."""
     with brokers(zookeeper, 1, 2) as (first, _second):
-        first.cluster.create_topic(NewTopic("orders", assignment={index: [1, 2] for index in range(5)}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={index: [1, 2] for index in range(5)}))
         first.fake.wait_for(lambda: first.fake.leader("orders", 4) == 1)
 
         response = ask(first, first, 3, [1], partitions=[4, 0, 9, 2])
@@ -107,7 +107,7 @@ def test_many_partitions_of_one_request_are_changed_together(zookeeper: ZooKeepe
 def test_a_broker_that_is_not_live_cannot_be_in_sync(zookeeper: ZooKeeper) -> None:
     """Nor one that registered anew since the leader saw it catch up. Old versions have another word for it."""
     with brokers(zookeeper, 1, 2) as (first, second):
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [1, 2]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [1, 2]}))
         first.fake.wait_for(lambda: first.fake.leader("orders") == 1)
         assert result(ask(first, first, 3, [1])).error_code == ErrorCode.NONE
 
@@ -123,7 +123,7 @@ def test_a_broker_that_is_not_live_cannot_be_in_sync(zookeeper: ZooKeeper) -> No
 def test_a_state_that_somebody_else_changed_is_not_overwritten(zookeeper: ZooKeeper) -> None:
     """The write is bound to the version; what stands there is adopted, so that the leader can go on."""
     with brokers(zookeeper, 1, 2) as (first, _second):
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [1, 2]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [1, 2]}))
         first.fake.wait_for(lambda: first.fake.leader("orders") == 1)
         path = znodes.state_path("orders", 0)
         first.zookeeper.write(path, first.zookeeper.read(path).data)
@@ -135,7 +135,7 @@ def test_a_state_that_somebody_else_changed_is_not_overwritten(zookeeper: ZooKee
 def test_what_cannot_be_answered_for_partitions_is_answered_for_all(zookeeper: ZooKeeper) -> None:
     """Another life of the broker, a broker that is not known, and a controller that is none."""
     with brokers(zookeeper, 1, 2) as (first, second):
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [1, 2]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [1, 2]}))
         first.fake.wait_for(lambda: first.fake.leader("orders") == 1)
 
         earlier = ask(first, first, 3, [1], broker_epoch=first.membership.broker_epoch - 1)

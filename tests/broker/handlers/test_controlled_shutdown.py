@@ -10,7 +10,7 @@ from tests.broker.handlers.small_cluster import every_version
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.topics import NewTopic
+from ottla.broker.cluster.topics import TopicSpec
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -29,8 +29,8 @@ def announce(controller: Broker, broker: Broker, *, version: int = 3, broker_epo
 def test_others_take_over_before_the_broker_stops(zookeeper: ZooKeeper, version: int) -> None:
     """It leads nothing that others can, is in no ISR, and is told to stop what it follows."""
     with brokers(zookeeper, 1, 2) as (first, second):
-        first.cluster.create_topic(NewTopic("alone", assignment={0: [2]}))
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [2, 1], 1: [1, 2]}))
+        first.cluster.create_topic(TopicSpec("alone", assignment={0: [2]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [2, 1], 1: [1, 2]}))
         first.fake.wait_for(lambda: first.fake.leader("orders", 1) == 1 and first.fake.leader("alone") == 2)
 
         response = announce(first, second, version=version)
@@ -48,7 +48,7 @@ def test_what_nobody_else_can_lead_remains(zookeeper: ZooKeeper) -> None:
     with brokers(zookeeper, 1, 2) as (first, second):
         # So broker 1 is not in the ISR.
         first.do(lambda term: term.context.shutting_down.add(1))
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [2, 1]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [2, 1]}))
         first.fake.wait_for(lambda: first.fake.leader("orders") == 2)
 
         response = announce(first, second)
@@ -67,7 +67,7 @@ def test_a_broker_that_comes_back_may_lead_again(zookeeper: ZooKeeper) -> None:
         again = Broker(zookeeper, 2)
         try:
             first.wait_for_brokers(2)
-            first.cluster.create_topic(NewTopic("orders", assignment={0: [2, 1]}))
+            first.cluster.create_topic(TopicSpec("orders", assignment={0: [2, 1]}))
             first.fake.wait_for(lambda: first.fake.leader("orders") == 2)
         finally:
             again.stop()

@@ -8,7 +8,7 @@ import pytest
 import structlog
 from tests.broker.handlers.small_cluster import SmallCluster, every_version, topic, topic_id
 
-from ottla.broker.config import TOPIC_OPTIONS, Source
+from ottla.broker.config import TOPIC_OPTIONS, ConfigSource
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics import (
@@ -206,12 +206,12 @@ def test_counts_and_options_of_the_new_topic_are_returned_from_version_5(version
     assert (created.num_partitions, created.replication_factor) == (3, 1)
     configs = {each.name: each for each in created.configs}
     assert list(configs) == list(TOPIC_OPTIONS)
-    assert (configs["segment.ms"].value, configs["segment.ms"].config_source) == ("60000", Source.TOPIC)
+    assert (configs["segment.ms"].value, configs["segment.ms"].config_source) == ("60000", ConfigSource.TOPIC)
     assert (configs["retention.bytes"].value, configs["retention.bytes"].config_source) == (
         "4096",
-        Source.STATIC_BROKER,
+        ConfigSource.STATIC_BROKER,
     )
-    assert configs["cleanup.policy"].config_source == Source.DEFAULT
+    assert configs["cleanup.policy"].config_source == ConfigSource.DEFAULT
     assert not any(each.read_only or each.is_sensitive for each in created.configs)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.broker.handlers.small_cluster import SmallCluster, every_version, topic
 
-from ottla.broker.config import BROKER_OPTIONS, TOPIC_OPTIONS, ConfigType, Source
+from ottla.broker.config import BROKER_OPTIONS, TOPIC_OPTIONS, ConfigSource, ConfigType
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -51,7 +51,11 @@ def test_all_options_of_a_topic_are_described(version: int) -> None:
     if version == 0:
         assert [found[name].is_default for name in values] == [False, False, True]
     else:
-        assert [found[name].config_source for name in values] == [Source.TOPIC, Source.STATIC_BROKER, Source.DEFAULT]
+        assert [found[name].config_source for name in values] == [
+            ConfigSource.TOPIC,
+            ConfigSource.STATIC_BROKER,
+            ConfigSource.DEFAULT,
+        ]
     assert not any(each.read_only or each.is_sensitive for each in found.values())
 
 
@@ -71,7 +75,7 @@ def test_all_options_of_this_broker_are_described(version: int) -> None:
     assert (secret.value, secret.is_sensitive) == (None, True)
     assert found["broker.rack"].value is None
     if version >= 1:
-        assert found["log.retention.ms"].config_source == Source.DYNAMIC_BROKER
+        assert found["log.retention.ms"].config_source == ConfigSource.DYNAMIC_BROKER
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -97,11 +101,11 @@ def test_synonyms_come_in_order_of_precedence_when_asked_for(version: int) -> No
     found = entries(cluster, version, wanted, include_synonyms=True)["max.message.bytes"]
 
     assert [(each.name, each.value, each.source) for each in found.synonyms] == [
-        ("max.message.bytes", "1001", Source.TOPIC),
-        ("message.max.bytes", "1002", Source.DYNAMIC_BROKER),
-        ("message.max.bytes", "1003", Source.DYNAMIC_DEFAULT_BROKER),
-        ("message.max.bytes", "1004", Source.STATIC_BROKER),
-        ("message.max.bytes", "1048588", Source.DEFAULT),
+        ("max.message.bytes", "1001", ConfigSource.TOPIC),
+        ("message.max.bytes", "1002", ConfigSource.DYNAMIC_BROKER),
+        ("message.max.bytes", "1003", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ("message.max.bytes", "1004", ConfigSource.STATIC_BROKER),
+        ("message.max.bytes", "1048588", ConfigSource.DEFAULT),
     ]
     assert entries(cluster, version, wanted)["max.message.bytes"].synonyms == []
 
@@ -138,8 +142,8 @@ def test_without_a_name_what_is_set_for_all_brokers_is_described(version: int) -
     option = found["num.io.threads"]
     assert (option.value, option.read_only) == ("5", False)
     if version >= 1:
-        assert option.config_source == Source.DYNAMIC_DEFAULT_BROKER
-        assert [(each.value, each.source) for each in option.synonyms] == [("5", Source.DYNAMIC_DEFAULT_BROKER)]
+        assert option.config_source == ConfigSource.DYNAMIC_DEFAULT_BROKER
+        assert [(each.value, each.source) for each in option.synonyms] == [("5", ConfigSource.DYNAMIC_DEFAULT_BROKER)]
 
 
 def test_options_of_one_listener_are_described_where_they_are_set() -> None:
@@ -150,7 +154,7 @@ def test_options_of_one_listener_are_described_where_they_are_set() -> None:
 
     found = entries(cluster, 4, resource(BROKER, "1"), include_synonyms=True)
 
-    assert (found[name].value, found[name].config_source) == ("50", Source.DYNAMIC_BROKER)
+    assert (found[name].value, found[name].config_source) == ("50", ConfigSource.DYNAMIC_BROKER)
     assert [each.name for each in found[name].synonyms] == [name, "max.connections"]
 
 

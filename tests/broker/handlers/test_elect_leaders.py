@@ -11,7 +11,7 @@ from tests.broker.handlers.small_cluster import every_version
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.topics import NewTopic
+from ottla.broker.cluster.topics import TopicSpec
 from ottla.broker.controller.isr_updates import IsrUpdate
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
@@ -50,7 +50,7 @@ def rows(response: Any) -> Rows:
 
 def led_by_the_second_replica(zookeeper: ZooKeeper, first: Broker, second: Broker) -> Broker:
     """Make a topic of which the preferred leader was away; return its new life, in sync again."""
-    first.cluster.create_topic(NewTopic("orders", assignment={0: [2, 1], 1: [1, 2]}))
+    first.cluster.create_topic(TopicSpec("orders", assignment={0: [2, 1], 1: [1, 2]}))
     first.fake.wait_for(lambda: first.fake.leader("orders") == 2)
     second.zookeeper.close()
     first.fake.wait_for(lambda: first.fake.leader("orders") == 1)
@@ -110,7 +110,7 @@ def test_of_all_partitions_those_with_nothing_to_do_are_left_out(zookeeper: ZooK
 def test_an_unclean_election_gives_a_leader_to_a_partition_without(zookeeper: ZooKeeper) -> None:
     """It is alone in the ISR, and recovering; with a leader, or without a live replica, there is no such election."""
     with brokers(zookeeper, 1, 2) as (first, second):
-        first.cluster.create_topic(NewTopic("alone", assignment={0: [2]}))
+        first.cluster.create_topic(TopicSpec("alone", assignment={0: [2]}))
         lose_the_last_in_sync(first, second)
 
         assert rows(ask(first, {"orders": [0]})) == {("orders", 0): ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
@@ -143,7 +143,7 @@ def test_without_time_the_answer_says_what_is_known_now(zookeeper: ZooKeeper) ->
 def test_refusals(zookeeper: ZooKeeper) -> None:
     """A topic that is going, a type that is none, a controller that is none."""
     with brokers(zookeeper, 1, 2) as (first, second):
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [1, 2]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [1, 2]}))
         first.fake.wait_for(lambda: first.fake.leader("orders") == 1)
         first.do(lambda term: term.context.deleting.add("orders"))
         assert rows(ask(first, {"orders": [0]})) == {("orders", 0): ErrorCode.INVALID_TOPIC_EXCEPTION}

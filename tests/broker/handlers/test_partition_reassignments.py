@@ -10,7 +10,7 @@ from tests.broker.controller.brokers import Broker, brokers
 from tests.broker.handlers.small_cluster import every_version
 from tests.kit.zookeeper import ZooKeeper
 
-from ottla.broker.cluster.topics import NewTopic
+from ottla.broker.cluster.topics import TopicSpec
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -60,7 +60,7 @@ def listed(broker: Broker, version: int, chosen: Mapping[str, Sequence[int]] | N
 def test_what_begins_to_move_is_listed(zookeeper: ZooKeeper, version: int) -> None:
     """Every partition asked about is answered, each by itself; and the list may be asked for in part."""
     with brokers(zookeeper, 1, 2) as (first, _second):
-        first.cluster.create_topic(NewTopic("orders", assignment={0: [1], 1: [1]}))
+        first.cluster.create_topic(TopicSpec("orders", assignment={0: [1], 1: [1]}))
         first.fake.wait_for(lambda: first.fake.leader("orders", 1) == 1)
 
         response = alter(first, version, {"orders": {0: [2], 1: [7], 5: [2]}, "nothing": {0: None}})

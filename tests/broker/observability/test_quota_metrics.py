@@ -10,7 +10,7 @@ from tests.kit.services import NO_ZOOKEEPER
 from ottla.broker.config import BrokerConfig
 from ottla.broker.observability.quota_metrics import QuotaCollector
 from ottla.broker.quotas.client_quotas import ClientQuotas
-from ottla.broker.quotas.limits import DEFAULT, Entity, Limits
+from ottla.broker.quotas.limits import DEFAULT, Entity, QuotaLimits
 from ottla.broker.security.session import Session
 
 
@@ -25,7 +25,7 @@ def test_those_with_a_quota_are_shown_under_kafkas_names() -> None:
     used = quotas()
     session = Session("PLAINTEXT", "127.0.0.1", "User:alice")
     for quota in (used.produce, used.fetch, used.request, used.mutation):
-        quota.set_limits(Limits({Entity("alice"): 1.0}))
+        quota.set_limits(QuotaLimits({Entity("alice"): 1.0}))
     used.produce.record(session, "c", 20)
     used.mutation.take(session, "c", 5, strict=True)
     registry = CollectorRegistry()
@@ -41,7 +41,7 @@ def test_those_with_a_quota_are_shown_under_kafkas_names() -> None:
 def test_no_more_than_some_hundred_clients_are_shown() -> None:
     """Their names are not ours to choose."""
     used = quotas()
-    used.produce.set_limits(Limits({Entity(None, DEFAULT): 1.0}))
+    used.produce.set_limits(QuotaLimits({Entity(None, DEFAULT): 1.0}))
     for number in range(300):
         used.produce.record(Session("PLAINTEXT", "127.0.0.1"), f"client-{number}", 1)
     families = {family.name: family.samples for family in QuotaCollector(used).collect()}

@@ -15,7 +15,7 @@ from tests.kit.services import NO_ZOOKEEPER
 from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.quotas.client_quotas import ClientQuotas
-from ottla.broker.quotas.limits import Entity, Limits
+from ottla.broker.quotas.limits import Entity, QuotaLimits
 from ottla.broker.requests.dispatch import Dispatcher
 from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
@@ -80,7 +80,7 @@ class Asked:
 
 def limit(quotas: ClientQuotas, kind: str, value: float) -> None:
     """Set a quota for the client of these tests."""
-    getattr(quotas, kind).set_limits(Limits({Entity(None, CLIENT): value}))
+    getattr(quotas, kind).set_limits(QuotaLimits({Entity(None, CLIENT): value}))
     quotas.is_set = True
 
 

@@ -12,9 +12,9 @@ from tests.kit.clock import FakeClock
 from tests.kit.examples import examples
 
 from ottla.broker.security.acls import authorizer as module
-from ottla.broker.security.acls.acl import EVERYBODY, WILDCARD, AclEntry, AclFilter, ResourcePattern
+from ottla.broker.security.acls.acl import EVERYBODY, WILDCARD, AclEntry, ResourceAclFilter, ResourcePattern
 from ottla.broker.security.acls.acl_snapshot import AclSnapshot, Entries
-from ottla.broker.security.acls.audit import Audit
+from ottla.broker.security.acls.audit import AuditLog
 from ottla.broker.security.acls.authorizer import AclAuthorizer, Authorizer
 from ottla.broker.security.session import Session
 from ottla.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
@@ -184,21 +184,21 @@ ALL_TOPICS = ResourcePattern(TOPIC, WILDCARD)
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (AclFilter(), {FOO, FOO_PREFIX, OTHER, ALL_TOPICS}),
-        (AclFilter(name="foo"), {FOO}),
-        (AclFilter(name="fo"), {FOO_PREFIX}),
-        (AclFilter(name="foo", pattern_type=PatternType.MATCH), {FOO, FOO_PREFIX, ALL_TOPICS}),
-        (AclFilter(pattern_type=PatternType.PREFIXED), {FOO_PREFIX}),
-        (AclFilter(name="*", pattern_type=PatternType.LITERAL), {ALL_TOPICS}),
-        (AclFilter(resource_type=GROUP), set()),
-        (AclFilter(principal=BOB), set()),
-        (AclFilter(principal=ALICE, host="*", operation=READ, permission=ALLOW, name="bar"), {OTHER}),
-        (AclFilter(operation=WRITE), set()),
-        (AclFilter(permission=DENY), set()),
-        (AclFilter(host=HERE), set()),
+        (ResourceAclFilter(), {FOO, FOO_PREFIX, OTHER, ALL_TOPICS}),
+        (ResourceAclFilter(name="foo"), {FOO}),
+        (ResourceAclFilter(name="fo"), {FOO_PREFIX}),
+        (ResourceAclFilter(name="foo", pattern_type=PatternType.MATCH), {FOO, FOO_PREFIX, ALL_TOPICS}),
+        (ResourceAclFilter(pattern_type=PatternType.PREFIXED), {FOO_PREFIX}),
+        (ResourceAclFilter(name="*", pattern_type=PatternType.LITERAL), {ALL_TOPICS}),
+        (ResourceAclFilter(resource_type=GROUP), set()),
+        (ResourceAclFilter(principal=BOB), set()),
+        (ResourceAclFilter(principal=ALICE, host="*", operation=READ, permission=ALLOW, name="bar"), {OTHER}),
+        (ResourceAclFilter(operation=WRITE), set()),
+        (ResourceAclFilter(permission=DENY), set()),
+        (ResourceAclFilter(host=HERE), set()),
     ],
 )
-def test_filters_choose_acls(wanted: AclFilter, found: set[ResourcePattern]) -> None:
+def test_filters_choose_acls(wanted: ResourceAclFilter, found: set[ResourcePattern]) -> None:
     """MATCH finds all that concern a name, ANY what has the name in any way."""
     snapshot = AclSnapshot(dict.fromkeys([FOO, FOO_PREFIX, OTHER, ALL_TOPICS], entry(ALLOW, READ)))
     assert {binding.pattern for binding in snapshot.bindings(wanted)} == found
@@ -207,7 +207,7 @@ def test_filters_choose_acls(wanted: AclFilter, found: set[ResourcePattern]) -> 
 def test_refusals_are_written_down_once_in_a_while() -> None:
     """With who, what and where; names cannot break the line, and are cut."""
     clock = FakeClock(0.0)
-    decides = AclAuthorizer([], allow_if_no_acl=False, audit=Audit(clock))
+    decides = AclAuthorizer([], allow_if_no_acl=False, audit=AuditLog(clock))
     with capture_logs() as lines:
         for _ in range(5):
             decides.note_refusal(session(), READ, TOPIC, "evil\nname" + "x" * 1000)

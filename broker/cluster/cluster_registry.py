@@ -1,4 +1,4 @@
-"""`Cluster`: what handlers need of ZooKeeper and the controller, in one object.
+"""`ClusterRegistry`: what handlers need of ZooKeeper and the controller, in one object.
 
 Calls block on ZooKeeper and belong on worker threads. They raise KafkaError; what ZooKeeper itself refuses is
 translated here, so that a client is told to try again.
@@ -15,7 +15,7 @@ from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperError, ZooKeeperUnavailableError
 from ottla.broker.cluster.producer_ids import ProducerIds
-from ottla.broker.cluster.topics import CreatedTopic, NewTopic, Topics
+from ottla.broker.cluster.topics import TopicCreation, Topics, TopicSpec
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicConfig
 from ottla.broker.config.names import broker_option, is_known, unknown_broker_option
@@ -25,7 +25,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 ALL_BROKERS = ""
 
 
-class Cluster:
+class ClusterRegistry:
     """The cluster as its handlers see it."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Cluster:
 
     # Topics
 
-    def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
+    def create_topic(self, topic: TopicSpec, *, validate_only: bool = False) -> TopicCreation:
         """Create a topic, on whatever broker; leaders come with the controller's next metadata."""
         with translated_errors():
             return self._topics.create(topic, validate_only=validate_only)
