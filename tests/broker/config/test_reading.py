@@ -21,7 +21,7 @@ BROKER = Path(__file__).parents[3] / "broker"
 ALL_OPTIONS = [*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values()]
 
 # They declare options, or compare them with each other: neither gives an option an effect,
-NOT_READERS = ("config/rows/", "config/checks.py", "handlers/config_resources.py")
+NOT_READERS = ("config/rows/", "config/checks.py", "requests/config_resources.py")
 # except for those whose effect is that the start is refused.
 CHECKS = {
     "broker.id.generation.enable",
