@@ -1,7 +1,8 @@
-"""`ClusterRegistry`: what handlers need of ZooKeeper and the controller, in one object.
+"""What the cluster has agreed on and keeps in ZooKeeper: topics, options, producer ids. Handlers read and change it
+here.
 
-Calls block on ZooKeeper and belong on worker threads. They raise KafkaError; what ZooKeeper itself refuses is
-translated here, so that a client is told to try again.
+Calls block on ZooKeeper, so they belong on worker threads. They raise KafkaError: `translated_errors` turns errors of
+ZooKeeper into ones that make a client try again.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from ottla.broker.config import TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicC
 from ottla.broker.config.names import broker_option, is_known, unknown_broker_option
 from ottla.protocol.errors import ErrorCode, KafkaError
 
-# The name that clients give to the options of all brokers.
+# In requests, the name of the options of all brokers.
 ALL_BROKERS = ""
 
 
 class ClusterRegistry:
-    """The cluster as its handlers see it."""
+    """Topics, options and producer ids in ZooKeeper, for handlers."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class ClusterRegistry:
         cluster_id: str,
         is_controller: Callable[[], bool],
     ) -> None:
-        """`config` gives the broker's options as they are now; `is_controller` says whether this broker is it."""
+        """`config` returns the broker's current options."""
         self.id = cluster_id
         self._zookeeper = zookeeper
         self._membership = membership
@@ -49,11 +50,11 @@ class ClusterRegistry:
         self._configs = Configs(zookeeper)
         self._producer_ids = ProducerIds(zookeeper, membership.broker_id)
 
-    # Who is who
+    # Brokers
 
     @property
     def broker_id(self) -> int:
-        """The number of this broker."""
+        """The id of this broker."""
         return self._membership.broker_id
 
     @property
@@ -63,7 +64,7 @@ class ClusterRegistry:
 
     @property
     def controller_id(self) -> int:
-        """The controller as the metadata names it; -1 if none is known."""
+        """The id of the controller; -1 if none is known."""
         return self.broker_id if self._is_controller() else self._metadata.snapshot.controller_id
 
     @property
@@ -72,7 +73,7 @@ class ClusterRegistry:
         return self._is_controller()
 
     def report_log_dir_failure(self) -> None:
-        """Tell the controller that a log directory failed; it asks for the partitions that are lost."""
+        """Notify the controller that a log directory failed; it then asks for the lost partitions."""
         content = znodes.LogDirEventNode(broker=self.broker_id).encode()
         with translated_errors():
             self._zookeeper.create_sequential(f"{znodes.LOG_DIR_EVENTS}/{znodes.LOG_DIR_EVENT_PREFIX}", content)
@@ -80,17 +81,17 @@ class ClusterRegistry:
     # Topics
 
     def create_topic(self, topic: TopicSpec, *, validate_only: bool = False) -> TopicCreation:
-        """Create a topic, on whatever broker; leaders come with the controller's next metadata."""
+        """Create a topic, on any broker. Its leaders come with the controller's next metadata."""
         with translated_errors():
             return self._topics.create(topic, validate_only=validate_only)
 
     def delete_topic(self, name: str) -> None:
-        """Have a topic deleted; it is gone when it has left the metadata."""
+        """Mark a topic for deletion; it is deleted when it has left the metadata."""
         with translated_errors():
             self._topics.delete(name)
 
     def delete_topic_by_id(self, topic_id: bytes) -> str:
-        """Have a topic deleted; return its name."""
+        """Mark a topic for deletion; return its name."""
         topic = self._metadata.snapshot.topic_by_id(topic_id)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -117,17 +118,17 @@ class ClusterRegistry:
             return TopicConfig(self._config(), self._configs.read(znodes.TOPIC_CONFIGS, topic))
 
     def overrides_of(self, topic: str) -> Mapping[str, str]:
-        """Return what is set for a topic; it is read now."""
+        """Return the overrides of a topic, read now."""
         with translated_errors():
             return self._configs.read(znodes.TOPIC_CONFIGS, topic)
 
     def topic_overrides(self) -> Mapping[str, Mapping[str, str]]:
-        """Return what is set for each topic that has something set."""
+        """Return the overrides of each topic that has some."""
         with translated_errors():
             return self._configs.read_all(znodes.TOPIC_CONFIGS)
 
     def dynamic_config(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Return what is set for this broker, and for all, as `BrokerConfig.with_dynamic` takes it."""
+        """Return the options set for this broker and those set for all, for `BrokerConfig.with_dynamic`."""
         with translated_errors():
             return (
                 self._configs.read(znodes.BROKER_CONFIGS, str(self.broker_id)),
@@ -161,10 +162,10 @@ class ClusterRegistry:
 
         self._change_broker(name, change, validate_only)
 
-    # Users, client ids and addresses; names are as in the paths of their nodes
+    # Users, client ids and addresses; names are those in the paths of their nodes
 
     def entity_config(self, entity_type: str, name: str) -> Mapping[str, str]:
-        """Return what is set for an entity; it is read now."""
+        """Return the options of an entity, read now."""
         with translated_errors():
             return self._configs.read(entity_type, name)
 
@@ -174,7 +175,7 @@ class ClusterRegistry:
             return self._configs.names(entity_type)
 
     def entity_configs(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
-        """Return what is set for each entity of a type that has something set, as far as it can be read."""
+        """Return the options of each entity of a type that has some, without unreadable ones."""
         with translated_errors():
             return self._configs.read_all(entity_type, skip_malformed=True)
 
@@ -186,18 +187,18 @@ class ClusterRegistry:
     def change_entity_config(
         self, entity_type: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
     ) -> None:
-        """Replace what is set for an entity by what `change` makes of it; it raises KafkaError to refuse."""
+        """Replace the options of an entity by what `change` returns for them; it raises KafkaError to refuse."""
         self._change(entity_type, name, change, validate_only=False)
 
     # Producers
 
     def next_producer_id(self) -> int:
-        """Return a producer id that was never given before in this cluster."""
+        """Return a producer id that was never used in this cluster."""
         with translated_errors():
             return self._producer_ids.next_id()
 
     def take_producer_ids(self, broker: int) -> range:
-        """Return a block of producer ids for a broker, which nobody else has or gets."""
+        """Return a block of producer ids for one broker alone."""
         with translated_errors():
             return self._producer_ids.take_block(broker)
 
@@ -246,7 +247,7 @@ class ClusterRegistry:
     def _check_broker_overrides(
         self, current: Mapping[str, str], overrides: Mapping[str, str], *, for_all: bool
     ) -> None:
-        # Brokers of Kafka store what their plug-ins may know. That stays, and does not keep others from being changed.
+        # Kafka's brokers store options that only their plug-ins know. These stay, and do not block other changes.
         unknown = [name for name, text in overrides.items() if not is_known(name) and current.get(name) != text]
         if unknown:
             raise KafkaError(ErrorCode.INVALID_CONFIG, "; ".join(map(unknown_broker_option, sorted(unknown))))
@@ -262,7 +263,7 @@ class ClusterRegistry:
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Raise KafkaError for what ZooKeeper refuses or holds wrongly, with REQUEST_TIMED_OUT where it is out of reach."""
+    """Raise KafkaError for errors of ZooKeeper and malformed nodes; REQUEST_TIMED_OUT if ZooKeeper is unreachable."""
     try:
         yield
     except (SessionExpiredError, ZooKeeperUnavailableError) as error:

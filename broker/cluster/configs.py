@@ -1,7 +1,7 @@
-"""Options that are set while brokers run: read, changed, and heard of.
+"""Options that are set while brokers run: reading, changing, and hearing of changes.
 
-Who changes the options of an entity writes /config/<type>/<name> and then adds a note below /config/changes. Every
-broker watches the notes, and re-reads what they name; a note holds no values, so reading one twice does no harm.
+To change the options of an entity, a broker writes /config/<type>/<name> and then adds a note below /config/changes.
+Every broker watches the notes and reads again what they name. A note has no values, so reading it twice does no harm.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ATTEMPTS_MAX: Final = 10
 
 
 class ConfigOperation(IntEnum):
-    """What to do with one option, as IncrementalAlterConfigs numbers it."""
+    """What to do with one option, by the numbers of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -49,7 +49,7 @@ class ConfigOperation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """A change of one option; only DELETE needs no value."""
+    """A change of one option. Every operation but DELETE needs a value."""
 
     name: str
     operation: ConfigOperation
@@ -93,13 +93,13 @@ def changed_config(
 
 
 class Configs:
-    """What is set for the entities of the cluster. Any worker thread may use it."""
+    """The options of the cluster's entities. Any worker thread may use it."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
 
     def read(self, entity_type: str, name: str) -> Mapping[str, str]:
-        """Return what is set for an entity; nothing is the same as no node."""
+        """Return the options of an entity; empty if it has no node."""
         path = znodes.config_path(entity_type, name)
         node = self._zookeeper.read_or_none(path)
         return {} if node is None or not node.data else znodes.ConfigNode.decode(node.data, path).config
@@ -109,7 +109,7 @@ class Configs:
         return self._zookeeper.children_many([f"/config/{entity_type}"])[0]
 
     def read_all(self, entity_type: str, *, skip_malformed: bool = False) -> dict[str, Mapping[str, str]]:
-        """Return what is set for all entities of a type; where it may, without those that cannot be read."""
+        """Return the options of all entities of a type, without unreadable ones if `skip_malformed`."""
         return self.read_types([entity_type], skip_malformed=skip_malformed)[entity_type]
 
     def read_types(
@@ -132,7 +132,7 @@ class Configs:
         return read
 
     def change(self, entity_type: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
-        """Replace what is set for an entity by what `change` makes of it, and tell all brokers.
+        """Replace the options of an entity by what `change` returns for them, and notify all brokers.
 
         `change` may be called again if somebody else changes the same entity; it raises KafkaError to refuse.
         """
@@ -148,7 +148,7 @@ class Configs:
                     self._zookeeper.write(path, content, node.stat.version)
                 break
             except NoNodeError:
-                # A client id of a user is below a user for whom nothing may be set.
+                # The node of a user's client id is below that of the user, who may have no options.
                 self._zookeeper.ensure_path(path.rpartition("/")[0])
             except (BadVersionError, NodeExistsError):
                 continue
@@ -159,20 +159,20 @@ class Configs:
 
 
 class ConfigChanges:
-    """Tells this broker what was changed, on a thread of its own, in the order of the changes."""
+    """Calls back for every change, on a thread of its own, in the order of the changes."""
 
     def __init__(self, zookeeper: ZooKeeper, on_config_change: OnConfigChange, *, clock: Callable[[], int]) -> None:
-        """`on_config_change` is called with type and name of an entity, which it reads anew."""
+        """`on_config_change` is called with the type and name of an entity, and reads its options again."""
         self._zookeeper = zookeeper
         self._on_config_change = on_config_change
         self._clock = clock
         self._last = -1
-        # True to look at the notes, None to stop.
+        # True to read the notes, None to stop.
         self._wakes: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="config-changes", daemon=True)
 
     def start(self) -> None:
-        """Tell of the notes that are there, and of all that come."""
+        """Call back for the notes that exist, and for all that follow."""
         self._thread.start()
         self._wake()
 
@@ -186,7 +186,7 @@ class ConfigChanges:
         """Do nothing: the watch is gone, and calls fail until there is a new session."""
 
     def session_renewed(self) -> None:
-        """Look at the notes that came meanwhile, and watch again."""
+        """Read the notes that came meanwhile, and watch again."""
         self._wake()
 
     def _wake(self) -> None:
@@ -224,13 +224,13 @@ class ConfigChanges:
             log.info("config_changed", type=entity_type, name=name)
             self._on_config_change(entity_type, name)
         except (SessionExpiredError, ZooKeeperUnavailableError):
-            # Not heard: the same note is told again when ZooKeeper is back.
+            # Not delivered: the same note is read again when ZooKeeper is back.
             raise
         except Exception as error:
             if isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT:
-                # The same, as `Cluster` says it.
+                # The same error, as `ClusterRegistry` raises it.
                 raise ZooKeeperUnavailableError(str(error)) from error
-            # One entity that cannot be read must not keep the others from being heard of.
+            # One unreadable entity must not hide changes of the others.
             log.exception("config_change_failed", note=path)
 
     def _forget(self, path: str) -> None:

@@ -1,10 +1,11 @@
-"""What every request of the controller passes first: is it the newest controller, and does it mean this life of ours?
+"""The check that every request of the controller passes first: is it from the newest controller, and for this
+registration?
 
-A controller that was replaced does not know it at once, and goes on sending: its epoch is older than one that we have
-seen. A request made before this broker registered anew carries an older broker epoch. Both are refused. While this
-broker is not registered, a request waits until it is: the controller may know of the new life a moment before we do,
-and what it meant for the old one must not give us a role again. One request at a time passes, so that they take effect
-in the order in which they were sent.
+A controller that was replaced may not know it yet and keeps sending; its epoch is older than one that we have seen. A
+request from before this broker registered again has an older broker epoch. Both are refused. While this broker is not
+registered, a request waits until it is. The controller may know of the new registration a moment before we do, and what
+it meant for the old one must not give us a role. One request passes at a time, so they take effect in the order in
+which they were sent.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class ControllerGate:
     """The newest controller epoch that this broker has seen. Thread-safe."""
 
     def __init__(self, broker_epoch: Callable[[], int], await_registration: Callable[[], None] = lambda: None) -> None:
-        """`await_registration` returns when this broker is registered, or has not been for too long."""
+        """`await_registration` returns when this broker is registered, or after a timeout."""
         self._broker_epoch = broker_epoch
         self._await_registration = await_registration
         self._controller_epoch = -1
@@ -29,7 +30,7 @@ class ControllerGate:
 
     @contextmanager
     def passing(self, controller_epoch: int, broker_epoch: int) -> Iterator[None]:
-        """Let a request pass; raise KafkaError where it comes from the past."""
+        """Let a request pass; raise KafkaError if its controller or broker epoch is too old."""
         with self._lock:
             if controller_epoch < self._controller_epoch:
                 raise KafkaError(

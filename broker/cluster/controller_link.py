@@ -1,7 +1,7 @@
-"""The way from this broker to the controller, whichever broker that is.
+"""The connection from this broker to the controller.
 
-The metadata tells who it is; where it is another one than at the last request, or has moved, the link connects anew. A
-broker that is controller itself gets its own requests in the same way, over a connection to itself.
+The metadata says which broker is the controller. If that has changed since the last request, or its address has, the
+link connects again. A controller sends its own requests in the same way, over a connection to itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ControllerLink:
         request_timeout_ms: int | None = None,
         connector: Connector = IN_THE_CLEAR,
     ) -> None:
-        """Without a timeout of its own, requests have `controller.socket.timeout.ms`."""
+        """By default, requests have the timeout `controller.socket.timeout.ms`."""
         self._snapshot = snapshot
         self._config = config
         self._client_id = client_id
@@ -44,10 +44,10 @@ class ControllerLink:
         return f"<ControllerLink {self._connection}>"
 
     def request(self, api: Api, build: Callable[[int], Message], version_max: int = LAST_VERSION) -> Any:
-        """Send what `build` makes for the newest version that both sides know, and return the response.
+        """Send what `build` returns for the newest version that both sides know; return the response.
 
-        Raises KafkaError where there is no controller, it cannot be reached or does not answer, and ProtocolError
-        where its answer makes no sense. After that, it is not known whether it acted on the request.
+        Raises KafkaError if there is no controller or it does not answer, and ProtocolError if its answer is malformed.
+        The controller may have acted on the request in both cases.
         """
         connection = self._to_controller()
         try:
@@ -56,12 +56,12 @@ class ControllerLink:
             version = common_version(api, self._versions, version_max)
             return connection.request(api, version, build(version))
         except (KafkaError, ProtocolError):
-            # Where it answers again, it may be another process.
+            # When it answers again, it may be another process with other versions.
             self._versions = None
             raise
 
     def close(self) -> None:
-        """Close for good; a request under way fails."""
+        """Close for good; a pending request fails."""
         self._is_closed = True
         connection = self._connection
         if connection is not None:

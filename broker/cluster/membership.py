@@ -1,7 +1,7 @@
 """A broker's place in the cluster: the cluster's id, the broker's id, and its registration.
 
-A broker is a member as long as its ephemeral node /brokers/ids/<id> lives. The czxid of that node is the broker epoch:
-it grows with each registration, so a request meant for an earlier life of the broker can be told by its epoch.
+A broker is a member as long as its ephemeral node /brokers/ids/<id> exists. The czxid of that node is the broker epoch.
+It grows with each registration, so the epoch in a request shows whether it was meant for an earlier registration.
 """
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ from ottla.protocol.primitives import uuid_to_text
 
 log = structlog.get_logger(__name__)
 
-# Servers end a session up to one of their ticks late, and the earlier life of a broker may have had a longer timeout.
+# Servers may end a session up to one tick late, and the earlier process may have had a longer timeout.
 _EARLIER_LIFE_FACTOR: Final = 1.5
 _REGISTRATION_SECONDS_MAX: Final = 5.0
 _ATTEMPTS_MAX: Final = 10
 
 
 class RegistrationError(Exception):
-    """The broker cannot become a member; the text says why, and what to do."""
+    """The broker cannot become a member. The text says why, and what to do about it."""
 
 
 class Membership:
-    """This broker as a member. Used by the thread that starts the broker, then by the one that renews the session."""
+    """This broker's membership. Used by the thread that starts the broker, then by the one that renews the session."""
 
     def __init__(self, zookeeper: ZooKeeper, config: BrokerConfig, *, clock: Callable[[], int]) -> None:
-        """`clock` tells the time in milliseconds since 1970."""
+        """`clock` returns milliseconds since 1970."""
         self._zookeeper = zookeeper
         self._config = config
         self._clock = clock
         self._listeners: Sequence[Listener] = ()
         self._earlier_sessions: set[int] = set()
         self.broker_id = -1
-        # -1 while the broker is not registered; read by any thread.
+        # -1 while the broker is not registered. Any thread may read it.
         self.broker_epoch = -1
         self._is_registered = threading.Event()
 
     @property
     def may_lead_alone(self) -> bool:
-        """Whether nobody can have been told that this broker is gone; cheap, for any thread.
+        """Whether no other broker can have heard that this one is gone. Cheap; any thread may ask.
 
-        While this is False another broker may lead the partitions that this one takes for its own, so it must not
+        While this is False, another broker may lead the partitions that this one believes to lead. So it must not
         acknowledge a record that no other in-sync replica has confirmed.
         """
         return self.broker_epoch >= 0 and self._zookeeper.is_session_sure
 
     def prepare(self) -> None:
-        """Make the nodes that everything else stands below."""
+        """Create the parents of all other nodes."""
         for path in znodes.PERSISTENT_PATHS:
             self._zookeeper.ensure_path(path)
 
     def cluster_id(self) -> str:
-        """Return the id of the cluster; the first broker gives it one."""
+        """Return the id of the cluster; the first broker chooses it."""
         node = self._zookeeper.read_or_none(znodes.CLUSTER_ID)
         if node is None:
             content = znodes.ClusterIdNode(id=uuid_to_text(znodes.new_uuid()))
@@ -83,19 +83,19 @@ class Membership:
         return znodes.ClusterIdNode.decode(node.data, znodes.CLUSTER_ID).id
 
     def choose_broker_id(self, stored: int | None) -> int:
-        """Return the configured id, else the one that the log directories remember, else a new one."""
+        """Return the configured id, or else the id in the log directories, or else a new one."""
         if self._config.broker_id >= 0:
             self.broker_id = self._config.broker_id
         elif stored is not None:
             self.broker_id = stored
         else:
-            # The config has made sure that ids may be generated.
+            # The config was checked already: ids may be generated.
             stat = self._zookeeper.write(znodes.BROKER_SEQUENCE, b"")
             self.broker_id = self._config.reserved_broker_max_id + stat.version
         return self.broker_id
 
     def register(self, listeners: Sequence[Listener] | None = None) -> int:
-        """Become a member; return the broker epoch. `listeners` are those to tell, with the ports really in use."""
+        """Become a member; return the broker epoch. `listeners` are the advertised ones, with the ports in use."""
         self._listeners = self._config.public_listeners if listeners is None else tuple(listeners)
         content = self._content()
         self._refuse_shared_addresses(content)
@@ -124,11 +124,11 @@ class Membership:
         raise RegistrationError(f"{path} comes and goes; is broker {self.broker_id} started again and again elsewhere?")
 
     def await_registration(self) -> None:
-        """Wait until the broker is a member, but not for long: whoever asks has others waiting."""
+        """Wait until the broker is a member, but only briefly: other requests wait behind the caller's."""
         self._is_registered.wait(_REGISTRATION_SECONDS_MAX)
 
     def session_expired(self) -> None:
-        """Know that the cluster takes this broker for gone."""
+        """Note that the cluster no longer counts this broker as a member."""
         self._is_registered.clear()
         self.broker_epoch = -1
 
@@ -148,7 +148,7 @@ class Membership:
         )
 
     def _refuse_shared_addresses(self, content: znodes.BrokerNode) -> None:
-        """Two brokers at one address would get each other's requests."""
+        """Refuse to start if another broker has our address: both would get each other's requests."""
         addresses = {endpoint.address for endpoint in content.parsed_endpoints()}
         ids = [name for name in self._zookeeper.children(znodes.BROKER_IDS) if name != str(self.broker_id)]
         paths = [f"{znodes.BROKER_IDS}/{name}" for name in ids]
@@ -163,10 +163,10 @@ class Membership:
                     )
 
     def _clear_earlier_life(self, node: ZNode, content: znodes.BrokerNode) -> None:
-        """Get rid of the node of an earlier life of this very broker; refuse if it is another's.
+        """Remove the node of an earlier session of this broker; refuse to start if the node is another broker's.
 
-        A node of an earlier session of this process is deleted. One with our addresses may be what a killed process
-        left behind: it dies with its session, and we wait for that rather than delete what may be alive.
+        A node of an earlier session of this process is deleted. A node with our addresses may belong to a process that
+        was killed. It disappears with its session, so we wait for that and do not delete what may be alive.
         """
         path = znodes.broker_path(self.broker_id)
         if node.stat.ephemeral_owner in self._earlier_sessions:

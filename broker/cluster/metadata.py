@@ -1,10 +1,11 @@
 """What this broker knows about the cluster: live brokers, topics, leaders.
 
-The controller tells it in UpdateMetadata requests. Each makes a new snapshot, which replaces the one before as a whole;
-readers take the snapshot once and need no lock. What a request does not mention is shared between the two.
+The controller sends it in UpdateMetadata requests. Each request makes a new snapshot, which replaces the previous one
+as a whole. Readers take the snapshot once and need no lock. Both snapshots share what the request does not mention.
 
-A broker that the cluster takes for gone is told nothing more, and would go on naming itself, and what it led. So it
-leaves itself out as soon as it knows; clients ask the others then. The controller's next word brings it back.
+A broker without a registration gets no more updates, and would keep naming itself and the partitions that it led. So it
+removes itself from the snapshot as soon as it knows, and clients ask other brokers. The controller's next request adds
+it again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _FULL: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndpoint:
-    """Where one listener of a broker is reached; the security protocol by its number on the wire."""
+    """The address of one listener of a broker; the security protocol is its number on the wire."""
 
     host: str
     port: int
@@ -48,7 +49,7 @@ class LiveBroker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """Leader and replicas of a partition; the leader is -1 where there is none."""
+    """Leader and replicas of a partition; the leader is -1 if there is none."""
 
     index: int
     leader: int
@@ -71,7 +72,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MetadataSnapshot:
-    """The cluster at one moment. Never changed."""
+    """The cluster at one moment. Immutable."""
 
     controller_id: int = -1
     controller_epoch: int = -1
@@ -94,12 +95,12 @@ class MetadataSnapshot:
         return None if found is None else found.partitions.get(index)
 
     def endpoint(self, broker_id: int, listener: str) -> BrokerEndpoint | None:
-        """Where a broker is reached on a listener; None if it is not alive or lacks the listener."""
+        """Return the address of a broker's listener; None if the broker is not alive or has no such listener."""
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.endpoints.get(listener)
 
     def brokers_with(self, listener: str) -> Iterator[tuple[LiveBroker, BrokerEndpoint]]:
-        """The live brokers that have a listener, with its endpoints."""
+        """Return the live brokers that have a listener, with its addresses."""
         for broker in self.brokers.values():
             endpoint = broker.endpoints.get(listener)
             if endpoint is not None:
@@ -107,10 +108,10 @@ class MetadataSnapshot:
 
 
 class MetadataCache:
-    """Holds the newest snapshot. Any thread reads; updates come one at a time."""
+    """Holds the newest snapshot. Any thread may read; one thread at a time updates."""
 
     def __init__(self, broker_id: int = -1) -> None:
-        """`broker_id` is this broker."""
+        """`broker_id` is the id of this broker."""
         self._broker_id = broker_id
         self._snapshot = MetadataSnapshot()
         self._updating = threading.Lock()
@@ -125,9 +126,9 @@ class MetadataCache:
         return self._snapshot
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Take in what the controller says; return the partitions that were deleted.
+        """Apply a request of the controller; return the partitions that were deleted.
 
-        Whether the controller is the newest one is for the caller to check.
+        The caller has checked that it comes from the newest controller.
         """
         with self._updating:
             before = self._snapshot
@@ -153,7 +154,7 @@ class MetadataCache:
         return deleted
 
     def session_expired(self) -> None:
-        """Leave this broker out of the live ones: its registration is gone."""
+        """Remove this broker from the live ones, because its registration is gone."""
         with self._updating:
             before = self._snapshot
             if self._broker_id in before.brokers:
@@ -161,15 +162,15 @@ class MetadataCache:
                 self._snapshot = replace(before, brokers=others)
 
     def session_renewed(self) -> None:
-        """Wait for the controller, which names this broker again."""
+        """Do nothing: the controller's next request adds this broker again."""
 
 
 def _apply(topics: dict[str, TopicMetadata], request: UpdateMetadataRequest) -> list[TopicPartition]:
-    """Put the partitions of a request in their places; only topics that it names are copied."""
+    """Return the topics with the partitions of a request applied; only topics in the request are copied."""
     deleted: list[TopicPartition] = []
     for name, topic_id, states in _by_topic(request):
         known = topics.get(name)
-        # Another id means another topic of the same name, of which nothing is known yet.
+        # Another id means a new topic of the same name, so nothing is known of it yet.
         is_same = known is not None and topic_id in (UUID_ZERO, known.id)
         partitions = dict(known.partitions) if known is not None and is_same else {}
         for state in states:
@@ -189,7 +190,7 @@ def _apply(topics: dict[str, TopicMetadata], request: UpdateMetadataRequest) -> 
 def _by_topic(
     request: UpdateMetadataRequest,
 ) -> Iterable[tuple[str, bytes, Sequence[UpdateMetadataPartitionState]]]:
-    """Give the partitions topic by topic; before version 5 they come in a flat list."""
+    """Yield the partitions topic by topic; before version 5 they come in a flat list."""
     for topic in request.topic_states:
         yield topic.topic_name, topic.topic_id, topic.partition_states
     ungrouped: dict[str, list[UpdateMetadataPartitionState]] = {}
@@ -218,7 +219,7 @@ def _partition(state: UpdateMetadataPartitionState) -> PartitionMetadata:
 
 
 def _live_broker(broker: UpdateMetadataBroker) -> LiveBroker:
-    # Before version 3 a listener had no name but its protocol's; before version 1 there was only one.
+    # Before version 3, a listener had no name besides its protocol; before version 1, there was only one.
     endpoints = {
         endpoint.listener or SECURITY_PROTOCOLS.get(endpoint.security_protocol, ""): BrokerEndpoint(
             endpoint.host, endpoint.port, endpoint.security_protocol

@@ -1,4 +1,4 @@
-"""What can be asked of ZooKeeper, what it answers, and how it can fail."""
+"""Requests to ZooKeeper, their answers, and their errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class NodeStat(NamedTuple):
     # How often the data was set; 0 after the creation.
     version: int
     created_ms: int
-    # Session that the node dies with; 0 for a persistent node.
+    # The session that owns the node; 0 for a persistent node.
     ephemeral_owner: int
     # Number of the transaction that wrote the data.
     mzxid: int = 0
@@ -57,7 +57,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Let the operations beside it happen only if the node is still at this version."""
+    """Do the other operations of the multi only if the node is still at this version."""
 
     path: str
     version: int
@@ -67,22 +67,22 @@ Operation = Create | SetData | Delete | Check
 
 
 class ZooKeeperError(Exception):
-    """Something that ZooKeeper refused, or could not be asked."""
+    """ZooKeeper refused a request, or could not be reached."""
 
-    # Whether the call was sent again after a lost connection: what it complains about may be its own first try.
+    # Whether the call was sent again after a lost connection. Then its own first try may be the reason for the error.
     retried = False
 
 
 class NodeExistsError(ZooKeeperError):
-    """The node to create is there already."""
+    """The node to create exists already."""
 
 
 class NoNodeError(ZooKeeperError):
-    """The node, or the parent of a node to create, is not there."""
+    """The node, or the parent of a node to create, does not exist."""
 
 
 class BadVersionError(ZooKeeperError):
-    """The node was changed since the version that the call names."""
+    """The node has changed since the version in the call."""
 
 
 class NotEmptyError(ZooKeeperError):
@@ -90,7 +90,7 @@ class NotEmptyError(ZooKeeperError):
 
 
 class SessionExpiredError(ZooKeeperError):
-    """The session is over, or must be taken to be over; a new one is not there yet."""
+    """The session has ended, or may have, and there is no new one yet."""
 
 
 class ZooKeeperUnavailableError(ZooKeeperError):
@@ -98,10 +98,10 @@ class ZooKeeperUnavailableError(ZooKeeperError):
 
 
 class MultiError(ZooKeeperError):
-    """A multi that was not done, because of one of its operations; none of the others was done either."""
+    """A multi failed because of one of its operations; none of the operations was done."""
 
     def __init__(self, index: int, operation: Operation, reason: ZooKeeperError) -> None:
-        """Name the operation that failed, by its place in the multi, and why it did."""
+        """`index` is the place of the failed operation in the multi, `reason` is its error."""
         super().__init__(f"operation {index}, {operation}: {reason}")
         self.index = index
         self.operation = operation

@@ -1,8 +1,8 @@
 """Where the replicas of new partitions go.
 
-Leaders go round robin over the brokers. The followers of a partition begin a number of places behind its leader, the
-shift; it grows by one each time the leaders have gone round, so that a broker's followers are spread over all others.
-With racks, the brokers stand in an order in which racks alternate, and a rack gets a second replica of a partition
+Leaders are assigned round robin over the brokers. The first follower of a partition comes a number of places after its
+leader, the shift. The shift grows by one each time the leaders have gone round, which spreads a broker's followers over
+all others. With racks, brokers are ordered so that racks alternate, and a rack gets a second replica of a partition
 only when every rack has one.
 """
 
@@ -26,8 +26,8 @@ def placement(
 ) -> Assignment:
     """Return the replicas of new partitions, by index; the first of each is the preferred leader.
 
-    `racks` has the live brokers with their racks, which count if all brokers have one. `start` is where the round
-    begins, for leaders and shift alike; random if it is not given.
+    `racks` maps live brokers to their racks, which count only if all brokers have one. `start` is where the round
+    starts, for leaders and for the shift; random by default.
     """
     if partition_count <= 0:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"there cannot be {partition_count} partitions")
@@ -54,12 +54,12 @@ def placement(
 
 
 def start_of_added(brokers: Sequence[int], first_replica: int) -> int:
-    """Return where the round begins for partitions that join those whose first one has this preferred leader."""
+    """Return `start` for partitions added to a topic whose first partition has this preferred leader."""
     return next((index for index, broker in enumerate(brokers) if broker >= first_replica), 0)
 
 
 def rack_alternating(racks: Mapping[int, str]) -> list[int]:
-    """Order brokers so that neighbours are in different racks as long as there are different ones left."""
+    """Order brokers so that neighbours are in different racks, as long as other racks are left."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)
@@ -78,7 +78,7 @@ def _over_racks(order: Sequence[int], racks: Mapping[int, str], first: int, shif
     used_racks = {racks[order[first]]}
     step = 0
     while len(replicas) < count:
-        # Two rounds suffice: the first fills the racks, the second the brokers that it passed over.
+        # Two rounds are enough: the first fills the racks, the second the brokers that it skipped.
         assert step < 2 * len(order), "a replica has no broker left"
         candidate = order[_behind(first, shift * rack_count + step, len(order))]
         step += 1
@@ -91,5 +91,5 @@ def _over_racks(order: Sequence[int], racks: Mapping[int, str], first: int, shif
 
 
 def _behind(first: int, distance: int, count: int) -> int:
-    """Return a place behind `first` on the circle, never `first` itself."""
+    """Return a place after `first` on the circle, never `first` itself."""
     return (first + 1 + distance % (count - 1)) % count

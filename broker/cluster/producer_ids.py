@@ -1,4 +1,4 @@
-"""Producer ids, given away in blocks: a broker takes a thousand at a time and counts them off by itself."""
+"""Producer ids in blocks: a broker takes a thousand at a time and hands them out one by one."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _ATTEMPTS_MAX: Final = 100
 
 
 class ProducerIds:
-    """Gives each id once in the whole cluster, for ever. Any thread may ask."""
+    """Returns each id only once in the whole cluster, ever. Any thread may ask."""
 
     def __init__(self, zookeeper: ZooKeeper, broker_id: int) -> None:
         self._zookeeper = zookeeper
         self._broker_id = broker_id
         self._lock = threading.Lock()
-        # What is left of the blocks taken so far. More than one only if several threads found none at once.
+        # The rest of the blocks taken so far. There is more than one only if several threads found none at once.
         self._left: deque[range] = deque()
 
     def next_id(self) -> int:
-        """Return an id that nobody has had before."""
+        """Return an id that was never used before."""
         while True:
             with self._lock:
                 if self._left:
@@ -37,13 +37,13 @@ class ProducerIds:
                     if len(block) > 1:
                         self._left.appendleft(block[1:])
                     return block[0]
-            # Not under the lock: a block that one thread too many takes costs nothing but its numbers.
+            # Not under the lock: if two threads take a block, the only cost is the numbers of one.
             block = self.take_block(self._broker_id)
             with self._lock:
                 self._left.append(block)
 
     def take_block(self, broker: int) -> range:
-        """Return a block that is a broker's alone; it may be another broker than this one."""
+        """Return a block for one broker alone, which need not be this one."""
         for _ in range(_ATTEMPTS_MAX):
             node = self._zookeeper.read(PRODUCER_ID_BLOCK)
             block = self._block_after(node)

@@ -1,7 +1,7 @@
-"""What happens when the session with ZooKeeper is over: all stop, then a new one begins, then all go on.
+"""What happens when the session with ZooKeeper ends: all listeners stop, a new session opens, all listeners continue.
 
-Over means that a server said so. While a session is only in doubt nobody is called, since most often it is still there
-when a server can be reached again; whoever acts on its strength alone asks `Membership.may_lead_alone`.
+A session ends when a server says so. Nobody is called while it is only in doubt, because usually it is still there when
+a server can be reached again. Code that may act only in a sure session asks `Membership.may_lead_alone`.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ log = structlog.get_logger(__name__)
 
 
 class SessionListener(Protocol):
-    """Somebody whose nodes or watches die with the session."""
+    """Something whose nodes or watches disappear with the session."""
 
     def session_expired(self) -> None:
-        """Stop acting on what the session stood for; return when that is done. No calls to ZooKeeper."""
+        """Stop acting on the old session; return when that is done. Must not call ZooKeeper."""
 
     def session_renewed(self) -> None:
-        """Begin again in a new session; called again when it raised ZooKeeperUnavailableError."""
+        """Continue in the new session. Called again if it raises ZooKeeperUnavailableError."""
 
 
 class SessionRenewal:
     """Renews the session, on a thread of its own.
 
-    The listeners are called in the order given, in the end of a session as in the beginning of one. The membership is
-    the first: no request for the broker's earlier life makes it a leader again while it gives up what it led, and the
-    controller stands for election as a member. Nobody is registered anew before all have given up.
+    The listeners are called in the given order, both when a session ends and when one opens. The membership comes
+    first. So no request meant for the earlier registration makes the broker a leader again while it gives up its
+    partitions, and the controller is a member when it stands for election. The broker registers again only after all
+    listeners have stopped.
 
-    `on_failure` is called when one of them cannot go on in the new session, such as a broker whose id has been taken:
-    the broker must stop.
+    `on_failure` is called if a listener cannot continue in the new session, for example because another broker took the
+    id. The broker must stop then.
     """
 
     def __init__(
@@ -51,13 +52,13 @@ class SessionRenewal:
         zookeeper.on_expired = self._wake.set
 
     def start(self) -> None:
-        """Watch over the session from now on; one that is over already is renewed at once."""
+        """Watch the session from now on; renew it at once if it has ended already."""
         if self._zookeeper.state is SessionState.EXPIRED:
             self._wake.set()
         self._thread.start()
 
     def close(self) -> None:
-        """Let the session be; before ZooKeeper is closed."""
+        """Stop watching the session; called before ZooKeeper is closed."""
         self._closing = True
         self._wake.set()
         if self._thread.is_alive():
@@ -72,7 +73,7 @@ class SessionRenewal:
             try:
                 self._renew()
             except SessionExpiredError:
-                # Over again already; the thread has been woken for it, or is closing.
+                # The new session has ended too. The thread was woken for that, or it is closing.
                 log.warning("zookeeper_session_expired_again")
             except Exception as error:
                 log.exception("zookeeper_session_not_renewed")
@@ -96,7 +97,7 @@ class SessionRenewal:
         log.info("zookeeper_session_renewed")
 
     def _go_on(self, listener: SessionListener) -> None:
-        """Let a listener begin again, however long ZooKeeper is away meanwhile."""
+        """Let a listener continue; retry for as long as ZooKeeper is unavailable."""
         while not self._closing:
             try:
                 listener.session_renewed()

@@ -1,4 +1,4 @@
-"""kazoo's client, made to keep a session as long as it can be kept, and to know how long it lives for sure."""
+"""kazoo's client, changed to keep a session as long as possible and to know how long the session is sure to live."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[import-untyped]
 from kazoo.protocol.connection import ConnectionHandler  # type: ignore[import-untyped]
 
-# A server that has just started may accept a connection and never answer on it, and what is sent into a network that is
-# cut is not answered either. One such attempt must leave the session time for others, where kazoo would give it the
-# whole session timeout.
+# A server that has just started may accept a connection and never answer on it, and a cut network does not answer
+# either. One such attempt must leave time for others within the session; kazoo would give it the whole session timeout.
 _ATTEMPTS_PER_SESSION_TIMEOUT: Final = 4
-# Between two attempts, with time for several of them in a session.
+# The pause between two attempts leaves time for several attempts in a session.
 _PAUSE_SECONDS_MAX: Final = 1.0
 _PAUSES_PER_SESSION_TIMEOUT: Final = 6
 
@@ -40,31 +39,31 @@ class SessionClient(KazooClient):  # type: ignore[misc]
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, and connections that are given up in time."""
+    """kazoo's threads, with a shorter timeout for opening connections."""
 
     def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
         return super().create_connection(*args, timeout=timeout / _ATTEMPTS_PER_SESSION_TIMEOUT, **options)
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """kazoo's connection, which also keeps the time until which the session lives for sure.
+    """kazoo's connection, which also knows until when the session is sure to live.
 
-    The servers keep a session for its timeout from the last request that reached one of them. An answer shows that its
-    request arrived, so the timeout counts from when that was sent: the answer may have waited for a process that was
-    frozen.
+    Servers keep a session for its timeout after the last request that reached one of them. An answer shows that its
+    request arrived. The timeout counts from when the request was sent, because the process may have been frozen while
+    the answer waited.
     """
 
     def __init__(self, client: KazooClient) -> None:
         super().__init__(client, client._conn_retry.copy(), logger=client.logger)
-        # Changed by kazoo's thread, read by any.
+        # Changed by kazoo's thread; any thread may read it.
         self.sure_until = 0.0
         self._session_timeout_s = 0.0
-        # When the requests that wait for answers were sent, in step with kazoo's `_pending`.
+        # When each request that waits for an answer was sent, in the order of kazoo's `_pending`.
         self._sent: deque[float] = deque()
         self._ping_sent = 0.0
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
-        """Ask for the session; the timeout that the server grants may be another than we asked for."""
+        """Ask for the session; the server may grant another timeout than the one we asked for."""
         sent = time.monotonic()
         timeout = min(timeout, self.client._session_timeout / 1000 / _ATTEMPTS_PER_SESSION_TIMEOUT)
         answer = super()._invoke(timeout, request, xid)

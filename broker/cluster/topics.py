@@ -1,4 +1,4 @@
-"""Creating, enlarging and deleting topics: what is wanted goes to ZooKeeper, where the controller sees it."""
+"""Creating, enlarging and deleting topics. The wish is written to ZooKeeper, where the controller sees it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import uuid_from_text, uuid_to_text
 
 NAME_LENGTH_MAX: Final = 249
-# In a request: as many as the broker has by default.
+# In a request: use the broker's default.
 DEFAULT_COUNT: Final = -1
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
@@ -78,7 +78,7 @@ def check_topic_name(name: str) -> None:
 
 
 class Topics:
-    """The topics of the cluster, as ZooKeeper has them."""
+    """The topics of the cluster in ZooKeeper."""
 
     def __init__(self, zookeeper: ZooKeeper, metadata: MetadataCache, config: Callable[[], BrokerConfig]) -> None:
         self._zookeeper = zookeeper
@@ -86,7 +86,7 @@ class Topics:
         self._config = config
 
     def create(self, topic: TopicSpec, *, validate_only: bool = False) -> TopicCreation:
-        """Create a topic, or raise KafkaError and leave nothing behind; the controller then chooses leaders."""
+        """Create a topic, or raise KafkaError and leave nothing behind. The controller chooses leaders afterwards."""
         check_topic_name(topic.name)
         self._refuse_existing(topic.name)
         assignment = self._assignment(topic)
@@ -97,7 +97,7 @@ class Topics:
         return TopicCreation(topic.name, topic_id, assignment, config)
 
     def delete(self, name: str) -> None:
-        """Mark a topic for deletion; the controller does it."""
+        """Mark a topic for deletion; the controller deletes it."""
         if not self._config().delete_topic_enable:
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
         check_topic_name(name)
@@ -105,14 +105,14 @@ class Topics:
             stat = self._zookeeper.exists(znodes.topic_path(name))
             if stat is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
-            # Never a mark without a topic: the next topic of that name would be deleted for it.
+            # Never leave a mark without a topic: the next topic of that name would be deleted.
             is_there = Check(znodes.topic_path(name), stat.version)
             try:
                 self._zookeeper.multi([is_there, Create(znodes.delete_topic_path(name))])
                 return
             except MultiError as error:
                 if isinstance(error.reason, NodeExistsError):
-                    # Somebody wants the same.
+                    # Another request deletes the same topic.
                     return
                 if not isinstance(error.reason, NoNodeError | BadVersionError):
                     raise
@@ -157,7 +157,7 @@ class Topics:
         if self._zookeeper.exists(znodes.topic_path(name)) is not None:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, name)
         if "." in name or "_" in name:
-            # Metric names have an underscore for both, so such topics could not be told apart there.
+            # Metric names use an underscore for both, so metrics could not tell such topics apart.
             same = name.replace(".", "_")
             others = (each for each in self._zookeeper.children(znodes.TOPICS) if each.replace(".", "_") == same)
             for other in others:
@@ -191,7 +191,7 @@ class Topics:
             topic_id=uuid_to_text(topic_id), partitions={index: list(each) for index, each in assignment.items()}
         ).encode()
         config = znodes.ConfigNode(config=dict(topic.configs)).encode()
-        # A config may be left over, or have been set before the topic was made.
+        # The config may be left over from a deleted topic, or was set before the topic was created.
         config_operation: Operation = Create(config_path, config)
         for _ in range(_ATTEMPTS_MAX):
             try:
@@ -238,7 +238,7 @@ class Topics:
 
 
 def topic_id_of(content: znodes.TopicNode) -> bytes | None:
-    """Return the id of a topic; None for one that was made before topics had ids."""
+    """Return the id of a topic; None for one that was created before topics had ids."""
     if content.topic_id is UNSET or not isinstance(content.topic_id, str):
         return None
     try:
@@ -254,7 +254,9 @@ def _checked_assignment(
     first_partition: int = 0,
     replication_factor: int | None = None,
 ) -> Mapping[int, Sequence[int]]:
-    """Raise INVALID_REPLICA_ASSIGNMENT unless partitions are in sequence with equally many, different, live brokers."""
+    """Raise INVALID_REPLICA_ASSIGNMENT unless the partitions are in sequence, each with the same number of different
+    live brokers.
+    """
 
     def refuse(detail: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail)

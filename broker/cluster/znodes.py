@@ -50,10 +50,10 @@ LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
 
 TOPIC_CONFIGS: Final = "topics"
 BROKER_CONFIGS: Final = "brokers"
-# The name under which /config holds what is meant for all entities of a type.
+# The name in /config that stands for all entities of a type.
 DEFAULT_ENTITY: Final = "<default>"
 
-# Every broker makes sure at its start that these are there.
+# Every broker creates these at its start if they are missing.
 PERSISTENT_PATHS: Final = (
     "/consumers",
     BROKER_IDS,
@@ -73,57 +73,57 @@ PERSISTENT_PATHS: Final = (
 
 
 def broker_path(broker_id: int) -> str:
-    """Where a broker is registered."""
+    """Return the path of a broker's registration."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
-    """Where the assignment of a topic stands."""
+    """Return the path of a topic's assignment."""
     return f"{TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:
-    """The parent of the partitions of a topic."""
+    """Return the parent of a topic's partitions."""
     return f"{TOPICS}/{topic}/partitions"
 
 
 def partition_path(topic: str, partition: int) -> str:
-    """The parent of the state of a partition."""
+    """Return the parent of a partition's state."""
     return f"{TOPICS}/{topic}/partitions/{partition}"
 
 
 def state_path(topic: str, partition: int) -> str:
-    """Where leader and ISR of a partition stand."""
+    """Return the path of a partition's leader and ISR."""
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 
 
 def config_path(entity_type: str, name: str) -> str:
-    """Where what is set for an entity stands."""
+    """Return the path of an entity's options."""
     return f"/config/{entity_type}/{name}"
 
 
 def delete_topic_path(topic: str) -> str:
-    """The mark of a topic that is to be deleted."""
+    """Return the path that marks a topic for deletion."""
     return f"{DELETE_TOPICS}/{topic}"
 
 
 class MalformedNodeError(ZooKeeperError):
-    """The content of a node is not what belongs there."""
+    """A node has content that does not belong there."""
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node holds."""
+    """The content of a node."""
 
-    # Whether an error may repeat what stands there.
+    # Whether errors may quote the content.
     IS_SECRET: ClassVar[bool] = False
 
     def encode(self) -> bytes:
-        """Write the node's data."""
+        """Return the data of a node with this content."""
         return msgspec.json.encode(self)
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Self:
-        """Read the data of the node at `path`."""
+        """Parse the data of the node at `path`."""
         try:
             return msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -132,14 +132,14 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterIdNode(Content, frozen=True, kw_only=True):
-    """The name of the cluster, given by its first broker."""
+    """The id of the cluster, chosen by its first broker."""
 
     version: str = "1"
     id: str
 
 
 class ControllerNode(Content, frozen=True, kw_only=True):
-    """Who is the controller."""
+    """The broker that is the controller."""
 
     version: int = 2
     broker_id: int = msgspec.field(name="brokerid")
@@ -156,12 +156,12 @@ class FeatureNode(Content, frozen=True, kw_only=True):
 
 
 class BrokerNode(Content, frozen=True, kw_only=True):
-    """How to reach a broker. Versions 2, 3, 4 and 5 brought endpoints, rack, protocols and features."""
+    """The addresses of a broker. Versions 2, 3, 4 and 5 added endpoints, rack, protocols and features."""
 
     PLAINTEXT: ClassVar[str] = "PLAINTEXT"
 
     version: int = 5
-    # The first endpoint without TLS and SASL, for readers that know nothing else.
+    # The first endpoint without TLS and SASL, for readers that know no other.
     host: str | None
     port: int
     endpoints: list[str] = []
@@ -190,15 +190,15 @@ class TopicNode(Content, frozen=True, kw_only=True):
     version: int = 3
     topic_id: str | UnsetType = UNSET
     partitions: dict[int, list[int]]
-    # Only of partitions that are being reassigned.
+    # Only has partitions that are being reassigned.
     adding_replicas: dict[int, list[int]] = {}
     removing_replicas: dict[int, list[int]] = {}
 
 
 class PartitionStateNode(Content, frozen=True, kw_only=True):
-    """Leader and ISR of a partition; the recovery state stands there only after an unclean election.
+    """Leader and ISR of a partition; the recovery state is there only after an unclean election.
 
-    The epochs are ours, not Kafka's: for each member of the ISR, the registration of the broker that was in sync.
+    The epochs are ours, not Kafka's: for each member of the ISR, the epoch of the registration that was in sync.
     """
 
     version: int = 1
@@ -211,21 +211,21 @@ class PartitionStateNode(Content, frozen=True, kw_only=True):
 
 
 class ElectedPartition(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition that is to be led by its preferred replica."""
+    """A partition to be led by its preferred replica."""
 
     topic: str
     partition: int
 
 
 class PreferredElectionNode(Content, frozen=True, kw_only=True):
-    """What old tools ask to be elected; the controller deletes the node when it is done."""
+    """The elections that old tools ask for; the controller deletes the node when they are done."""
 
     version: int = 1
     partitions: list[ElectedPartition]
 
 
 class ReassignedPartition(msgspec.Struct, frozen=True, kw_only=True):
-    """The brokers that a partition is to move to."""
+    """The brokers that a partition will move to."""
 
     topic: str
     partition: int
@@ -233,14 +233,14 @@ class ReassignedPartition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReassignmentNode(Content, frozen=True, kw_only=True):
-    """What old tools ask to be moved; the controller removes what is done, and in the end the node."""
+    """The moves that old tools ask for; the controller removes finished ones, and the node after the last."""
 
     version: int = 1
     partitions: list[ReassignedPartition]
 
 
 class ConfigNode(Content, frozen=True, kw_only=True):
-    """What is set for a topic, broker, client, user or address; passwords and credentials are among it."""
+    """The options of a topic, broker, client, user or address. They include passwords and credentials."""
 
     IS_SECRET: ClassVar[bool] = True
 
@@ -249,7 +249,7 @@ class ConfigNode(Content, frozen=True, kw_only=True):
 
 
 class ConfigChangeNode(Content, frozen=True, kw_only=True):
-    """Says whose config has changed; version 1 names type and name one by one."""
+    """Names the entity whose options changed; version 1 has type and name in separate keys."""
 
     version: int = 2
     entity_path: str | UnsetType = UNSET
@@ -257,7 +257,7 @@ class ConfigChangeNode(Content, frozen=True, kw_only=True):
     entity_name: str | UnsetType = UNSET
 
     def entity(self) -> tuple[str, str]:
-        """Return the type and the name; below a user, the name goes on with `/clients/<client>`."""
+        """Return the type and the name; below a user, the name continues with `/clients/<client>`."""
         if isinstance(self.entity_path, str):
             entity_type, _, name = self.entity_path.partition("/")
         else:
@@ -268,7 +268,7 @@ class ConfigChangeNode(Content, frozen=True, kw_only=True):
 
 
 class ProducerIdBlockNode(Content, frozen=True, kw_only=True):
-    """The last block of producer ids that was given away, both ends included."""
+    """The last block of producer ids that was handed out, both ends included."""
 
     version: int = 1
     broker: int
@@ -277,7 +277,7 @@ class ProducerIdBlockNode(Content, frozen=True, kw_only=True):
 
 
 class LogDirEventNode(Content, frozen=True, kw_only=True):
-    """Says that a broker has lost a log directory, which is event 1, the only one."""
+    """Says that a broker lost a log directory. This is event 1, the only one."""
 
     version: int = 1
     broker: int
@@ -285,16 +285,16 @@ class LogDirEventNode(Content, frozen=True, kw_only=True):
 
 
 def new_uuid() -> bytes:
-    """Make an id for a topic or a cluster; one whose text begins with `-` would look like a command-line option."""
+    """Return a new id for a topic or a cluster. An id that starts with `-` would look like a command-line option."""
     while True:
         made = uuid.uuid4().bytes
-        # The first six bits are the first character, and `-` stands for 62.
+        # The first six bits are the first character, and `-` is the character 62.
         if made[0] >> 2 != 62:
             return made
 
 
 def decode_number(data: bytes, path: str) -> int:
-    """Read a node that holds a number as text."""
+    """Parse a node that holds a number as text."""
     try:
         return int(data.decode("ascii"))
     except ValueError as error:
