@@ -21,8 +21,9 @@ from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperError,
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.election import ControllerMovedError, elect
-from ottla.broker.controller.schedule import Event, Schedule
-from ottla.broker.controller.stats import ControllerStats, ElectionCounters, stats_of
+from ottla.broker.controller.office import ControllerTools
+from ottla.broker.controller.schedule import Event
+from ottla.broker.controller.stats import ControllerStats, stats_of
 from ottla.broker.controller.term import Term
 from ottla.client.net.connector import IN_THE_CLEAR, Connector
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -59,13 +60,11 @@ class Controller:
         """`config` gives the broker's options as they are now; `clock` the time in milliseconds since 1970."""
         self._zookeeper = zookeeper
         self._broker_id = broker_id
-        self._config = config
         self._clock = clock
-        self._connector = connector
         # None ends the thread.
         self._events: queue.SimpleQueue[Event | _Submission | None] = queue.SimpleQueue()
-        self._schedule = Schedule()
-        self._counters = ElectionCounters()
+        self._tools = ControllerTools(zookeeper, broker_id, config, connector, self._events.put)
+        self._schedule = self._tools.schedule
         # Changed by the controller's thread only, and under the lock: nothing is submitted to a term that is over.
         self._term: Term | None = None
         self._lock = threading.Lock()
@@ -89,7 +88,7 @@ class Controller:
     def stats(self) -> ControllerStats:
         """What there is to show, as it is now."""
         term = self._term
-        return stats_of(None if term is None else term.context, self._counters)
+        return stats_of(None if term is None else term.context, self._tools.counters)
 
     def start(self) -> None:
         """Stand for election, when the broker is registered."""
@@ -227,16 +226,7 @@ class Controller:
         if elected is None:
             return
         log.info("controller_elected", broker=self._broker_id, epoch=elected.epoch)
-        term = Term(
-            self._zookeeper,
-            self._broker_id,
-            elected,
-            self._config,
-            self._events.put,
-            self._schedule,
-            self._counters,
-            self._connector,
-        )
+        term = Term(self._tools, elected)
         with self._lock:
             self._term = term
         term.begin()

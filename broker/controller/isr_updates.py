@@ -44,12 +44,18 @@ IsrOutcome = LeaderAndIsr | ErrorCode
 class IsrUpdates:
     """Takes updates in one term."""
 
-    def __init__(self, context: ControllerContext, store: StateStore, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: StateStore,
+        outbox: Outbox,
+        on_change: Callable[[list[TopicPartition]], None],
+    ) -> None:
+        """`on_change` is called with the partitions whose ISR has changed."""
         self._context = context
         self._store = store
         self._outbox = outbox
-        # Told of the partitions whose ISR has changed.
-        self.on_change: Callable[[list[TopicPartition]], None] = lambda _partitions: None
+        self._on_change = on_change
 
     def update(
         self, broker_id: int, broker_epoch: int, updates: Mapping[TopicPartition, IsrUpdate]
@@ -112,7 +118,7 @@ class IsrUpdates:
         if written:
             some = {str(partition): state.isr for partition, state in list(written.items())[:20]}
             log.info("isr_changed", count=len(written), partitions=some)
-            self.on_change(list(written))
+            self._on_change(list(written))
         return {partition: written.get(partition, ErrorCode.INVALID_UPDATE_VERSION) for partition in wanted}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -42,31 +42,37 @@ class Notice:
         self.office.post(self.handler, *self.arguments)
 
 
-class Office:
-    """The tools of one elected controller. Used on its thread, except where it says so."""
+@dataclass(frozen=True, slots=True, eq=False)
+class ControllerTools:
+    """What all terms of a controller use. The controller makes it once."""
 
-    def __init__(
-        self,
-        zookeeper: ZooKeeper,
-        broker_id: int,
-        elected: Elected,
-        config: Callable[[], BrokerConfig],
-        queue_event: Callable[[Event], None],
-        schedule: Schedule,
-        counters: ElectionCounters,
-        connector: Connector,
-    ) -> None:
-        """`queue_event` takes an event for the controller's thread, from any thread."""
+    zookeeper: ZooKeeper
+    broker_id: int
+    # Returns the broker's options as they are now.
+    config: Callable[[], BrokerConfig]
+    # Connects to other brokers.
+    connector: Connector
+    # Takes an event for the controller's thread, from any thread.
+    queue_event: Callable[[Event], None]
+    schedule: Schedule = field(default_factory=Schedule)
+    counters: ElectionCounters = field(default_factory=ElectionCounters)
+
+
+class Office:
+    """What the parts of one term share. Used on the controller's thread, except where a method says otherwise."""
+
+    def __init__(self, tools: ControllerTools, elected: Elected) -> None:
+        zookeeper = tools.zookeeper
         self.zookeeper = zookeeper
-        self.config = config
-        self._connector = connector
-        self.context = ControllerContext(broker_id, elected.epoch)
+        self.config = tools.config
+        self._tools = tools
+        self.context = ControllerContext(tools.broker_id, elected.epoch)
         self.fence = Fence(zookeeper, elected)
-        self.reader = ClusterReader(zookeeper, self.fence, config)
+        self.reader = ClusterReader(zookeeper, self.fence, tools.config)
         self.store = StateStore(zookeeper, self.fence, self.context.broker_epoch)
-        self.outbox = Outbox(self.context, config().inter_broker_listener.name)
+        self.outbox = Outbox(self.context, tools.config().inter_broker_listener.name)
         self.transitions = Transitions(
-            self.context, self.store, self.outbox, unclean_topics=self.reader.unclean_topics, counters=counters
+            self.context, self.store, self.outbox, unclean_topics=self.reader.unclean_topics, counters=tools.counters
         )
         self.channels = Channels(self._connection, self._answered, self._fell_behind)
         # Who is told of the answers of brokers, and of a broker that dropped what waited for it.
@@ -74,19 +80,17 @@ class Office:
         self.on_fell_behind: Callable[[int], None] = lambda _broker: None
         # Puts more into the outbox, when all that the event had to say has been sent.
         self.after_event: Callable[[], None] = lambda: None
-        self._queue_event = queue_event
-        self._schedule = schedule
         self._is_closed = False
 
     # Events
 
     def post(self, handler: Callable[..., None], *arguments: object) -> None:
         """Queue an event of this term, from any thread; it is dropped when the term is over by then."""
-        self._queue_event(self._event(handler, arguments))
+        self._tools.queue_event(self._event(handler, arguments))
 
     def post_after(self, delay_seconds: float, handler: Callable[..., None], *arguments: object) -> None:
         """Let an event of this term happen later."""
-        self._schedule.add(delay_seconds, self._event(handler, arguments))
+        self._tools.schedule.add(delay_seconds, self._event(handler, arguments))
 
     def notice(self, handler: Callable[..., None], *arguments: object) -> Notice:
         """Make a watch that posts an event."""
@@ -122,7 +126,7 @@ class Office:
         listener = config.control_plane_listener_name or config.inter_broker_listener.name
         for endpoint in self.context.brokers[broker].node.parsed_endpoints():
             if endpoint.listener_name == listener:
-                return self._connector.connection(
+                return self._tools.connector.connection(
                     endpoint.address.host,
                     endpoint.address.port,
                     client_id=str(self.context.controller_id),

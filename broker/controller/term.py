@@ -11,14 +11,12 @@ from typing import Final, TypeVar
 
 import structlog
 
-from ottla.broker.cluster.zookeeper import ZooKeeper
-from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.broker_events import BrokerEvents
 from ottla.broker.controller.controlled_shutdown import ControlledShutdown
 from ottla.broker.controller.election import Elected
 from ottla.broker.controller.isr_updates import IsrUpdates
 from ottla.broker.controller.leader_elections import LeaderElections
-from ottla.broker.controller.office import Office
+from ottla.broker.controller.office import ControllerTools, Office
 from ottla.broker.controller.partition_states import (
     LeaderAndIsr,
     PartitionState,
@@ -27,11 +25,8 @@ from ottla.broker.controller.partition_states import (
     restarted_members,
 )
 from ottla.broker.controller.reassignments.reassignment import Reassignments
-from ottla.broker.controller.schedule import Event, Schedule
-from ottla.broker.controller.stats import ElectionCounters
 from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.broker.controller.topic_events import TopicEvents
-from ottla.client.net.connector import Connector
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
@@ -46,25 +41,16 @@ _FIRST_REBALANCE_SECONDS: Final = 5.0
 class Term:
     """What one elected controller knows and does."""
 
-    def __init__(
-        self,
-        zookeeper: ZooKeeper,
-        broker_id: int,
-        elected: Elected,
-        config: Callable[[], BrokerConfig],
-        queue_event: Callable[[Event], None],
-        schedule: Schedule,
-        counters: ElectionCounters,
-        connector: Connector,
-    ) -> None:
-        """`queue_event` takes an event for the controller's thread, from any thread."""
-        office = Office(zookeeper, broker_id, elected, config, queue_event, schedule, counters, connector)
+    def __init__(self, tools: ControllerTools, elected: Elected) -> None:
+        office = Office(tools, elected)
         self._office = office
         self.context = office.context
-        self._deletion = TopicDeletion(office.context, zookeeper, office.fence, office.outbox, office.transitions)
+        self._deletion = TopicDeletion(
+            office.context, office.zookeeper, office.fence, office.outbox, office.transitions
+        )
         self.reassignments = Reassignments(
             office.context,
-            zookeeper,
+            office.zookeeper,
             office.fence,
             office.outbox,
             office.transitions,
@@ -73,8 +59,7 @@ class Term:
         )
         self._brokers = BrokerEvents(office, self._deletion, self.reassignments)
         self._topics = TopicEvents(office, self._deletion, self.reassignments)
-        self.isr_updates = IsrUpdates(office.context, office.store, office.outbox)
-        self.isr_updates.on_change = self.reassignments.isr_changed
+        self.isr_updates = IsrUpdates(office.context, office.store, office.outbox, self.reassignments.isr_changed)
         self.elections = LeaderElections(office)
         self.controlled_shutdown = ControlledShutdown(office.context, office.transitions)
 
