@@ -38,7 +38,7 @@ from ottla.broker.groups.offsets.group_offsets import GroupOffsets
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.network.network import Network
-from ottla.broker.observability.observation import Observation
+from ottla.broker.observability.http_port import HttpPort, Observed
 from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.follower.fetchers import Fetchers
 from ottla.broker.replication.leader.fetch_sessions import FetchSessions
@@ -288,18 +288,27 @@ class Server:
         address = self.config.ottla_http_listener
         if address is None:
             return
-        self.observation = Observation(
-            address,
-            self.services,
-            self.network,
-            self.metrics,
-            self.zookeeper,
-            self.membership,
-            LeaderEnds(self._broker_address, f"broker-{self.membership.broker_id}-lag", self.security.connector),
-            self.maintenance.cleaners,
-            lambda: self.is_ready,
+        client_id = f"broker-{self.membership.broker_id}-lag"
+        observed = Observed(
+            config=lambda: self.config,
+            cluster_id=self.cluster_id,
+            zookeeper=self.zookeeper,
+            membership=self.membership,
+            metadata=self.metadata,
+            controller=self.controller,
+            partitions=self.partitions,
+            groups=self.groups,
+            leader_ends=LeaderEnds(self._broker_address, client_id, self.security.connector),
+            quotas=self.quotas,
+            fetch_sessions=self.services.fetch_sessions,
+            group_commit=self.group_commit,
+            cleaners=self.maintenance.cleaners,
+            network=self.network,
+            requests=self.metrics,
+            is_ready=lambda: self.is_ready,
         )
-        self.observation.start()
+        self.http_port = HttpPort(address, observed)
+        self.http_port.start()
 
     def _advertised(self, ports: Sequence[int]) -> list[Listener]:
         """The addresses to tell, with the ports that the system chose where 0 was asked for."""
@@ -390,7 +399,7 @@ class Server:
                 link.close()
 
     def _close(self) -> None:
-        for room in ("observation", "session", "config_changes", "security", "controller"):
+        for room in ("http_port", "session", "config_changes", "security", "controller"):
             started: Any = getattr(self, room, None)
             if started is not None:
                 started.close()

@@ -19,7 +19,7 @@ from ottla.broker.groups.end_offsets import EndOffsets
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.observability.group_metrics import GroupCollector
 from ottla.broker.observability.group_pages import GroupPages, assigned
-from ottla.broker.observability.http import HttpServer
+from ottla.broker.observability.http_server import HttpServer
 from ottla.protocol.codec import encode
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.consumer_protocol import (

@@ -13,8 +13,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.observability.http import HttpServer
 from ottla.broker.observability.http_access import HttpAccess
+from ottla.broker.observability.http_server import HttpServer
 
 ALL = "0.0.0.0"
 TOKEN = "planted-token"
@@ -77,6 +77,13 @@ def test_elsewhere_nobody_is_told_more_than_that_the_broker_is_ready(host: str) 
             assert "ottla.http.token" in json.loads(body)["error"]
         assert ask(server, "/health/live")[:2] == (200, '{"live": true}\n')
         assert ask(server, "/health/ready")[:2] == (200, '{"ready": true}\n')
+
+
+def test_a_server_that_was_never_started_stops_at_once() -> None:
+    """It has no port to give back: a broker that fails to start stops what it has not started yet."""
+    server = HttpServer("127.0.0.1", 0, CollectorRegistry(), lambda: {"ready": True})
+
+    server.stop()
 
 
 def test_elsewhere_everybody_is_answered_when_that_is_wanted() -> None:

@@ -55,17 +55,20 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port that it listens on, once it is started."""
         return int(self._server.server_address[1])
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Open the port and serve. Raises OSError where the port is taken."""
+        self._server.server_bind()
+        self._server.server_activate()
         self._thread.start()
 
     def stop(self) -> None:
-        """Give the port back."""
-        self._server.shutdown()
-        self._thread.join()
+        """Give the port back, where it was opened."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
         self._server.server_close()
 
 
@@ -76,7 +79,7 @@ class _BoundedServer(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._free = threading.Semaphore(_REQUESTS_MAX)
-        super().__init__(address, handler)
+        super().__init__(address, handler, bind_and_activate=False)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Begin with a request, or close its connection where there are too many."""

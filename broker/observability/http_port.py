@@ -1,0 +1,112 @@
+"""The broker's HTTP port: its metrics, its health, and the groups that it coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.broker.cluster.membership import Membership
+from ottla.broker.cluster.metadata import MetadataCache
+from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.common.timings import RequestMetrics
+from ottla.broker.config import BrokerConfig
+from ottla.broker.config.addresses import Address
+from ottla.broker.controller.controller import Controller
+from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.end_offsets import EndOffsets, LeaderEnds
+from ottla.broker.network.network import Network
+from ottla.broker.observability.cluster_metrics import ClusterCollector, replica_counts
+from ottla.broker.observability.group_metrics import GroupCollector
+from ottla.broker.observability.group_pages import GroupPages
+from ottla.broker.observability.http_access import HttpAccess
+from ottla.broker.observability.http_server import HttpServer
+from ottla.broker.observability.load_metrics import LoadCollector
+from ottla.broker.observability.metrics import BrokerCollector, registry_of
+from ottla.broker.observability.partition_metrics import PartitionCollector
+from ottla.broker.observability.quota_metrics import QuotaCollector
+from ottla.broker.observability.storage_metrics import StorageCollector
+from ottla.broker.quotas.client_quotas import ClientQuotas
+from ottla.broker.replication.leader.fetch_sessions import FetchSessions
+from ottla.broker.replication.partitions import Partitions
+from ottla.broker.storage.compaction.cleaners import Cleaners
+from ottla.broker.storage.maintenance.group_commit import GroupCommit
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Observed:
+    """What metrics, health and pages are read from."""
+
+    config: Callable[[], BrokerConfig]
+    cluster_id: str
+    zookeeper: ZooKeeper
+    membership: Membership
+    metadata: MetadataCache
+    controller: Controller
+    partitions: Partitions
+    groups: Coordinator
+    # Asks the leaders of other brokers where their partitions end.
+    leader_ends: LeaderEnds
+    quotas: ClientQuotas
+    fetch_sessions: FetchSessions
+    group_commit: GroupCommit
+    cleaners: Cleaners
+    network: Network
+    requests: RequestMetrics
+    # Whether the broker has started, and is not about to stop.
+    is_ready: Callable[[], bool]
+
+
+class HttpPort:
+    """Serves what is observed of one broker."""
+
+    def __init__(self, address: Address, observed: Observed) -> None:
+        self._observed = observed
+        self._end_offsets = EndOffsets(observed.partitions, observed.metadata, observed.leader_ends)
+        partitions, metadata, controller = observed.partitions, observed.metadata, observed.controller
+
+        def shows_partitions() -> bool:
+            return bool(observed.config().ottla_metrics_partitions)
+
+        registry = registry_of(
+            BrokerCollector(observed.network, partitions, observed.requests, shows_partitions),
+            ClusterCollector(partitions, controller, metadata, observed.zookeeper, observed.membership),
+            GroupCollector(observed.groups, self._end_offsets),
+            PartitionCollector(partitions, metadata, lambda: controller.is_active, shows_partitions),
+            LoadCollector(observed.network, observed.requests),
+            QuotaCollector(observed.quotas),
+            StorageCollector(observed.cleaners, observed.group_commit, observed.fetch_sessions),
+        )
+        pages = {"groups": GroupPages(observed.groups, self._end_offsets)}
+        access = HttpAccess.of(observed.config(), address.host)
+        self._http = HttpServer(address.host, address.port, registry, self._health, pages, access)
+
+    def start(self) -> None:
+        """Open the port and serve. Raises OSError where the port is taken."""
+        self._end_offsets.start()
+        self._http.start()
+
+    def close(self) -> None:
+        """Give the port back."""
+        self._http.stop()
+        self._end_offsets.stop()
+        self._observed.leader_ends.close()
+
+    def _health(self) -> dict[str, Any]:
+        """Ready: a member of the cluster, serving, with a log directory that works."""
+        observed = self._observed
+        is_member = observed.membership.broker_epoch >= 0
+        directories_online = sum(log_dir.is_online for log_dir in observed.partitions.logs.dirs)
+        replicas = replica_counts(observed.partitions)
+        return {
+            "ready": observed.is_ready() and is_member and directories_online > 0,
+            "broker_id": observed.membership.broker_id,
+            "cluster_id": observed.cluster_id,
+            "is_member": is_member,
+            "zookeeper": observed.zookeeper.state.value,
+            "log_directories_online": directories_online,
+            "is_controller": observed.controller.is_active,
+            "partitions": replicas.partitions,
+            "leaders": replicas.leaders,
+            "under_replicated": replicas.under_replicated,
+        }
