@@ -13,7 +13,7 @@ from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config.addresses import Address
 from ottla.broker.controller.controller import Controller
-from ottla.broker.groups.coordinator import Coordinator
+from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.end_offsets import EndOffsets, LeaderEnds
 from ottla.broker.network.network import Network
 from ottla.broker.observability.cluster_metrics import ClusterCollector, replica_counts
@@ -44,7 +44,7 @@ class Observed:
     metadata: MetadataCache
     controller: Controller
     partitions: Partitions
-    groups: Coordinator
+    groups: GroupCoordinator
     # Asks the leaders of other brokers where their partitions end.
     leader_ends: LeaderEnds
     quotas: ClientQuotas
