@@ -273,12 +273,13 @@ def _settle(
         return
     others = [other for other in log_dirs if other is not log_dir]
     if state is MoveState.UNFINISHED and (others or not are_all_online):
+        # First: it is not the log, whether it can be renamed or not.
+        found[log_dir].remove(each)
+        log_dirs.remove(log_dir)
         path = log_dir.path / directory_name(each.partition, DirectoryKind.FUTURE)
         os.rename(each.directory, path)
         sync_directory(log_dir.path)
-        found[log_dir].remove(each)
         found[log_dir].append(Found(each.partition, path, is_future=True))
-        log_dirs.remove(log_dir)
         logger.warning("move_resumed", partition=str(each.partition), target=str(log_dir.path))
         return
     if state is MoveState.FINISHED:

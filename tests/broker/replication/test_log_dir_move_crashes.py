@@ -12,8 +12,15 @@ import pytest
 from tests.broker.replication.moving_broker import MovingBroker, values
 from tests.broker.storage.many_logs import ORDERS, crash, os_error
 
+from ottla.broker.replication.log_dir_moves import RETRY_SECONDS
 from ottla.broker.storage.checkpoint import LOG_START_OFFSET_CHECKPOINT
-from ottla.broker.storage.directory_files import DirectoryKind, MoveState, write_move_state
+from ottla.broker.storage.directory_files import (
+    MOVE_FILE,
+    DirectoryKind,
+    MoveState,
+    read_move_state,
+    write_move_state,
+)
 from ottla.protocol.errors import KafkaError
 
 CURRENT, FUTURE, DELETE = DirectoryKind.CURRENT, DirectoryKind.FUTURE, DirectoryKind.DELETE
@@ -250,3 +257,63 @@ def test_a_future_log_that_cannot_be_opened_is_dropped(tmp_path: Path) -> None:
     assert broker.logs.futures() == []
     assert broker.names(1) == {DELETE: 1}
     assert values(broker.orders.log) == acknowledged
+
+
+def test_a_source_that_only_refuses_to_be_renamed_is_kept(tmp_path: Path, disks: Disks) -> None:
+    """A full disk is not a failure: the copy is a future log again, and the next attempt succeeds."""
+    broker, acknowledged = ready(tmp_path)
+    refused: list[Path] = []
+
+    def stop(_: int, path: Path) -> OSError | None:
+        if path != broker.paths[0] / "orders-0" or refused:
+            return None
+        refused.append(path)
+        return os_error(errno.ENOSPC)
+
+    disks.interrupt(stop)
+    while not refused:
+        broker.moves.advance()
+    assert (broker.names(0), broker.names(1)) == ({CURRENT: 1}, {FUTURE: 1})
+    assert broker.orders.log.directory == broker.paths[0] / "orders-0"
+    acknowledged += broker.append(1)
+    broker.clock.sleep(RETRY_SECONDS)
+    broker.finish()
+    assert values(broker.orders.log) == acknowledged
+    assert broker.names(1) == {CURRENT: 1}
+
+
+def test_a_target_that_fails_at_the_start_is_not_used(tmp_path: Path, disks: Disks) -> None:
+    """Its copy has the name of a log, and cannot be renamed; the source counts."""
+    broker, acknowledged = ready(tmp_path)
+    future = broker.logs.future(ORDERS)
+    assert future is not None
+    directory = future.log.directory
+    crash(broker.logs)
+    write_move_state(directory, MoveState.UNFINISHED)
+    copy = directory.rename(broker.paths[1] / "orders-0")
+    disks.interrupt(lambda _, path: os_error(errno.EIO) if path == copy else None)
+    broker.start()
+
+    assert not broker.logs.dirs[1].is_online
+    assert values(broker.orders.log) == acknowledged
+
+
+def test_a_copy_that_cannot_be_dropped_takes_its_directory_offline(tmp_path: Path, disks: Disks) -> None:
+    """It would be found again, and be taken for another."""
+    broker, acknowledged = ready(tmp_path)
+    crash(broker.logs)
+    surplus = broker.paths[1] / f"orders-0.{'a' * 32}-future"
+    surplus.mkdir()
+    disks.interrupt(lambda _, path: os_error(errno.EIO) if path.name.endswith("-future") else None)
+    broker.start()
+
+    assert not broker.logs.dirs[1].is_online
+    assert values(broker.orders.log) == acknowledged
+
+
+def test_a_note_that_nobody_wrote_says_nothing(tmp_path: Path) -> None:
+    """Two directories are then two of which nothing is known."""
+    assert read_move_state(tmp_path) is None
+    for text in (b"unfinished", b"\xff\xff", b"perhaps\n"):
+        (tmp_path / MOVE_FILE).write_bytes(text)
+        assert read_move_state(tmp_path) is None

@@ -243,6 +243,59 @@ def test_the_future_log_is_cut_where_the_log_is_cut(broker: MovingBroker) -> Non
     assert broker.orders.log.leader_epochs.entries == [(1, 0), (2, 4)]
 
 
+def test_the_future_log_is_cut_by_epochs_that_the_log_no_longer_has(broker: MovingBroker) -> None:
+    """This broker led twice; the next leader knows only the first part of the earlier time."""
+    appended = broker.append(5)
+    broker.lead()
+    appended += broker.append(15)
+    broker.move(1)
+    broker.copy(4)
+    future = broker.logs.future(ORDERS)
+    assert future is not None
+    assert future.log.leader_epochs.entries == [(1, 0), (2, 5)]
+
+    broker.follow()
+    assert follower_takes(broker, diverging=(1, 3)) is Step.TRUNCATED
+    assert follower_takes(broker, record("other", base_offset=3, partition_leader_epoch=3)) is Step.ADVANCED
+    broker.finish()
+
+    assert values(broker.orders.log) == [*appended[:3], "other"]
+    assert broker.orders.log.leader_epochs.entries == [(1, 0), (3, 3)]
+
+
+def test_a_log_that_was_emptied_leaves_nothing_in_the_copy(broker: MovingBroker) -> None:
+    """No epoch is known that could tell what both have."""
+    broker.append(20)
+    broker.move(1)
+    broker.copy(2)
+    broker.follow()
+    log_changes.truncate_fully_and_start_at(broker.logs, {ORDERS: 3})
+    broker.finish()
+
+    assert (broker.orders.log.log_start_offset, broker.orders.log.log_end_offset) == (3, 3)
+    assert values(broker.orders.log) == []
+
+
+def test_a_cut_during_a_round_is_looked_at_in_the_next(broker: MovingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The offset that was to be read next is gone by then."""
+    appended = broker.append(20)
+    broker.move(1)
+    broker.copy(2)
+    broker.follow()
+    future = broker.logs.future(ORDERS)
+    assert future is not None
+    advance = future.log.advance_high_watermark
+
+    def interrupted(offset: int) -> None:
+        monkeypatch.undo()
+        advance(offset)
+        assert follower_takes(broker, diverging=(1, 2)) is Step.TRUNCATED
+
+    monkeypatch.setattr(future.log, "advance_high_watermark", interrupted)
+    broker.finish()
+    assert values(broker.orders.log) == appended[:2]
+
+
 def test_a_cut_between_the_last_copy_and_the_exchange_is_seen(
     broker: MovingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
