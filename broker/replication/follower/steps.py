@@ -15,10 +15,11 @@ import structlog
 
 from ottla.broker.replication.partition import EpochEndOffset, Partition
 from ottla.broker.storage import log_changes
+from ottla.broker.storage.log import Appended
 from ottla.broker.storage.logs import Logs
 from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError
 from ottla.protocol.identifiers import NO_LEADER
-from ottla.protocol.records import NO_LEADER_EPOCH
+from ottla.protocol.records import NO_LEADER_EPOCH, batches
 
 log = structlog.get_logger(__name__)
 
@@ -87,8 +88,7 @@ def take_fetched(partition: Partition, logs: Logs, position: FetchPosition, fetc
                 return Step.TRUNCATED
             if partition.log.log_end_offset != position.offset:
                 return Step.TRUNCATED
-            epoch = position.current_leader_epoch
-            appended = partition.log.append_as_follower(fetched.records, epoch) if fetched.records else None
+            appended = _append(partition, logs, fetched.records, position.current_leader_epoch)
             _follow_offsets(partition, fetched)
         except CorruptBatchError as error:
             log.error("leader_sent_damaged_batch", partition=str(partition.partition), error=str(error))
@@ -121,6 +121,21 @@ def restart_in_range(
             _raise_first(log_changes.truncate_fully_and_start_at(logs, {partition.partition: leader_start}))
         else:
             _cut(partition, logs, own_end)
+
+
+def _append(partition: Partition, logs: Logs, records: memoryview | bytes, leader_epoch: int) -> Appended | None:
+    """Append batches. An empty log starts over where the first batch does, if the log starts inside that batch.
+
+    DeleteRecords lets a log start at any offset, and a leader serves whole batches.
+    """
+    if not records:
+        return None
+    end = partition.log.log_end_offset
+    if partition.log.log_start_offset == end:
+        first = next(batches(records), None)
+        if first is not None and first.base_offset < end <= first.last_offset:
+            _raise_first(log_changes.truncate_fully_and_start_at(logs, {partition.partition: first.base_offset}))
+    return partition.log.append_as_follower(records, leader_epoch)
 
 
 def _after_error(code: ErrorCode) -> Step:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.broker.replication.replicas import Replica, batch, fetched
+from tests.broker.replication.replicas import NOW_MS, Replica, batch, fetched
 
 from ottla.broker.replication.follower.steps import (
     Fetched,
@@ -16,6 +16,7 @@ from ottla.broker.replication.follower.steps import (
     take_fetched,
 )
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.record_batch_builder import RecordBatchBuilder
 
 
 @pytest.fixture
@@ -80,6 +81,38 @@ def test_the_log_start_follows_within_what_is_committed(replica: Replica) -> Non
     take(replica, fetched(high_watermark=1, log_start=1))
 
     assert replica.log.log_start_offset == 1
+
+
+@pytest.mark.parametrize("start", [4, 5, 7])
+def test_a_log_that_starts_inside_a_batch_is_copied_from_the_start_of_the_batch(replica: Replica, start: int) -> None:
+    """DeleteRecords takes any offset, and a leader serves whole batches: a new follower must take the first one."""
+    restart_in_range(replica.partition, replica.logs, follow_position(replica.partition), start, 8)
+    assert follow_position(replica.partition).offset == start
+    builder = RecordBatchBuilder()
+    for number in range(5):
+        builder.append(NOW_MS, None, b"%d" % number)
+    records = bytes(builder.build(base_offset=3, partition_leader_epoch=1))
+    answer = fetched(records, high_watermark=8)._replace(log_start_offset=start)
+
+    assert take(replica, answer) is Step.ADVANCED
+    log = replica.log
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (start, 8, 8)
+    assert log.leader_epochs.entries[0][0] == 1
+    piece = log.read(start, 1000)
+    assert piece is not None
+    assert piece.read() == records
+
+
+def test_a_batch_that_lies_behind_the_log_is_refused(replica: Replica) -> None:
+    """Only an empty log starts over, and only for a batch that holds its start."""
+    copy(replica, 1, 1)
+    again = batch(base_offset=1, partition_leader_epoch=1)
+    assert take(replica, fetched(again)) is Step.RETRY
+    assert replica.log.log_end_offset == 2
+
+    restart_in_range(replica.partition, replica.logs, follow_position(replica.partition), 9, 12)
+    assert take(replica, fetched(batch(base_offset=3, partition_leader_epoch=1))) is Step.RETRY
+    assert replica.log.log_end_offset == 9
 
 
 def test_an_answer_of_an_earlier_epoch_is_dropped(replica: Replica) -> None:
