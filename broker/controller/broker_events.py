@@ -106,7 +106,7 @@ class BrokerEvents:
         for broker in joined:
             self._open_channel(broker)
         self._outbox.add_brokers()
-        self._outbox.add_metadata(self._context.partitions(), joined)
+        self._outbox.add_joined(joined)
         replicas = [each for each in self._context.replicas_on(joined) if each.topic not in self._context.deleting]
         self._transitions.move_replicas(replicas, ReplicaState.ONLINE)
         self._transitions.bring_online()

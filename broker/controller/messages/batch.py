@@ -60,6 +60,8 @@ class BrokerBatch:
     live_brokers: list[UpdateMetadataBroker] = field(default_factory=list)
     # Some of the live brokers, or where they are, may be news.
     are_brokers_news: bool = False
+    # The broker has just registered, and knows no topic.
+    has_joined: bool = False
     stop: dict[TopicPartition, StopReplicaPartitionState] = field(default_factory=dict)
     topic_ids: dict[str, bytes] = field(default_factory=dict)
 
@@ -83,6 +85,7 @@ class BrokerBatch:
             self.metadata = later.metadata if self.metadata is None else self.metadata | later.metadata
             self.live_brokers = later.live_brokers
         self.are_brokers_news |= later.are_brokers_news
+        self.has_joined |= later.has_joined
         for partition, stop in later.stop.items():
             known = self.stop.get(partition)
             is_delete = stop.delete_partition or (known is not None and known.delete_partition)
@@ -91,13 +94,20 @@ class BrokerBatch:
         return True
 
     def requests(self) -> Iterator[ControllerRequest]:
-        """Return the requests, in the order in which they must be sent."""
-        if self.leader_and_isr and self.are_brokers_news:
-            yield ControllerRequest(Api.UPDATE_METADATA, UPDATE_METADATA_VERSION, self._update_metadata({}))
+        """Return the requests, in the order in which they must be sent.
+
+        A broker leads a partition before it tells clients so. One that has just joined hears of all topics first: its
+        logs may take a while to open, and until then it would tell clients that there are no topics.
+        """
+        is_metadata_first = self.has_joined and self.metadata is not None
+        if is_metadata_first:
+            yield self._update_metadata(self.metadata or {})
+        elif self.leader_and_isr and self.are_brokers_news:
+            yield self._update_metadata({})
         if self.leader_and_isr:
             yield ControllerRequest(Api.LEADER_AND_ISR, LEADER_AND_ISR_VERSION, self._leader_and_isr())
-        if self.metadata is not None:
-            yield ControllerRequest(Api.UPDATE_METADATA, UPDATE_METADATA_VERSION, self._update_metadata(self.metadata))
+        if self.metadata is not None and not is_metadata_first:
+            yield self._update_metadata(self.metadata)
         if self.stop:
             yield ControllerRequest(Api.STOP_REPLICA, STOP_REPLICA_VERSION, self._stop_replica())
 
@@ -116,13 +126,11 @@ class BrokerBatch:
             live_leaders=list(self.live_leaders.values()),
         )
 
-    def _update_metadata(
-        self, metadata: Mapping[TopicPartition, UpdateMetadataPartitionState]
-    ) -> UpdateMetadataRequest:
+    def _update_metadata(self, metadata: Mapping[TopicPartition, UpdateMetadataPartitionState]) -> ControllerRequest:
         topics: dict[str, list[UpdateMetadataPartitionState]] = {}
         for partition, state in metadata.items():
             topics.setdefault(partition.topic, []).append(state)
-        return UpdateMetadataRequest(
+        message = UpdateMetadataRequest(
             controller_id=self.controller_id,
             controller_epoch=self.controller_epoch,
             broker_epoch=self.broker_epoch,
@@ -132,6 +140,7 @@ class BrokerBatch:
             ],
             live_brokers=self.live_brokers,
         )
+        return ControllerRequest(Api.UPDATE_METADATA, UPDATE_METADATA_VERSION, message)
 
     def _stop_replica(self) -> StopReplicaRequest:
         topics: dict[str, list[StopReplicaPartitionState]] = {}

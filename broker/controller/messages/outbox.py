@@ -88,6 +88,13 @@ class Outbox:
         for batch in self._batches_for(told):
             batch.are_brokers_news = True
 
+    def add_joined(self, brokers: Iterable[int]) -> None:
+        """Send brokers that have just registered the metadata of all partitions, before anything else."""
+        joined = list(brokers)
+        self.add_metadata(self._context.partitions(), joined)
+        for batch in self._batches_for(joined):
+            batch.has_joined = True
+
     def add_stop_replica(self, broker: int, partition: TopicPartition, *, delete: bool) -> None:
         """Tell a broker to stop a replica, and perhaps to delete its log."""
         state = self._context.leadership.get(partition)

@@ -168,6 +168,9 @@ def _missing(request: Request, name: str) -> ErrorCode:
         check_topic_name(name)
     except KafkaError as error:
         return error.code
+    if not request.services.metadata.snapshot.brokers:
+        # No controller has told this broker anything yet. To deny the topic would make librdkafka drop its messages.
+        return ErrorCode.LEADER_NOT_AVAILABLE
     if request.services.config.auto_create_topics_enable and request.body.allow_auto_topic_creation:
         if not allows(request, TOPIC, name, as_api=Api.CREATE_TOPICS):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -88,6 +88,20 @@ def test_brokers_hear_of_each_other_before_they_follow_each_other() -> None:
     assert last.topic_states
 
 
+def test_a_broker_that_joins_hears_of_all_topics_before_it_leads_any() -> None:
+    """Otherwise it would tell clients, for as long as its logs take to open, that their topics do not exist."""
+    batch = leads(A0)
+    batch.are_brokers_news = batch.has_joined = True
+    assert batch.absorb(leads(A1))
+    requests = list(batch.requests())
+
+    assert [request.api for request in requests] == [Api.UPDATE_METADATA, Api.LEADER_AND_ISR]
+    metadata = requests[0].message
+    assert isinstance(metadata, UpdateMetadataRequest)
+    assert [len(topic.partition_states) for topic in metadata.topic_states] == [2]
+    assert metadata.live_brokers == batch.live_brokers
+
+
 def test_an_empty_batch_asks_for_nothing_and_no_metadata_is_not_empty_metadata() -> None:
     """Metadata without partitions tells who is alive."""
     assert list(BrokerBatch(1, 1, 1).requests()) == []

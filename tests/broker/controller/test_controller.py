@@ -153,6 +153,8 @@ def test_the_last_in_sync_replica_keeps_its_claim(zookeeper: ZooKeeper) -> None:
         try:
             first.fake.wait_for(lambda: first.fake.leader("orders") == 2)
             again.fake.wait_for(lambda: again.fake.leader("orders") == 2)
+            # A broker that joins hears of its roles after the metadata.
+            again.fake.wait_for(lambda: TopicPartition("orders", 0) in again.fake.partitions)
             assert again.fake.partitions[TopicPartition("orders", 0)].leader == 2
             assert state(first, "orders").leader_epoch == 2
         finally:

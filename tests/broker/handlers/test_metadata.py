@@ -176,6 +176,18 @@ def test_a_missing_topic_is_created_with_the_defaults(version: int) -> None:
     assert (created.partition_count, created.replication_factor, created.configs) == (-1, -1, {})
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_that_has_not_heard_from_a_controller_says_that_it_does_not_know(version: int) -> None:
+    """Clients ask again. "No such topic" would make some of them drop what they have to send."""
+    cluster = SmallCluster(auto_create_topics_enable="false")
+    response = ask(cluster, version, "orders")
+    (answer,) = response.topics
+
+    assert response.brokers == []
+    assert (answer.name, answer.error_code) == ("orders", ErrorCode.LEADER_NOT_AVAILABLE)
+    assert cluster.zookeeper.created == {}
+
+
 @pytest.mark.parametrize("version", range(4, 13))
 def test_a_request_can_forbid_creation(version: int) -> None:
     """Tools only want to look."""

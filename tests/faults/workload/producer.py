@@ -19,10 +19,9 @@ POLL_S = 0.05
 
 # Whatever librdkafka tried before it gave up may have reached a log, so an error code of a broker says nothing certain
 # about the record. These are its own, for what it has never sent, and codes that no retry turns into something else.
+# _UNKNOWN_PARTITION and _UNKNOWN_TOPIC are not among them: messages under way get these, too.
 _NEVER_SENT = frozenset(
     (
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._UNKNOWN_TOPIC,
         KafkaError._PURGE_QUEUE,
         KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.INVALID_RECORD,
