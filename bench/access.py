@@ -18,6 +18,7 @@ from pathlib import Path
 
 import structlog
 from tests.broker.handlers.data_path import Broker, batch, running_broker
+from tests.kit.services import for_handler
 
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.requests.request import Request
@@ -51,14 +52,14 @@ def producing(broker: Broker, authorizer: Authorizer) -> Callable[[], float]:
     data = [TopicProduceData(name=TOPIC, partition_data=rows)]
     sent = encode(ProduceRequest(acks=1, timeout_ms=1000, topic_data=data), VERSION)
     session = Session("PLAINTEXT", "127.0.0.1")
-    handle = HANDLERS[Api.PRODUCE].handle
+    handle, services = HANDLERS[Api.PRODUCE].handle, for_handler(broker.services, Api.PRODUCE)
 
     def measure() -> float:
         broker.services.security.authorizer = authorizer
         begun = time.process_time()
         for _ in range(REQUESTS):
             body = decode(Api.PRODUCE.request, VERSION, sent)
-            handle(Request(Api.PRODUCE, VERSION, body, "bench", session, broker.services))
+            handle(Request(Api.PRODUCE, VERSION, body, "bench", session, services))
         return (time.process_time() - begun) / REQUESTS * 1e6
 
     return measure

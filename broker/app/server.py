@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 
 from ottla.broker.app.controlled_shutdown import shut_down_controlled
+from ottla.broker.app.services import Services
 from ottla.broker.app.topic_configs import TopicConfigs
 from ottla.broker.cluster.cluster_registry import ClusterRegistry
 from ottla.broker.cluster.configs import ConfigChanges, Configs
@@ -48,7 +49,6 @@ from ottla.broker.replication.partition import PartitionContext
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.throttle import Throttles
 from ottla.broker.requests.dispatch import Dispatcher
-from ottla.broker.requests.services import Services
 from ottla.broker.security.security import Security
 from ottla.broker.storage.directory_files import MetaProperties, read_meta_properties
 from ottla.broker.storage.log_dir import LogDir
@@ -94,7 +94,7 @@ class Server:
         await self._loop.run_in_executor(None, self._enter_cluster)
         self._make_replicas()
         self._make_services()
-        dispatcher = Dispatcher(HANDLERS, self.services, self.metrics)
+        dispatcher = Dispatcher(HANDLERS, self.services.for_handlers(), lambda: self.config, self.metrics)
         self.network = Network(self.config, dispatcher, self.security.listeners, self.quotas.connection_rate)
         try:
             ports = self.network.bind(self.config.bound_listeners)
@@ -208,7 +208,7 @@ class Server:
         self.group_offsets = GroupOffsets(self.groups, lambda: self.membership.may_lead_alone)
         self.partitions.on_role_changed = self.groups.role_changed
         self.services = Services(
-            config=self.config,
+            config=lambda: self.config,
             partitions=self.partitions,
             group_commit=self.group_commit,
             log_dir_moves=self.log_dir_moves,
@@ -356,7 +356,6 @@ class Server:
             log.info("topic_options_changed", topic=name)
         elif entity_type == "brokers":
             self.config = self.config.with_dynamic(*self.cluster.dynamic_config())
-            self.services.config = self.config
             self._loop.call_soon_threadsafe(self.network.reconfigure, self.config)
             self.topic_configs.set_broker(self.config)
             self.throttles.configure(self.config)

@@ -5,6 +5,7 @@ An API is served in all versions that its messages are declared for.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ottla.broker.handlers.admin.alter_client_quotas import alter_client_quotas
@@ -57,69 +58,100 @@ from ottla.broker.handlers.topics.list_partition_reassignments import list_parti
 from ottla.broker.handlers.topics.metadata import metadata
 from ottla.broker.requests.access import guarded
 from ottla.broker.requests.dispatch import Entry
-from ottla.broker.requests.request import Handler
+from ottla.broker.requests.request import Handler, S
+from ottla.broker.requests.services import (
+    AdminServices,
+    ControlPlaneServices,
+    DataServices,
+    GroupServices,
+    SecurityServices,
+    TopicServices,
+)
 from ottla.protocol.api import Api
 
-_FUNCTIONS: Final[dict[Api, Handler]] = {
-    # Who asks
-    Api.SASL_HANDSHAKE: sasl_handshake,
-    Api.SASL_AUTHENTICATE: sasl_authenticate,
-    # Records
-    Api.PRODUCE: produce,
-    Api.FETCH: fetch,
-    Api.LIST_OFFSETS: list_offsets,
-    Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
-    Api.DELETE_RECORDS: delete_records,
-    Api.INIT_PRODUCER_ID: init_producer_id,
-    # The cluster
-    Api.METADATA: metadata,
-    Api.DESCRIBE_CLUSTER: describe_cluster,
-    Api.DESCRIBE_LOG_DIRS: describe_log_dirs,
-    Api.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
-    # Topics and options
-    Api.CREATE_TOPICS: create_topics,
-    Api.DELETE_TOPICS: delete_topics,
-    Api.CREATE_PARTITIONS: create_partitions,
-    Api.DESCRIBE_CONFIGS: describe_configs,
-    Api.ALTER_CONFIGS: alter_configs,
-    Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
-    # Groups and transactions
-    Api.FIND_COORDINATOR: find_coordinator,
-    Api.JOIN_GROUP: join_group,
-    Api.SYNC_GROUP: sync_group,
-    Api.HEARTBEAT: heartbeat,
-    Api.LEAVE_GROUP: leave_group,
-    Api.OFFSET_COMMIT: offset_commit,
-    Api.OFFSET_FETCH: offset_fetch,
-    Api.OFFSET_DELETE: offset_delete,
-    Api.DESCRIBE_GROUPS: describe_groups,
-    Api.LIST_GROUPS: list_groups,
-    Api.DELETE_GROUPS: delete_groups,
-    Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
-    Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
-    # Rights
-    Api.DESCRIBE_ACLS: describe_acls,
-    Api.CREATE_ACLS: create_acls,
-    Api.DELETE_ACLS: delete_acls,
-    # Users
-    Api.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
-    Api.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
-    Api.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
-    Api.ALTER_CLIENT_QUOTAS: alter_client_quotas,
-    # From the controller
-    Api.LEADER_AND_ISR: leader_and_isr,
-    Api.STOP_REPLICA: stop_replica,
-    Api.UPDATE_METADATA: update_metadata,
-    # To the controller
-    Api.ALTER_PARTITION: alter_partition,
-    Api.ALLOCATE_PRODUCER_IDS: allocate_producer_ids,
-    Api.CONTROLLED_SHUTDOWN: controlled_shutdown,
-    Api.ELECT_LEADERS: elect_leaders,
-    Api.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
-    Api.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
-}
+
+def _served(services: type[S], handlers: Mapping[Api, Handler[S]]) -> dict[Api, Entry]:
+    """Return the rows of handlers that need the same services: those of one folder."""
+    return {api: Entry(guarded(api, handle), api.versions, services) for api, handle in handlers.items()}
+
 
 HANDLERS: Final[dict[Api, Entry]] = {
-    api: Entry(guarded(api, handle), api.versions) for api, handle in _FUNCTIONS.items()
+    **_served(
+        SecurityServices,
+        {
+            Api.SASL_HANDSHAKE: sasl_handshake,
+            Api.SASL_AUTHENTICATE: sasl_authenticate,
+            Api.DESCRIBE_ACLS: describe_acls,
+            Api.CREATE_ACLS: create_acls,
+            Api.DELETE_ACLS: delete_acls,
+            Api.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
+            Api.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
+        },
+    ),
+    **_served(
+        DataServices,
+        {
+            Api.PRODUCE: produce,
+            Api.FETCH: fetch,
+            Api.LIST_OFFSETS: list_offsets,
+            Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+            Api.DELETE_RECORDS: delete_records,
+            Api.INIT_PRODUCER_ID: init_producer_id,
+        },
+    ),
+    **_served(
+        TopicServices,
+        {
+            Api.METADATA: metadata,
+            Api.CREATE_TOPICS: create_topics,
+            Api.DELETE_TOPICS: delete_topics,
+            Api.CREATE_PARTITIONS: create_partitions,
+            Api.ELECT_LEADERS: elect_leaders,
+            Api.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
+            Api.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
+        },
+    ),
+    **_served(
+        AdminServices,
+        {
+            Api.DESCRIBE_CLUSTER: describe_cluster,
+            Api.DESCRIBE_LOG_DIRS: describe_log_dirs,
+            Api.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
+            Api.DESCRIBE_CONFIGS: describe_configs,
+            Api.ALTER_CONFIGS: alter_configs,
+            Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+            Api.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
+            Api.ALTER_CLIENT_QUOTAS: alter_client_quotas,
+        },
+    ),
+    **_served(
+        GroupServices,
+        {
+            Api.FIND_COORDINATOR: find_coordinator,
+            Api.JOIN_GROUP: join_group,
+            Api.SYNC_GROUP: sync_group,
+            Api.HEARTBEAT: heartbeat,
+            Api.LEAVE_GROUP: leave_group,
+            Api.OFFSET_COMMIT: offset_commit,
+            Api.OFFSET_FETCH: offset_fetch,
+            Api.OFFSET_DELETE: offset_delete,
+            Api.DESCRIBE_GROUPS: describe_groups,
+            Api.LIST_GROUPS: list_groups,
+            Api.DELETE_GROUPS: delete_groups,
+            Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
+            Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
+        },
+    ),
+    **_served(
+        ControlPlaneServices,
+        {
+            Api.LEADER_AND_ISR: leader_and_isr,
+            Api.STOP_REPLICA: stop_replica,
+            Api.UPDATE_METADATA: update_metadata,
+            Api.ALTER_PARTITION: alter_partition,
+            Api.ALLOCATE_PRODUCER_IDS: allocate_producer_ids,
+            Api.CONTROLLED_SHUTDOWN: controlled_shutdown,
+        },
+    ),
 }
-HANDLERS[Api.API_VERSIONS] = Entry(api_versions(HANDLERS), Api.API_VERSIONS.versions)
+HANDLERS[Api.API_VERSIONS] = Entry(api_versions(HANDLERS), Api.API_VERSIONS.versions, AdminServices)

@@ -21,7 +21,7 @@ from functools import wraps
 from typing import Final
 
 from ottla.broker.requests.error_answers import error_answer
-from ottla.broker.requests.request import Answer, Handler, Request
+from ottla.broker.requests.request import Answer, AnyRequest, Handler, Request, S
 from ottla.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -154,13 +154,13 @@ ACCESS: Final[Mapping[Api, Access]] = {
 _NEEDED: Final = {(api, kind): operation for api, row in ACCESS.items() for kind, operation in row.needed.items()}
 
 
-def is_open(request: Request) -> bool:
+def is_open(request: AnyRequest) -> bool:
     """Whether nobody is refused anything, so that the names of what is touched need not even be gathered."""
     return request.services.security.authorizer.is_open
 
 
 def allows(
-    request: Request,
+    request: AnyRequest,
     kind: ResourceType,
     name: str = CLUSTER_NAME,
     *,
@@ -185,13 +185,15 @@ def allows(
     return has_other_way
 
 
-def check(request: Request, kind: ResourceType, name: str = CLUSTER_NAME, *, as_api: Api | None = None) -> None:
+def check(request: AnyRequest, kind: ResourceType, name: str = CLUSTER_NAME, *, as_api: Api | None = None) -> None:
     """Raise KafkaError with the code for the kind of resource, unless `allows`."""
     if not allows(request, kind, name, as_api=as_api):
         raise KafkaError(_CODES[kind])
 
 
-def denied(request: Request, kind: ResourceType, names: Iterable[str], *, log_if_denied: bool = True) -> frozenset[str]:
+def denied(
+    request: AnyRequest, kind: ResourceType, names: Iterable[str], *, log_if_denied: bool = True
+) -> frozenset[str]:
     """Return those of some resources that `allows` does not allow; none at no cost where everybody may everything."""
     authorizer = request.services.security.authorizer
     if authorizer.is_open:
@@ -203,24 +205,24 @@ def denied(request: Request, kind: ResourceType, names: Iterable[str], *, log_if
     return frozenset(name for name in doubtful if not allows(request, kind, name, log_if_denied=log_if_denied))
 
 
-def operations(request: Request, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+def operations(request: AnyRequest, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
     """Return what who asks may do with a resource, as a field of bits."""
     return request.services.security.authorizer.operations(request.session, kind, name)
 
 
-def cluster_operations(request: Request) -> int:
+def cluster_operations(request: AnyRequest) -> int:
     """Return what who asks may do with the cluster; nothing to those who may not describe it."""
     return operations(request, CLUSTER) if allows(request, CLUSTER) else 0
 
 
-def guarded(api: Api, handle: Handler) -> Handler:
+def guarded(api: Api, handle: Handler[S]) -> Handler[S]:
     """Return a handler that is asked only by those who may, where the whole request is about one resource."""
     kind = ACCESS[api].guard
     if kind is None:
         return handle
 
     @wraps(handle)
-    def guard(request: Request) -> Answer:
+    def guard(request: Request[S]) -> Answer:
         name = CLUSTER_NAME if kind is CLUSTER else request.body.group_id
         if allows(request, kind, name):
             return handle(request)

@@ -13,8 +13,8 @@ from ottla.broker.config.names import broker_option
 from ottla.broker.config.rows.broker import BrokerOptions
 from ottla.broker.requests.access import CLUSTER, TOPIC, check
 from ottla.broker.requests.outcome import DONE, Outcome
-from ottla.broker.requests.request import Request
-from ottla.broker.requests.services import Services
+from ottla.broker.requests.request import AnyRequest
+from ottla.broker.requests.services import AdminServices
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 
@@ -81,7 +81,7 @@ def alter_each(resources: Sequence[R], alter: Callable[[R], None]) -> Iterator[t
             yield resource, DONE
 
 
-def check_access(request: Request, resource: Resource) -> None:
+def check_access(request: AnyRequest, resource: Resource) -> None:
     """Raise KafkaError unless who asks may: of a topic it is the topic's right, of anything else the cluster's."""
     if resource.resource_type == ConfigResourceType.TOPIC:
         check(request, TOPIC, resource.resource_name)
@@ -117,12 +117,12 @@ def _secrets(changes: Sequence[NamedValue]) -> Iterator[str]:
             yield each.name
 
 
-def current_broker_config(services: Services) -> BrokerConfig:
+def current_broker_config(services: AdminServices) -> BrokerConfig:
     """Return this broker's options with what is set in ZooKeeper now, which takes effect in a moment."""
-    return services.config.with_dynamic(*services.cluster.dynamic_config())
+    return services.config().with_dynamic(*services.cluster.dynamic_config())
 
 
-def check_thread_counts(services: Services, name: str, change: Change) -> None:
+def check_thread_counts(services: AdminServices, name: str, change: Change) -> None:
     """Raise INVALID_CONFIG if a change would make threads more than double, or less than half, of what they are.
 
     A slip of the finger would otherwise start thousands, or leave one to do the work of all.
@@ -132,13 +132,13 @@ def check_thread_counts(services: Services, name: str, change: Change) -> None:
     per_broker, cluster_wide = services.cluster.dynamic_config()
     try:
         if name == ALL_BROKERS:
-            after = services.config.with_dynamic(per_broker, change(cluster_wide))
+            after = services.config().with_dynamic(per_broker, change(cluster_wide))
         else:
-            after = services.config.with_dynamic(change(per_broker), cluster_wide)
+            after = services.config().with_dynamic(change(per_broker), cluster_wide)
     except ConfigError:
         # Whoever makes the change says what is wrong with it.
         return
-    for option, present, wanted in _counts(services.config, after):
+    for option, present, wanted in _counts(services.config(), after):
         if not present // 2 <= wanted <= present * 2:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,

@@ -11,15 +11,15 @@ from typing import Final
 
 from ottla.broker.common.purgatory import DelayedOperation
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
-from ottla.broker.requests.request import Delayed, Request, Respond
+from ottla.broker.requests.request import Delayed, GroupsRequest, Respond
 from ottla.protocol.message import Message
 
 _WAIT_SECONDS: Final = 1.0
 
-Answer = Callable[[Request], Message | Delayed]
+Answer = Callable[[GroupsRequest], Message | Delayed]
 
 
-def when_ready(request: Request, group_ids: Iterable[str], answer: Answer) -> Message | Delayed:
+def when_ready(request: GroupsRequest, group_ids: Iterable[str], answer: Answer) -> Message | Delayed:
     """Answer at once, or when the groups are loaded if they soon will be; `answer` finds out whether they are."""
     expected = [group_id for group_id in group_ids if request.services.groups.is_expected(group_id)]
     return _Waiting(request, expected, answer) if expected else answer(request)
@@ -30,7 +30,7 @@ class _Waiting(DelayedOperation):
 
     __slots__ = ("_answer", "_group_ids", "_request", "_respond")
 
-    def __init__(self, request: Request, group_ids: list[str], answer: Answer) -> None:
+    def __init__(self, request: GroupsRequest, group_ids: list[str], answer: Answer) -> None:
         super().__init__()
         self._request = request
         self._group_ids = group_ids

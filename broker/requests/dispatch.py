@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import structlog
 
 from ottla.broker.common.timings import RequestMetrics
+from ottla.broker.config import BrokerConfig
 from ottla.broker.requests.exchange import Exchange
 from ottla.broker.requests.request import Answer, Handler, Request
-from ottla.broker.requests.services import Services
+from ottla.broker.requests.services import RequestServices
 from ottla.broker.security.rarely import Rarely
 from ottla.broker.security.sasl.authentication import Authentication
 from ottla.protocol.api import Api
@@ -25,10 +26,19 @@ log = structlog.get_logger(__name__)
 
 
 class Entry(NamedTuple):
-    """A row of the handler table: the function, and the versions that it serves."""
+    """A row of the handler table: the function, the versions that it serves, and the kind of services that it needs."""
 
-    handle: Handler
+    handle: Handler[Any]
     versions: Versions
+    services: type[RequestServices]
+
+
+class _Route(NamedTuple):
+    """A row of the handler table with the services of this broker."""
+
+    handle: Handler[Any]
+    versions: Versions
+    services: RequestServices
 
 
 HandlerTable = Mapping[Api, Entry]
@@ -37,10 +47,19 @@ HandlerTable = Mapping[Api, Entry]
 class Dispatcher:
     """Handles the frames of all connections, on the workers."""
 
-    def __init__(self, handlers: HandlerTable, services: Services, metrics: RequestMetrics) -> None:
+    def __init__(
+        self,
+        handlers: HandlerTable,
+        services: Mapping[type[RequestServices], RequestServices],
+        config: Callable[[], BrokerConfig],
+        metrics: RequestMetrics,
+    ) -> None:
+        """`services` has an object for each class that the table names; `config` returns the options as they are."""
         self.metrics = metrics
-        self._handlers = handlers
-        self._services = services
+        self._config = config
+        self._routes = {
+            api: _Route(entry.handle, entry.versions, services[entry.services]) for api, entry in handlers.items()
+        }
         # Whose mistakes before they are authenticated have a line in the log.
         self._strangers = Rarely()
 
@@ -65,7 +84,7 @@ class Dispatcher:
     @property
     def refusal_seconds(self) -> float:
         """How long a client waits that failed to say who it is."""
-        return self._services.config.connection_failed_authentication_delay_ms / 1000
+        return self._config().connection_failed_authentication_delay_ms / 1000
 
     def may_log(self, connection: Any, kind: str) -> bool:
         """Whether a mistake of a client gets a line: strangers could fill the log."""
@@ -79,13 +98,13 @@ class Dispatcher:
         authentication = exchange.connection.session.authentication
         if authentication is not None:
             authentication.check(api)
-        entry = self._handlers.get(api)
-        if entry is None or version not in entry.versions:
-            return self._refuse_version(exchange, entry)
+        route = self._routes.get(api)
+        if route is None or version not in route.versions:
+            return self._refuse_version(exchange, route)
         body, _ = decode_from(api.request, version, frame, position)
         session, client_id = exchange.connection.session, header.client_id or ""
-        request = exchange.request = Request(api, version, body, client_id, session, self._services, len(frame))
-        return entry.handle(request)
+        request = exchange.request = Request(api, version, body, client_id, session, route.services, len(frame))
+        return route.handle(request)
 
     def _take_raw_token(self, exchange: Exchange, token: memoryview | bytes, authentication: Authentication) -> None:
         """Answer a token that came as it is, without a header, with one of the same kind; none where it is refused."""
@@ -95,12 +114,12 @@ class Dispatcher:
         else:
             exchange.connection.refuse(exchange.slot, None, self.refusal_seconds, step.message or step.error.name)
 
-    def _refuse_version(self, exchange: Exchange, entry: Entry | None) -> Message:
+    def _refuse_version(self, exchange: Exchange, route: _Route | None) -> Message:
         """ApiVersions is answered in version 0, so that the client learns what we have; others close the connection."""
         api = exchange.api
-        if api is Api.API_VERSIONS and entry is not None:
+        if api is Api.API_VERSIONS and route is not None:
             exchange.version = 0
-            known = ApiVersion(api_key=api, min_version=entry.versions.first, max_version=entry.versions.last)
+            known = ApiVersion(api_key=api, min_version=route.versions.first, max_version=route.versions.last)
             return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
-        served = f"versions {entry.versions}" if entry is not None else "nothing of it"
+        served = f"versions {route.versions}" if route is not None else "nothing of it"
         raise DecodeError(f"{api.label} version {exchange.version} is not served here, only {served}")

@@ -12,7 +12,7 @@ import structlog
 from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.requests.error_answers import error_answer
 from ottla.broker.requests.outcome import Outcome
-from ottla.broker.requests.request import Answer, Refusal, Request, RequestFailedError
+from ottla.broker.requests.request import Answer, AnyRequest, Refusal, RequestFailedError
 from ottla.broker.requests.throttling import count_sending, throttled
 from ottla.broker.security.sasl.authentication import NotAuthenticatedError
 from ottla.protocol.api import Api
@@ -76,7 +76,7 @@ class Exchange:
         self.version = 0
         self.correlation_id = 0
         # None where it did not come to a handler.
-        self.request: Request | None = None
+        self.request: AnyRequest | None = None
 
     def respond(self, make: Callable[[], Answer]) -> None:
         """End with the answer that a function makes, or with what it raises."""

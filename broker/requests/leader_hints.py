@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import DataRequest
 from ottla.protocol.identifiers import TopicPartition
 
 
@@ -25,7 +25,7 @@ class LeaderHints(NamedTuple):
     nodes: list[Node]
 
 
-def leader_hints(request: Request, partitions: Iterable[TopicPartition]) -> LeaderHints:
+def leader_hints(request: DataRequest, partitions: Iterable[TopicPartition]) -> LeaderHints:
     """Look the leaders up: what we were told as a replica, or what the controller told everybody."""
     snapshot = request.services.metadata.snapshot
     leaders = {}
@@ -41,7 +41,7 @@ def leader_hints(request: Request, partitions: Iterable[TopicPartition]) -> Lead
     return LeaderHints(leaders, list(nodes.values()))
 
 
-def _newest(request: Request, partition: TopicPartition) -> tuple[int, int]:
+def _newest(request: DataRequest, partition: TopicPartition) -> tuple[int, int]:
     """Return leader and epoch. Replicas learn of a change before everybody does."""
     told = request.services.metadata.snapshot.partition(*partition)
     here = request.services.partitions.find(partition)

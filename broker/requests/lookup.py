@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ottla.broker.replication.partition import Partition
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import DataRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
 
-def hosted_partition(request: Request, partition: TopicPartition) -> Partition:
+def hosted_partition(request: DataRequest, partition: TopicPartition) -> Partition:
     """Return a partition of this broker.
 
     Known elsewhere in the cluster: NOT_LEADER_OR_FOLLOWER; unknown anywhere: UNKNOWN_TOPIC_OR_PARTITION; on a disk that
@@ -23,7 +23,7 @@ def hosted_partition(request: Request, partition: TopicPartition) -> Partition:
         raise
 
 
-def topic_name(request: Request, topic_id: bytes) -> str | None:
+def topic_name(request: DataRequest, topic_id: bytes) -> str | None:
     """Return the name of a topic, from the metadata or from what this broker has of it."""
     services = request.services
     return services.metadata.snapshot.topic_names.get(topic_id) or services.partitions.topic_name(topic_id)

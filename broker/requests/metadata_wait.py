@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Set
 from ottla.broker.cluster.metadata import MetadataSnapshot
 from ottla.broker.common.purgatory import DelayedOperation
 from ottla.broker.requests.request import Delayed, Request, Respond
+from ottla.broker.requests.services import GroupServices, TopicServices
 from ottla.protocol.message import Message
 
 Condition = Callable[[MetadataSnapshot], bool]
@@ -39,7 +40,10 @@ def is_gone(topic: str, topic_id: bytes | None) -> Condition:
 
 
 def answer_when_met(
-    request: Request, timeout_ms: int, conditions: Mapping[str, Condition], answer: Callable[[Set[str]], Message]
+    request: Request[TopicServices | GroupServices],
+    timeout_ms: int,
+    conditions: Mapping[str, Condition],
+    answer: Callable[[Set[str]], Message],
 ) -> Message | Delayed:
     """Answer when the conditions, by topic, are met or the time is over; `answer` is given the topics that are late.
 
@@ -57,7 +61,7 @@ class _Waiting(DelayedOperation):
 
     def __init__(
         self,
-        request: Request,
+        request: Request[TopicServices | GroupServices],
         timeout_ms: int,
         conditions: Mapping[str, Condition],
         answer: Callable[[Set[str]], Message],

@@ -10,23 +10,23 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.broker.replication.partition import Partition
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import DataRequest
 
 NO_REPLICA: Final = -1
 RACK_AWARE: Final = ("org.apache.kafka.common.replica.RackAwareReplicaSelector", "rack-aware")
 _RACKS_VERSION: Final = 11
 
 
-def is_rack_aware(request: Request) -> bool:
+def is_rack_aware(request: DataRequest) -> bool:
     """Whether a Fetch of this client may be sent elsewhere: it says where it is, and this broker looks at that."""
     return (
         request.version >= _RACKS_VERSION
         and bool(request.body.rack_id)
-        and request.services.config.replica_selector_class in RACK_AWARE
+        and request.services.config().replica_selector_class in RACK_AWARE
     )
 
 
-def preferred_replica(request: Request, partition: Partition, offset: int) -> int:
+def preferred_replica(request: DataRequest, partition: Partition, offset: int) -> int:
     """Return the follower from which to read a partition that this broker leads; NO_REPLICA: from here."""
     snapshot = request.services.metadata.snapshot
     rack = request.body.rack_id

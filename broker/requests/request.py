@@ -1,6 +1,6 @@
 """What a handler is given, and what it may answer.
 
-A handler is a function `(Request) -> Message | Delayed | None`: the response, something that will have the response
+A handler is a function `(Request[S]) -> Message | Delayed | None`: the response, something that will have the response
 later, or nothing at all (Produce with acks=0). It runs on an IO worker, never on the loop, and may block for a disk
 read but never for the network, ZooKeeper's answer excepted. A KafkaError that it raises is answered with its code, any
 other exception with UNKNOWN_SERVER_ERROR and a line in the log; the connection is closed where the API has no place for
@@ -12,9 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from ottla.broker.requests.services import Services
+from ottla.broker.requests.services import (
+    AdminServices,
+    ControlPlaneServices,
+    DataServices,
+    GroupServices,
+    RequestServices,
+    SecurityServices,
+    TopicServices,
+)
 from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
 from ottla.protocol.message import Message
@@ -34,9 +42,12 @@ Answer = Message | Delayed | None
 Respond = Callable[[Callable[[], Answer]], None]
 
 
+S_co = TypeVar("S_co", bound=RequestServices, covariant=True)
+
+
 @dataclass(slots=True, eq=False)
-class Request:
-    """One request with where it came from."""
+class Request(Generic[S_co]):
+    """One request, with where it came from and what its handler may use."""
 
     api: Api
     version: int
@@ -45,11 +56,22 @@ class Request:
     client_id: str
     # Who asks, and from where.
     session: Session
-    services: Services
+    # What the handlers of its folder need.
+    services: S_co
     # Bytes that came over the wire for it.
     size: int = 0
     # For how long the client is to wait afterwards, where the handler found it beyond a quota.
     throttle_ms: int = 0
+
+
+# The requests of each folder of handlers, and one of any folder.
+DataRequest = Request[DataServices]
+GroupsRequest = Request[GroupServices]
+TopicsRequest = Request[TopicServices]
+AdminRequest = Request[AdminServices]
+SecurityRequest = Request[SecurityServices]
+ControlPlaneRequest = Request[ControlPlaneServices]
+AnyRequest = Request[RequestServices]
 
 
 class Refusal(NamedTuple):
@@ -67,4 +89,5 @@ class RequestFailedError(Exception):
     """A request that cannot be answered: its connection is closed, and the text says why."""
 
 
-Handler = Callable[[Request], Answer]
+S = TypeVar("S", bound=RequestServices)
+Handler = Callable[[Request[S]], Answer]

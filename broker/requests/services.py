@@ -1,59 +1,113 @@
-"""What the rooms of a running broker offer to handlers and to each other; made once, by `server.py`."""
+"""What handlers may use of the broker: a class for each folder of `broker/handlers/`.
+
+`broker/app` makes one object of each class. The handler table names the class of each API, and dispatch puts the object
+into the request.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ottla.broker.cluster.cluster_registry import ClusterRegistry
-    from ottla.broker.cluster.controller_gate import ControllerGate
-    from ottla.broker.cluster.metadata import MetadataCache
-    from ottla.broker.common.purgatory import Purgatory
-    from ottla.broker.config import BrokerConfig
-    from ottla.broker.controller.controller import Controller
-    from ottla.broker.groups.consumer.groups import ConsumerGroups
-    from ottla.broker.groups.coordinator import GroupCoordinator
-    from ottla.broker.groups.offsets.group_offsets import GroupOffsets
-    from ottla.broker.quotas.client_quotas import ClientQuotas
-    from ottla.broker.replication.leader.fetch_sessions import FetchSessions
-    from ottla.broker.replication.log_dir_moves import LogDirMoves
-    from ottla.broker.replication.partitions import Partitions
-    from ottla.broker.security.security import Security
-    from ottla.broker.storage.maintenance.group_commit import GroupCommit
+from ottla.broker.cluster.cluster_registry import ClusterRegistry
+from ottla.broker.cluster.controller_gate import ControllerGate
+from ottla.broker.cluster.metadata import MetadataCache
+from ottla.broker.common.purgatory import Purgatory
+from ottla.broker.config import BrokerConfig
+from ottla.broker.controller.controller import Controller
+from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.coordinator import GroupCoordinator
+from ottla.broker.groups.offsets.group_offsets import GroupOffsets
+from ottla.broker.quotas.client_quotas import ClientQuotas
+from ottla.broker.replication.leader.fetch_sessions import FetchSessions
+from ottla.broker.replication.log_dir_moves import LogDirMoves
+from ottla.broker.replication.partitions import Partitions
+from ottla.broker.security.security import Security
 
 
-@dataclass(slots=True, eq=False)
-class Services:
-    """The one object that handlers reach the broker through."""
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestServices:
+    """What every request needs: the options, who may do what, and how much of it."""
 
-    # Swapped whole when a dynamic option changes.
-    config: BrokerConfig
+    # Returns the broker's options as they are now.
+    config: Callable[[], BrokerConfig]
+    security: Security
+    quotas: ClientQuotas
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DataServices(RequestServices):
+    """For `handlers/data`."""
+
     # This broker's partitions: appending and reading.
     partitions: Partitions
-    # Forces records to disk, for topics that want that before they are acknowledged.
-    group_commit: GroupCommit
-    # Replicas on their way to another log directory.
-    log_dir_moves: LogDirMoves
     # What the controller told about the cluster: topics, leaders, live brokers.
     metadata: MetadataCache
-    # ZooKeeper-backed operations: topics, configs, producer ids, the controller.
+    # Producer ids come from ZooKeeper.
+    cluster: ClusterRegistry
+    # What clients have told about the partitions that they fetch.
+    fetch_sessions: FetchSessions
+    # The time in milliseconds since 1970.
+    clock: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupServices(RequestServices):
+    """For `handlers/groups`."""
+
+    # The groups that this broker coordinates.
+    groups: GroupCoordinator
+    # Those of the new protocol.
+    consumer_groups: ConsumerGroups
+    # What groups do with their offsets.
+    group_offsets: GroupOffsets
+    metadata: MetadataCache
+    # Creates `__consumer_offsets` where it is missing.
+    cluster: ClusterRegistry
+    # Operations by topic name: they wait until the metadata shows what was done to their topics.
+    delayed_topics: Purgatory
+    clock: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicServices(RequestServices):
+    """For `handlers/topics`."""
+
     cluster: ClusterRegistry
     # This broker's candidacy for the controller's office, and its terms.
     controller: Controller
-    # What clients have told about the partitions that they fetch.
-    fetch_sessions: FetchSessions
+    metadata: MetadataCache
+    delayed_topics: Purgatory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdminServices(RequestServices):
+    """For `handlers/admin`."""
+
+    cluster: ClusterRegistry
+    metadata: MetadataCache
+    partitions: Partitions
+    # Replicas on their way to another log directory.
+    log_dir_moves: LogDirMoves
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SecurityServices(RequestServices):
+    """For `handlers/security`."""
+
+    cluster: ClusterRegistry
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ControlPlaneServices(RequestServices):
+    """For `handlers/controller`: what the controller tells this broker, and what brokers ask of the controller."""
+
+    controller: Controller
     # Whom this broker believes to be controller.
     controller_gate: ControllerGate
-    # Operations by topic name: they wait until the metadata shows what was done to their topics.
+    cluster: ClusterRegistry
+    metadata: MetadataCache
+    partitions: Partitions
     delayed_topics: Purgatory
-    # The groups that this broker coordinates, and what they do with their offsets.
     groups: GroupCoordinator
     group_offsets: GroupOffsets
-    # Those of the new protocol.
-    consumer_groups: ConsumerGroups
-    # Who may do what, and how much of it.
-    security: Security
-    quotas: ClientQuotas
-    clock: Callable[[], int]

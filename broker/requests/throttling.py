@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Final
 
 from ottla.broker.replication.leader.fetch_sessions import replica_of
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import AnyRequest
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
@@ -34,7 +34,7 @@ _AMONG_BROKERS: Final = frozenset(
 )
 
 
-def throttled(request: Request, response: Message | None, worker_seconds: float) -> tuple[Message | None, int]:
+def throttled(request: AnyRequest, response: Message | None, worker_seconds: float) -> tuple[Message | None, int]:
     """Count a request that is about to be answered; return the answer, and for how many milliseconds to mute."""
     quotas, session, client_id = request.services.quotas, request.session, request.client_id
     throttle_ms = request.throttle_ms
@@ -48,23 +48,23 @@ def throttled(request: Request, response: Message | None, worker_seconds: float)
     return response, throttle_ms
 
 
-def count_sending(request: Request, seconds: float) -> None:
+def count_sending(request: AnyRequest, seconds: float) -> None:
     """Count the time that sending an answer took; whoever is beyond the quota by it waits after the next request."""
     quota = request.services.quotas.request
     if quota.is_set and not _is_among_brokers(request):
         quota.record(request.session, request.client_id, seconds * _PERCENT)
 
 
-def fetch_bytes_max(request: Request) -> int:
+def fetch_bytes_max(request: AnyRequest) -> int:
     """Return how large an answer to Fetch may be: as large as always, but not beyond what a whole window may have."""
-    most = request.services.config.fetch_max_bytes
+    most = request.services.config().fetch_max_bytes
     quota = request.services.quotas.fetch
     if quota.is_set and (window := quota.window_amount(request.session, request.client_id)) is not None:
         return min(most, max(int(window), 1))
     return most
 
 
-def admits_fetch(request: Request, size: int) -> bool:
+def admits_fetch(request: AnyRequest, size: int) -> bool:
     """Whether records of this size may be sent now; where they may not, notes how long to wait."""
     quota = request.services.quotas.fetch
     if not quota.is_set or not size or _is_among_brokers(request):
@@ -73,12 +73,12 @@ def admits_fetch(request: Request, size: int) -> bool:
     return not request.throttle_ms
 
 
-def has_mutation_quota(request: Request) -> bool:
+def has_mutation_quota(request: AnyRequest) -> bool:
     """Whether partitions must be counted before they are created or deleted."""
     return request.services.quotas.mutation.is_set
 
 
-def take_mutations(request: Request, partitions: int, *, strict_since: int) -> None:
+def take_mutations(request: AnyRequest, partitions: int, *, strict_since: int) -> None:
     """Count partitions that are about to be created or deleted; raise KafkaError where they must not be yet."""
     quota = request.services.quotas.mutation
     is_strict = request.version >= strict_since
@@ -88,7 +88,7 @@ def take_mutations(request: Request, partitions: int, *, strict_since: int) -> N
         raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
 
-def _is_among_brokers(request: Request) -> bool:
+def _is_among_brokers(request: AnyRequest) -> bool:
     return request.api in _AMONG_BROKERS or (request.api is Api.FETCH and replica_of(request.body)[0] >= 0)
 
 

@@ -8,14 +8,16 @@ from ottla.broker.cluster.metadata import MetadataSnapshot
 from ottla.broker.cluster.topics import TopicCreation, TopicSpec
 from ottla.broker.config import BrokerConfig
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
-from ottla.broker.requests.services import Services
+from ottla.broker.requests.services import GroupServices, TopicServices
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import INTERNAL_TOPICS
 
 log = structlog.get_logger(__name__)
 
 
-def create_topic(services: Services, topic: TopicSpec, *, validate_only: bool = False) -> TopicCreation:
+def create_topic(
+    services: TopicServices | GroupServices, topic: TopicSpec, *, validate_only: bool = False
+) -> TopicCreation:
     """Create a topic and say so in the log, with a warning where its name invites confusion."""
     created = services.cluster.create_topic(topic, validate_only=validate_only)
     if not validate_only:
@@ -34,7 +36,7 @@ def create_topic(services: Services, topic: TopicSpec, *, validate_only: bool = 
     return created
 
 
-def create_missing_topic(services: Services, name: str) -> ErrorCode:
+def create_missing_topic(services: TopicServices | GroupServices, name: str) -> ErrorCode:
     """Create a topic that a client uses and that is not there; return the code to answer for now.
 
     LEADER_NOT_AVAILABLE has the client ask again, until there are leaders. It is right as well if somebody else
@@ -45,7 +47,7 @@ def create_missing_topic(services: Services, name: str) -> ErrorCode:
         return ErrorCode.LEADER_NOT_AVAILABLE
     topic = TopicSpec(name)
     if name in INTERNAL_TOPICS:
-        topic = internal_topic(services.config, name, known_brokers(services.metadata.snapshot))
+        topic = internal_topic(services.config(), name, known_brokers(services.metadata.snapshot))
     try:
         create_topic(services, topic)
     except KafkaError as error:

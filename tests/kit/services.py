@@ -6,17 +6,21 @@ services.partitions.find(partition)       AssertionError: this test has no parti
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NoReturn
 
+from ottla.broker.app.services import Services
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.config import BrokerConfig
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.offsets.group_offsets import GroupOffsets
 from ottla.broker.groups.placement import CONSUMER_OFFSETS
+from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.quotas.client_quotas import ClientQuotas
-from ottla.broker.requests.services import Services
+from ottla.broker.requests.services import RequestServices
 from ottla.broker.security.security import Security
+from ottla.protocol.api import Api
 
 
 class Missing:
@@ -36,18 +40,23 @@ class Missing:
 NO_ZOOKEEPER: Any = Missing("ZooKeeper")
 
 
-def services_of(config: BrokerConfig, **rooms: Any) -> Services:
-    """Make the services of a broker.
+def services_of(config: Callable[[], BrokerConfig], **rooms: Any) -> Services:
+    """Make the services of a broker; `config` returns its options.
 
     Security and quotas are those of a broker that does not ask ZooKeeper, unless they are given. With `groups` and
     `metadata` there is also what handlers reach groups through.
     """
     made: dict[str, Any] = {field.name: Missing(field.name) for field in fields(Services)}
-    made |= {"security": Security(NO_ZOOKEEPER, lambda: config), "quotas": ClientQuotas(NO_ZOOKEEPER, lambda: config)}
+    made |= {"security": Security(NO_ZOOKEEPER, config), "quotas": ClientQuotas(NO_ZOOKEEPER, config)}
     if "groups" in rooms:
         made["group_offsets"] = GroupOffsets(rooms["groups"])
         made["consumer_groups"] = ConsumerGroups(rooms["groups"], rooms["metadata"])
     return Services(**{**made, "config": config, **rooms})
+
+
+def for_handler(services: Services, api: Api) -> RequestServices:
+    """Return what dispatch gives to the handler of an API."""
+    return services.for_handlers()[HANDLERS[api].services]
 
 
 def offsets_partitions(metadata: MetadataCache) -> int | None:

@@ -17,7 +17,7 @@ import structlog
 from ottla.broker.quotas.entities import check_key, place_of, quota_entity, quota_text
 from ottla.broker.requests.access import CLUSTER, check
 from ottla.broker.requests.outcome import DONE, Outcome
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import AdminRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -30,7 +30,7 @@ from ottla.protocol.messages.alter_client_quotas import (
 log = structlog.get_logger(__name__)
 
 
-def alter_client_quotas(request: Request) -> AlterClientQuotasResponse:
+def alter_client_quotas(request: AdminRequest) -> AlterClientQuotasResponse:
     """Change the quotas of some entities."""
     body: AlterClientQuotasRequest = request.body
     return AlterClientQuotasResponse(
@@ -38,7 +38,7 @@ def alter_client_quotas(request: Request) -> AlterClientQuotasResponse:
     )
 
 
-def _alter(request: Request, entry: RequestEntryData) -> Outcome:
+def _alter(request: AdminRequest, entry: RequestEntryData) -> Outcome:
     try:
         check(request, CLUSTER)
         entity = quota_entity((each.entity_type, each.entity_name) for each in entry.entity)

@@ -19,7 +19,7 @@ from ottla.broker.requests.config_resources import (
     check_alterable,
     check_thread_counts,
 )
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import AdminRequest
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -28,7 +28,7 @@ from ottla.protocol.messages.alter_configs import (
 )
 
 
-def alter_configs(request: Request) -> AlterConfigsResponse:
+def alter_configs(request: AdminRequest) -> AlterConfigsResponse:
     """Replace the options of resources."""
     body: AlterConfigsRequest = request.body
     return AlterConfigsResponse(
@@ -45,7 +45,7 @@ def alter_configs(request: Request) -> AlterConfigsResponse:
     )
 
 
-def _replace(request: Request, resource: AlterConfigsResource) -> None:
+def _replace(request: AdminRequest, resource: AlterConfigsResource) -> None:
     check_access(request, resource)
     check_alterable(resource, resource.configs, [config for config in resource.configs if config.value is None])
     options = {config.name: config.value for config in resource.configs if config.value is not None}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import structlog
 
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import AdminRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.alter_replica_log_dirs import (
@@ -25,7 +25,7 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
 log = structlog.get_logger(__name__)
 
 
-def alter_replica_log_dirs(request: Request) -> AlterReplicaLogDirsResponse:
+def alter_replica_log_dirs(request: AdminRequest) -> AlterReplicaLogDirsResponse:
     """Have replicas moved."""
     body: AlterReplicaLogDirsRequest = request.body
     wanted = {
@@ -45,7 +45,7 @@ def alter_replica_log_dirs(request: Request) -> AlterReplicaLogDirsResponse:
     )
 
 
-def _move(request: Request, partition: TopicPartition, path: str) -> ErrorCode:
+def _move(request: AdminRequest, partition: TopicPartition, path: str) -> ErrorCode:
     try:
         request.services.log_dir_moves.move(partition, path)
     except KafkaError as error:

@@ -12,17 +12,18 @@ from __future__ import annotations
 import re
 
 from ottla.broker.requests.dispatch import HandlerTable
-from ottla.broker.requests.request import Handler, Request
+from ottla.broker.requests.request import AdminRequest, Handler
+from ottla.broker.requests.services import AdminServices
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def api_versions(table: HandlerTable) -> Handler:
+def api_versions(table: HandlerTable) -> Handler[AdminServices]:
     """Return the handler that describes a table; the table may be completed afterwards."""
 
-    def handle(request: Request) -> ApiVersionsResponse:
+    def handle(request: AdminRequest) -> ApiVersionsResponse:
         body = request.body
         if request.version >= 3 and not (
             _SOFTWARE.fullmatch(body.client_software_name) and _SOFTWARE.fullmatch(body.client_software_version)

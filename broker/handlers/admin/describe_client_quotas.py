@@ -25,8 +25,8 @@ from ottla.broker.quotas.entities import (
     quotas_in,
 )
 from ottla.broker.requests.outcome import DONE, Outcome
-from ottla.broker.requests.request import Request
-from ottla.broker.requests.services import Services
+from ottla.broker.requests.request import AdminRequest
+from ottla.broker.requests.services import AdminServices
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -42,7 +42,7 @@ _EXACT, _DEFAULT, _ANY = 0, 1, 2
 _Match = Callable[[str | None], bool]
 
 
-def describe_client_quotas(request: Request) -> DescribeClientQuotasResponse:
+def describe_client_quotas(request: AdminRequest) -> DescribeClientQuotasResponse:
     """Say which quotas are set."""
     body: DescribeClientQuotasRequest = request.body
     outcome, entries = DONE, None
@@ -91,7 +91,7 @@ def _is_match(entity: QuotaEntity, matches: Mapping[str, _Match], *, strict: boo
 
 
 def _configs(
-    services: Services, matches: Mapping[str, _Match], body: DescribeClientQuotasRequest
+    services: AdminServices, matches: Mapping[str, _Match], body: DescribeClientQuotasRequest
 ) -> Iterator[tuple[QuotaEntity, Mapping[str, str]]]:
     """Read what is set wherever something may match."""
     cluster = services.cluster
@@ -114,7 +114,7 @@ def _configs(
                 yield entity_of(Place(USERS, f"{path}/{name}")), config
 
 
-def _users(services: Services, body: DescribeClientQuotasRequest) -> list[str]:
+def _users(services: AdminServices, body: DescribeClientQuotasRequest) -> list[str]:
     """Return the users that may match, as in paths: one where a name or the default is asked for."""
     for component in body.components:
         if component.entity_type == USER and component.match_type != _ANY:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ottla.broker.requests.access import NOT_ASKED, cluster_operations
 from ottla.broker.requests.outcome import Outcome
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import AdminRequest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -22,7 +22,7 @@ from ottla.protocol.messages.describe_cluster import (
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-def describe_cluster(request: Request) -> DescribeClusterResponse:
+def describe_cluster(request: AdminRequest) -> DescribeClusterResponse:
     """Describe the cluster."""
     body: DescribeClusterRequest = request.body
     if body.endpoint_type != _BROKERS:

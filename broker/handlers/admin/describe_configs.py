@@ -31,7 +31,7 @@ from ottla.broker.config import (
 from ottla.broker.config.names import broker_option
 from ottla.broker.requests.config_resources import ConfigResourceType, check_access, current_broker_config
 from ottla.broker.requests.outcome import DONE, Outcome
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import AdminRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -43,7 +43,7 @@ from ottla.protocol.messages.describe_configs import (
 )
 
 
-def describe_configs(request: Request) -> DescribeConfigsResponse:
+def describe_configs(request: AdminRequest) -> DescribeConfigsResponse:
     """Describe options."""
     body: DescribeConfigsRequest = request.body
     return DescribeConfigsResponse(
@@ -51,7 +51,7 @@ def describe_configs(request: Request) -> DescribeConfigsResponse:
     )
 
 
-def _describe(request: Request, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+def _describe(request: AdminRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
     outcome, configs = DONE, []
     wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
     try:
@@ -74,7 +74,7 @@ def _describe(request: Request, resource: DescribeConfigsResource) -> DescribeCo
     )
 
 
-def _options(request: Request, resource: DescribeConfigsResource) -> Iterable[tuple[str, Resolved, bool]]:
+def _options(request: AdminRequest, resource: DescribeConfigsResource) -> Iterable[tuple[str, Resolved, bool]]:
     """Give the options of a resource: name, value, and whether only a restart changes it."""
     check_access(request, resource)
     name = resource.resource_name
@@ -91,7 +91,7 @@ def _options(request: Request, resource: DescribeConfigsResource) -> Iterable[tu
     return _of_broker(current_broker_config(request.services))
 
 
-def _of_topic(request: Request, name: str) -> Iterator[tuple[str, Resolved, bool]]:
+def _of_topic(request: AdminRequest, name: str) -> Iterator[tuple[str, Resolved, bool]]:
     check_topic_name(name)
     if request.services.metadata.snapshot.topic(name) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
@@ -119,7 +119,7 @@ def _of_all_brokers(config: BrokerConfig) -> Iterator[tuple[str, Resolved, bool]
                 yield name, Resolved(found.option, synonyms[0].value, layer.source, synonyms), False
 
 
-def _entry(request: Request, name: str, found: Resolved, is_fixed: bool) -> DescribeConfigsResourceResult:
+def _entry(request: AdminRequest, name: str, found: Resolved, is_fixed: bool) -> DescribeConfigsResourceResult:
     body: DescribeConfigsRequest = request.body
     return DescribeConfigsResourceResult(
         name=name,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import AdminRequest
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.log_moves import lag_of
@@ -28,7 +28,7 @@ from ottla.protocol.messages.describe_log_dirs import (
 _UNKNOWN_LAG = -1
 
 
-def describe_log_dirs(request: Request) -> DescribeLogDirsResponse:
+def describe_log_dirs(request: AdminRequest) -> DescribeLogDirsResponse:
     """List directories, partitions and sizes."""
     body: DescribeLogDirsRequest = request.body
     wanted = None

@@ -18,7 +18,7 @@ from ottla.broker.requests.config_resources import (
     check_alterable,
     check_thread_counts,
 )
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import AdminRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -29,7 +29,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 
 
-def incremental_alter_configs(request: Request) -> IncrementalAlterConfigsResponse:
+def incremental_alter_configs(request: AdminRequest) -> IncrementalAlterConfigsResponse:
     """Change options of resources."""
     body: IncrementalAlterConfigsRequest = request.body
     return IncrementalAlterConfigsResponse(
@@ -46,7 +46,7 @@ def incremental_alter_configs(request: Request) -> IncrementalAlterConfigsRespon
     )
 
 
-def _change(request: Request, resource: AlterConfigsResource) -> None:
+def _change(request: AdminRequest, resource: AlterConfigsResource) -> None:
     check_access(request, resource)
     changes = [_wanted(config) for config in resource.configs]
     check_alterable(
@@ -61,7 +61,7 @@ def _change(request: Request, resource: AlterConfigsResource) -> None:
         return
 
     def effective(option: str) -> str | None:
-        return services.config.resolve(option).value
+        return services.config().resolve(option).value
 
     check_thread_counts(services, name, lambda current: changed_config(current, changes, broker_option, effective))
     services.cluster.change_broker_config(name, changes, validate_only=validate_only)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from ottla.broker.controller.term import Term
 from ottla.broker.requests.on_controller import OnController
-from ottla.broker.requests.request import Delayed, Request
+from ottla.broker.requests.request import ControlPlaneRequest, Delayed
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
-def allocate_producer_ids(request: Request) -> Delayed:
+def allocate_producer_ids(request: ControlPlaneRequest) -> Delayed:
     """Have the controller give a block away."""
     body: AllocateProducerIdsRequest = request.body
     cluster = request.services.cluster

@@ -16,7 +16,7 @@ from __future__ import annotations
 from ottla.broker.controller.isr_updates import IsrOutcome, IsrUpdate
 from ottla.broker.controller.term import Term
 from ottla.broker.requests.on_controller import OnController
-from ottla.broker.requests.request import Delayed, Request
+from ottla.broker.requests.request import ControlPlaneRequest, Delayed
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import UNKNOWN_BROKER_EPOCH, TopicPartition
 from ottla.protocol.messages.alter_partition import (
@@ -33,7 +33,7 @@ _BROKER_EPOCHS_VERSION = 3
 _NOTHING_KNOWN = -1
 
 
-def alter_partition(request: Request) -> Delayed:
+def alter_partition(request: ControlPlaneRequest) -> Delayed:
     """Have the controller change ISRs."""
     body: AlterPartitionRequest = request.body
     version = request.version

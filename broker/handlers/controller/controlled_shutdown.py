@@ -11,7 +11,7 @@ Version notes: 0 has a request header without client id; the broker epoch comes 
 from __future__ import annotations
 
 from ottla.broker.requests.on_controller import OnController
-from ottla.broker.requests.request import Delayed, Request
+from ottla.broker.requests.request import ControlPlaneRequest, Delayed
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.controlled_shutdown import (
@@ -21,7 +21,7 @@ from ottla.protocol.messages.controlled_shutdown import (
 )
 
 
-def controlled_shutdown(request: Request) -> Delayed:
+def controlled_shutdown(request: ControlPlaneRequest) -> Delayed:
     """Have the controller take from a broker what others can do."""
     body: ControlledShutdownRequest = request.body
 

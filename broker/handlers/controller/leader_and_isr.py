@@ -12,7 +12,7 @@ import structlog
 
 from ottla.broker.replication.partition import PartitionRole
 from ottla.broker.requests.outcome import PartitionAttempts
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import ControlPlaneRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.leader_and_isr import (
@@ -30,7 +30,7 @@ _GROUPED_ERRORS_VERSION = 5
 _REPORTED_MAX = 20
 
 
-def leader_and_isr(request: Request) -> LeaderAndIsrResponse:
+def leader_and_isr(request: ControlPlaneRequest) -> LeaderAndIsrResponse:
     """Take the roles that the controller gives."""
     body: LeaderAndIsrRequest = request.body
     topics = body.topic_states or [
@@ -93,7 +93,10 @@ def _report(
 
 
 def _take_role(
-    request: Request, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState, attempts: PartitionAttempts
+    request: ControlPlaneRequest,
+    topic: LeaderAndIsrTopicState,
+    state: LeaderAndIsrPartitionState,
+    attempts: PartitionAttempts,
 ) -> ErrorCode:
     partitions = request.services.partitions
     key = TopicPartition(topic.topic_name, state.partition_index)

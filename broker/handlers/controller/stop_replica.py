@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.broker.requests.outcome import PartitionAttempts
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import ControlPlaneRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.stop_replica import (
@@ -25,7 +25,7 @@ from ottla.protocol.records import NO_LEADER_EPOCH
 _ANY_EPOCH = (NO_LEADER_EPOCH, EPOCH_DURING_DELETE)
 
 
-def stop_replica(request: Request) -> StopReplicaResponse:
+def stop_replica(request: ControlPlaneRequest) -> StopReplicaResponse:
     """Stop, and delete where asked."""
     body: StopReplicaRequest = request.body
     try:
@@ -57,7 +57,7 @@ def _asked(body: StopReplicaRequest) -> Iterator[tuple[TopicPartition, int, bool
 
 
 def _stop(
-    request: Request, key: TopicPartition, leader_epoch: int, delete: bool, attempts: PartitionAttempts
+    request: ControlPlaneRequest, key: TopicPartition, leader_epoch: int, delete: bool, attempts: PartitionAttempts
 ) -> ErrorCode:
     partitions = request.services.partitions
     known = partitions.find(key)

@@ -7,12 +7,12 @@ topics to come or go are told, and groups forget what they committed for partiti
 
 from __future__ import annotations
 
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import ControlPlaneRequest
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
-def update_metadata(request: Request) -> UpdateMetadataResponse:
+def update_metadata(request: ControlPlaneRequest) -> UpdateMetadataResponse:
     """Take in what the controller says."""
     body: UpdateMetadataRequest = request.body
     try:

@@ -14,7 +14,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.requests.access import TOPIC, check
 from ottla.broker.requests.lookup import hosted_partition
-from ottla.broker.requests.request import Delayed, Request, Respond
+from ottla.broker.requests.request import DataRequest, Delayed, Respond
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import INTERNAL_TOPICS, NO_OFFSET, TopicPartition
 from ottla.protocol.messages.delete_records import (
@@ -73,7 +73,7 @@ class _Waiting(DelayedOperation):
 
     __slots__ = ("_deletions", "_request", "_respond")
 
-    def __init__(self, request: Request, deletions: list[tuple[str, list[_Deletion]]]) -> None:
+    def __init__(self, request: DataRequest, deletions: list[tuple[str, list[_Deletion]]]) -> None:
         super().__init__()
         self._request = request
         # By topic, in the order of the request.
@@ -109,7 +109,7 @@ class _Waiting(DelayedOperation):
         self._request.services.partitions.waits.deletions.watch(self, keys, timeout_seconds)
 
 
-def delete_records(request: Request) -> DeleteRecordsResponse | Delayed:
+def delete_records(request: DataRequest) -> DeleteRecordsResponse | Delayed:
     """Advance the log starts."""
     body: DeleteRecordsRequest = request.body
     waiting = _Waiting(
@@ -119,7 +119,7 @@ def delete_records(request: Request) -> DeleteRecordsResponse | Delayed:
     return waiting.response() if waiting.is_satisfied() else waiting
 
 
-def _delete(request: Request, topic: str, wanted: DeleteRecordsPartition) -> _Deletion:
+def _delete(request: DataRequest, topic: str, wanted: DeleteRecordsPartition) -> _Deletion:
     """Let the leader's log begin where it is wanted."""
     key = TopicPartition(topic, wanted.partition_index)
     try:

@@ -26,7 +26,7 @@ from ottla.broker.requests.access import CLUSTER, TOPIC, allows, check, denied, 
 from ottla.broker.requests.leader_hints import leader_hints
 from ottla.broker.requests.lookup import hosted_partition, topic_name
 from ottla.broker.requests.replica_selector import NO_REPLICA, is_rack_aware, preferred_replica
-from ottla.broker.requests.request import Delayed, Request, Respond
+from ottla.broker.requests.request import DataRequest, Delayed, Respond
 from ottla.broker.requests.throttling import admits_fetch, fetch_bytes_max
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import NO_LEADER, TopicPartition
@@ -58,7 +58,7 @@ _DENIED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _Answers = list[tuple[CachedPartition, PartitionData]]
 
 
-def fetch(request: Request) -> FetchResponse | Delayed:
+def fetch(request: DataRequest) -> FetchResponse | Delayed:
     """Read what is there, or wait for it."""
     body: FetchRequest = request.body
     try:
@@ -82,7 +82,7 @@ def _is_enough(answers: _Answers, min_bytes: int) -> bool:
     return sum(_size_of(answer) for _, answer in answers) >= min_bytes
 
 
-def _listed(request: Request) -> list[CachedPartition]:
+def _listed(request: DataRequest) -> list[CachedPartition]:
     names = request.services.metadata.snapshot.topic_names
     listed = []
     for topic in request.body.topics:
@@ -93,7 +93,7 @@ def _listed(request: Request) -> list[CachedPartition]:
     return listed
 
 
-def _forgotten(request: Request) -> list[SessionKey]:
+def _forgotten(request: DataRequest) -> list[SessionKey]:
     has_ids = request.version >= TOPIC_IDS_VERSION
     return [
         (topic.topic_id if has_ids else topic.topic, partition)
@@ -102,7 +102,7 @@ def _forgotten(request: Request) -> list[SessionKey]:
     ]
 
 
-def _sent(request: Request, context: FetchContext, reader: _Reader, answers: _Answers) -> FetchResponse:
+def _sent(request: DataRequest, context: FetchContext, reader: _Reader, answers: _Answers) -> FetchResponse:
     """Make the response; beyond the client's quota it is empty, and the client may ask again when it has waited."""
     if admits_fetch(request, sum(_size_of(answer) for _, answer in answers)):
         reader.count_sent(answers)
@@ -114,7 +114,7 @@ def _sent(request: Request, context: FetchContext, reader: _Reader, answers: _An
     return FetchResponse(error_code=0, session_id=NO_SESSION, responses=[])
 
 
-def _response(request: Request, context: FetchContext, answers: _Answers) -> FetchResponse:
+def _response(request: DataRequest, context: FetchContext, answers: _Answers) -> FetchResponse:
     topics: dict[tuple[str, bytes], list[PartitionData]] = {}
     for cached, answer in context.shown(answers):
         topics.setdefault((cached.key.topic, cached.topic_id), []).append(answer)
@@ -157,7 +157,7 @@ class _Reader:
         "min_bytes",
     )
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: DataRequest) -> None:
         body: FetchRequest = request.body
         self._request = request
         self._partitions = request.services.partitions
@@ -460,7 +460,7 @@ class _Waiting(DelayedOperation):
     )
 
     def __init__(
-        self, request: Request, context: FetchContext, reader: _Reader, answers: _Answers, since: Mark
+        self, request: DataRequest, context: FetchContext, reader: _Reader, answers: _Answers, since: Mark
     ) -> None:
         super().__init__()
         self._request = request

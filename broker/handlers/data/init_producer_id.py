@@ -15,7 +15,7 @@ from __future__ import annotations
 import structlog
 
 from ottla.broker.requests.access import CLUSTER, TRANSACTIONAL_ID, check
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import DataRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 _NONE = -1
 
 
-def init_producer_id(request: Request) -> InitProducerIdResponse:
+def init_producer_id(request: DataRequest) -> InitProducerIdResponse:
     """Give a producer its id."""
     try:
         _check(request)
@@ -34,7 +34,7 @@ def init_producer_id(request: Request) -> InitProducerIdResponse:
     return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=producer_id, producer_epoch=0)
 
 
-def _check(request: Request) -> None:
+def _check(request: DataRequest) -> None:
     body: InitProducerIdRequest = request.body
     if (body.producer_id == _NONE) != (body.producer_epoch == _NONE) or body.transactional_id == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from ottla.broker.replication.partition import Partition
 from ottla.broker.requests.access import TOPIC, check
 from ottla.broker.requests.lookup import hosted_partition
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import DataRequest
 from ottla.broker.storage.offset_lookup import OffsetAtTime, offset_for_timestamp, offset_of_max_timestamp
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -41,7 +41,7 @@ _NOT_AVAILABLE_VERSION = 5
 _NOTHING = OffsetAtTime(-1, NO_TIMESTAMP, -1)
 
 
-def list_offsets(request: Request) -> ListOffsetsResponse:
+def list_offsets(request: DataRequest) -> ListOffsetsResponse:
     """Look the offsets up."""
     body: ListOffsetsRequest = request.body
     asked = [(topic.name, wanted.partition_index) for topic in body.topics for wanted in topic.partitions]
@@ -61,7 +61,7 @@ def list_offsets(request: Request) -> ListOffsetsResponse:
 
 
 def _answer(
-    request: Request, topic: str, wanted: ListOffsetsPartition, *, is_repeated: bool
+    request: DataRequest, topic: str, wanted: ListOffsetsPartition, *, is_repeated: bool
 ) -> ListOffsetsPartitionResponse:
     try:
         check(request, TOPIC, topic)
@@ -92,7 +92,7 @@ def _answer(
     )
 
 
-def _find(request: Request, partition: Partition, timestamp: int) -> OffsetAtTime:
+def _find(request: DataRequest, partition: Partition, timestamp: int) -> OffsetAtTime:
     if request.version < _FIRST_VERSION.get(timestamp, 0) or timestamp < LATEST_TIERED:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {request.version}")
     log = partition.log
@@ -111,13 +111,13 @@ def _find(request: Request, partition: Partition, timestamp: int) -> OffsetAtTim
     return _NOTHING
 
 
-def _end(request: Request, partition: Partition) -> int:
+def _end(request: DataRequest, partition: Partition) -> int:
     if request.body.replica_id != _CLIENT:
         return partition.log.log_end_offset
     return partition.upper_offset(committed_only=request.body.isolation_level == READ_COMMITTED)
 
 
-def _check_end_is_known(request: Request, partition: Partition) -> None:
+def _check_end_is_known(request: DataRequest, partition: Partition) -> None:
     if request.body.replica_id != _CLIENT or partition.is_high_watermark_known:
         return
     if request.version < _NOT_AVAILABLE_VERSION:

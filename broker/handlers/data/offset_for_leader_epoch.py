@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ottla.broker.requests.access import TOPIC, check
 from ottla.broker.requests.lookup import hosted_partition
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import DataRequest
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -21,7 +21,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 
 
-def offset_for_leader_epoch(request: Request) -> OffsetForLeaderEpochResponse:
+def offset_for_leader_epoch(request: DataRequest) -> OffsetForLeaderEpochResponse:
     """Look the epochs up."""
     body: OffsetForLeaderEpochRequest = request.body
     return OffsetForLeaderEpochResponse(
@@ -34,7 +34,7 @@ def offset_for_leader_epoch(request: Request) -> OffsetForLeaderEpochResponse:
     )
 
 
-def _answer(request: Request, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(request: DataRequest, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         check(request, TOPIC, topic)
         partition = hosted_partition(request, TopicPartition(topic, wanted.partition))

@@ -23,7 +23,7 @@ from ottla.broker.replication.pending_append import PendingAppend, PendingAppend
 from ottla.broker.requests.access import TOPIC, TRANSACTIONAL_ID, allows, check
 from ottla.broker.requests.leader_hints import LeaderHints, leader_hints
 from ottla.broker.requests.lookup import hosted_partition
-from ottla.broker.requests.request import Delayed, Request, RequestFailedError, Respond
+from ottla.broker.requests.request import DataRequest, Delayed, RequestFailedError, Respond
 from ottla.broker.storage.validation import InvalidBatchError, InvalidRecordsError
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -65,7 +65,7 @@ class _Waiting:
 
     __slots__ = ("_appends", "_request", "_results")
 
-    def __init__(self, request: Request, results: _Results, appends: Sequence[PendingAppend]) -> None:
+    def __init__(self, request: DataRequest, results: _Results, appends: Sequence[PendingAppend]) -> None:
         self._request = request
         self._results = results
         self._appends = appends
@@ -78,7 +78,7 @@ class _Waiting:
         )
 
 
-def produce(request: Request) -> ProduceResponse | Delayed | None:
+def produce(request: DataRequest) -> ProduceResponse | Delayed | None:
     """Append what was sent."""
     body: ProduceRequest = request.body
     results: _Results = {}
@@ -102,7 +102,7 @@ def produce(request: Request) -> ProduceResponse | Delayed | None:
     return _Waiting(request, results, pending) if pending else _response(request, results)
 
 
-def _response(request: Request, results: _Results) -> ProduceResponse:
+def _response(request: DataRequest, results: _Results) -> ProduceResponse:
     answers = {topic: [_answer(index, result) for index, result in of_topic] for topic, of_topic in results.items()}
     not_leading = [
         TopicPartition(topic, answer.index)
@@ -163,7 +163,7 @@ def _hinted(topic: str, answer: PartitionProduceResponse, hints: LeaderHints) ->
     return PartitionProduceResponse(**fields)
 
 
-def _append(request: Request, topic: str, data: PartitionProduceData) -> PendingAppend | _Failed:
+def _append(request: DataRequest, topic: str, data: PartitionProduceData) -> PendingAppend | _Failed:
     """Append one partition's batch."""
     try:
         records = _checked_records(request, topic, data)
@@ -178,7 +178,7 @@ def _append(request: Request, topic: str, data: PartitionProduceData) -> Pending
         return _Failed(error.code, error.detail, record_errors)
 
 
-def _checked_records(request: Request, topic: str, data: PartitionProduceData) -> memoryview:
+def _checked_records(request: DataRequest, topic: str, data: PartitionProduceData) -> memoryview:
     """Return the records, if the request may append any; raise KafkaError otherwise."""
     version, records = request.version, data.records
     if request.body.acks not in (-1, 0, 1):
@@ -201,7 +201,7 @@ def _checked_records(request: Request, topic: str, data: PartitionProduceData) -
     return memoryview(records)
 
 
-def _refuse_transaction(request: Request) -> None:
+def _refuse_transaction(request: DataRequest) -> None:
     """Raise KafkaError, after a look at the rights of the client: a refusal for want of them is written down."""
     transactional_id = request.body.transactional_id
     if transactional_id is not None:

@@ -16,7 +16,7 @@ from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.messages import MemberDescription
 from ottla.broker.requests.access import GROUP, NOT_ASKED, TOPIC, check, denied, operations
 from ottla.broker.requests.outcome import Outcome
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import GroupsRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -30,7 +30,7 @@ from ottla.protocol.messages.consumer_group_describe import (
 _NEW_PROTOCOL: Final = 1
 
 
-def consumer_group_describe(request: Request) -> ConsumerGroupDescribeResponse:
+def consumer_group_describe(request: GroupsRequest) -> ConsumerGroupDescribeResponse:
     """Describe groups."""
     body: ConsumerGroupDescribeRequest = request.body
     return ConsumerGroupDescribeResponse(
@@ -38,7 +38,7 @@ def consumer_group_describe(request: Request) -> ConsumerGroupDescribeResponse:
     )
 
 
-def _described(request: Request, group_id: str) -> DescribedGroup:
+def _described(request: GroupsRequest, group_id: str) -> DescribedGroup:
     groups = request.services.consumer_groups
     try:
         check(request, GROUP, group_id)

@@ -29,7 +29,7 @@ from ottla.broker.groups.consumer.records import by_topic
 from ottla.broker.requests.access import TOPIC, check
 from ottla.broker.requests.coordinator_wait import when_ready
 from ottla.broker.requests.outcome import Outcome
-from ottla.broker.requests.request import Delayed, Request, Respond
+from ottla.broker.requests.request import Delayed, GroupsRequest, Respond
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
 from ottla.protocol.messages.consumer_group_heartbeat import (
@@ -42,7 +42,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
 _OWN_MEMBER_ID_VERSION: Final = 1
 
 
-def consumer_group_heartbeat(request: Request) -> Message | Delayed:
+def consumer_group_heartbeat(request: GroupsRequest) -> Message | Delayed:
     """Hear a member, and tell it what to do."""
     return when_ready(request, [request.body.group_id], _Heartbeat)
 
@@ -50,7 +50,7 @@ def consumer_group_heartbeat(request: Request) -> Message | Delayed:
 class _Heartbeat:
     """Answers when the group does."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: GroupsRequest) -> None:
         self._request = request
 
     def then(self, respond: Respond) -> None:
@@ -67,7 +67,7 @@ class _Heartbeat:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
             for topic in body.subscribed_topic_names or ():
                 check(request, TOPIC, topic)
-            known = assignor_names(request.services.config)
+            known = assignor_names(request.services.config())
             if body.server_assignor is not None and body.server_assignor not in known:
                 raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"there are {', '.join(known)}")
             request.services.consumer_groups.heartbeat(body.group_id, _heartbeat(request, body), answer)
@@ -99,7 +99,7 @@ def _problems(version: int, body: ConsumerGroupHeartbeatRequest) -> Iterator[str
         yield "who joins must say what it reads"
 
 
-def _heartbeat(request: Request, body: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
+def _heartbeat(request: GroupsRequest, body: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
     names, owned = body.subscribed_topic_names, body.topic_partitions
     return ConsumerHeartbeat(
         member_id=body.member_id,

@@ -7,12 +7,12 @@ exist GROUP_ID_NOT_FOUND.
 from __future__ import annotations
 
 from ottla.broker.requests.access import GROUP, check
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import GroupsRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-def delete_groups(request: Request) -> DeleteGroupsResponse:
+def delete_groups(request: GroupsRequest) -> DeleteGroupsResponse:
     """Delete groups."""
     body: DeleteGroupsRequest = request.body
     return DeleteGroupsResponse(
@@ -24,7 +24,7 @@ def delete_groups(request: Request) -> DeleteGroupsResponse:
     )
 
 
-def _deleted(request: Request, group_id: str) -> ErrorCode:
+def _deleted(request: GroupsRequest, group_id: str) -> ErrorCode:
     try:
         check(request, GROUP, group_id)
         return request.services.group_offsets.delete_group(group_id)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.messages import GroupState
 from ottla.broker.requests.access import GROUP, NOT_ASKED, check, operations
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import GroupsRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -21,13 +21,13 @@ from ottla.protocol.messages.describe_groups import (
 )
 
 
-def describe_groups(request: Request) -> DescribeGroupsResponse:
+def describe_groups(request: GroupsRequest) -> DescribeGroupsResponse:
     """Describe groups."""
     body: DescribeGroupsRequest = request.body
     return DescribeGroupsResponse(groups=[_described(request, group_id) for group_id in body.groups])
 
 
-def _described(request: Request, group_id: str) -> DescribedGroup:
+def _described(request: GroupsRequest, group_id: str) -> DescribedGroup:
     try:
         check(request, GROUP, group_id)
         entry = request.services.groups.with_group(group_id, may_be_empty=True)

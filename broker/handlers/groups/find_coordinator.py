@@ -22,7 +22,7 @@ from ottla.broker.groups.placement import CONSUMER_OFFSETS, partition_for
 from ottla.broker.requests.access import GROUP, TRANSACTIONAL_ID, denied
 from ottla.broker.requests.metadata_wait import answer_when_met
 from ottla.broker.requests.outcome import DONE, Outcome
-from ottla.broker.requests.request import Delayed, Request
+from ottla.broker.requests.request import Delayed, GroupsRequest
 from ottla.broker.requests.topic_creation import create_missing_topic
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.message import Message
@@ -50,7 +50,7 @@ class _Found(NamedTuple):
 _REFUSED: Final = _Found(Outcome.of(ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
 
-def find_coordinator(request: Request) -> Message | Delayed:
+def find_coordinator(request: GroupsRequest) -> Message | Delayed:
     """Say who coordinates."""
     body: FindCoordinatorRequest = request.body
     keys = [body.key] if request.version < _SEVERAL_KEYS_VERSION else body.coordinator_keys
@@ -73,7 +73,7 @@ def find_coordinator(request: Request) -> Message | Delayed:
     return answer_when_met(request, _wait_ms(request), {CONSUMER_OFFSETS: is_known}, answer)
 
 
-def _wait_ms(request: Request) -> int:
+def _wait_ms(request: GroupsRequest) -> int:
     """Return how long a coordinator is worth waiting for; the topic is created where it is missing."""
     services = request.services
     if services.metadata.snapshot.topic(CONSUMER_OFFSETS) is not None:
@@ -82,17 +82,17 @@ def _wait_ms(request: Request) -> int:
     return _NEW_TOPIC_WAIT_MS if is_created else 0
 
 
-def _is_ready(request: Request, snapshot: MetadataSnapshot, group_id: str) -> bool:
+def _is_ready(request: GroupsRequest, snapshot: MetadataSnapshot, group_id: str) -> bool:
     found = _found(request, snapshot, group_id)
     services = request.services
     if found.outcome is not DONE:
         return False
     partition = services.groups.partition_of(group_id)
-    is_here = found.node_id == services.partitions.node_id
+    is_here = found.node_id == services.cluster.broker_id
     return not is_here or (partition is not None and services.groups.is_ready(partition))
 
 
-def _found(request: Request, snapshot: MetadataSnapshot, group_id: str) -> _Found:
+def _found(request: GroupsRequest, snapshot: MetadataSnapshot, group_id: str) -> _Found:
     topic = snapshot.topic(CONSUMER_OFFSETS)
     if topic is not None:
         partition = topic.partitions.get(partition_for(group_id, len(topic.partitions)))
@@ -111,7 +111,7 @@ def _no_coordinator(version: int, key_type: int) -> Outcome:
     return Outcome.of(ErrorCode.INVALID_REQUEST, f"There are no keys of type {key_type}.")
 
 
-def _response(request: Request, keys: Sequence[str], found: Sequence[_Found]) -> FindCoordinatorResponse:
+def _response(request: GroupsRequest, keys: Sequence[str], found: Sequence[_Found]) -> FindCoordinatorResponse:
     if request.version < _SEVERAL_KEYS_VERSION:
         (only,) = found
         return FindCoordinatorResponse(

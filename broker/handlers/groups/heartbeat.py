@@ -8,12 +8,12 @@ Version notes: 3 adds static members.
 
 from __future__ import annotations
 
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import GroupsRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def heartbeat(request: Request) -> HeartbeatResponse:
+def heartbeat(request: GroupsRequest) -> HeartbeatResponse:
     """Note that a member is alive."""
     body: HeartbeatRequest = request.body
     try:

@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.broker.groups.classic.messages import JoinReply, JoinRequest
 from ottla.broker.requests.coordinator_wait import when_ready
-from ottla.broker.requests.request import Delayed, Request, Respond
+from ottla.broker.requests.request import Delayed, GroupsRequest, Respond
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.message import Message
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -28,7 +28,7 @@ _SKIP_ASSIGNMENT_VERSION: Final = 9
 _REASON_LENGTH_MAX: Final = 255
 
 
-def join_group(request: Request) -> Message | Delayed:
+def join_group(request: GroupsRequest) -> Message | Delayed:
     """Let a member in."""
     return when_ready(request, [request.body.group_id], _Joining)
 
@@ -36,7 +36,7 @@ def join_group(request: Request) -> Message | Delayed:
 class _Joining:
     """Answers when the group does."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: GroupsRequest) -> None:
         self._request = request
 
     def then(self, respond: Respond) -> None:
@@ -53,7 +53,7 @@ class _Joining:
             answer(JoinReply(error.code, body.member_id))
 
 
-def _join(request: Request, body: JoinGroupRequest) -> JoinRequest:
+def _join(request: GroupsRequest, body: JoinGroupRequest) -> JoinRequest:
     has_timeout = request.version >= _REBALANCE_TIMEOUT_VERSION
     return JoinRequest(
         member_id=body.member_id,

@@ -12,14 +12,14 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.broker.groups.classic.messages import LeaveMember
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import GroupsRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 _SEVERAL_MEMBERS_VERSION: Final = 3
 
 
-def leave_group(request: Request) -> LeaveGroupResponse:
+def leave_group(request: GroupsRequest) -> LeaveGroupResponse:
     """Let members go."""
     body: LeaveGroupRequest = request.body
     is_batched = request.version >= _SEVERAL_MEMBERS_VERSION

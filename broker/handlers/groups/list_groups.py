@@ -9,12 +9,12 @@ Version notes: 4 filters by state, 5 by type, both in any case of letters; no fi
 from __future__ import annotations
 
 from ottla.broker.requests.access import GROUP, allows
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import GroupsRequest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def list_groups(request: Request) -> ListGroupsResponse:
+def list_groups(request: GroupsRequest) -> ListGroupsResponse:
     """List groups."""
     body: ListGroupsRequest = request.body
     states = {state.lower() for state in body.states_filter}

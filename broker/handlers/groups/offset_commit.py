@@ -19,7 +19,7 @@ from ottla.broker.groups.offsets.group_offsets import Committer
 from ottla.broker.groups.offsets.offset_store import CommittedOffset
 from ottla.broker.requests.access import GROUP, TOPIC, allows, denied
 from ottla.broker.requests.coordinator_wait import when_ready
-from ottla.broker.requests.request import Delayed, Request, Respond
+from ottla.broker.requests.request import Delayed, GroupsRequest, Respond
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.message import Message
@@ -36,7 +36,7 @@ _COMMIT_TIME_VERSION: Final = 1
 _LATEST_MS: Final = 2**63 - 1
 
 
-def offset_commit(request: Request) -> Message | Delayed:
+def offset_commit(request: GroupsRequest) -> Message | Delayed:
     """Store the positions of a group."""
     if not allows(request, GROUP, request.body.group_id):
         return _response(request.body, {}, ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -46,7 +46,7 @@ def offset_commit(request: Request) -> Message | Delayed:
 class _Committing:
     """Answers when the offsets are committed."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: GroupsRequest) -> None:
         self._request = request
 
     def then(self, respond: Respond) -> None:
@@ -75,18 +75,18 @@ class _Committing:
             done(error.code)
 
 
-def _error(request: Request, key: TopicPartition, row: OffsetCommitRequestPartition) -> ErrorCode:
+def _error(request: GroupsRequest, key: TopicPartition, row: OffsetCommitRequestPartition) -> ErrorCode:
     if request.services.metadata.snapshot.partition(*key) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     # Kafka counts what Java's strings have: UTF-16 units.
     metadata = row.committed_metadata or ""
     length = len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-le", "surrogatepass")) // 2
-    if length > request.services.config.offset_metadata_max_bytes:
+    if length > request.services.config().offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 
 
-def _committed(request: Request, row: OffsetCommitRequestPartition) -> CommittedOffset:
+def _committed(request: GroupsRequest, row: OffsetCommitRequestPartition) -> CommittedOffset:
     now_ms = request.services.clock()
     retention_ms = request.body.retention_time_ms
     has_time = request.version == _COMMIT_TIME_VERSION and row.commit_timestamp != NO_TIMESTAMP

@@ -8,7 +8,7 @@ UNKNOWN_TOPIC_OR_PARTITION, a group that does not GROUP_ID_NOT_FOUND. A group wi
 from __future__ import annotations
 
 from ottla.broker.requests.access import TOPIC, denied
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import GroupsRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.offset_delete import (
@@ -19,7 +19,7 @@ from ottla.protocol.messages.offset_delete import (
 )
 
 
-def offset_delete(request: Request) -> OffsetDeleteResponse:
+def offset_delete(request: GroupsRequest) -> OffsetDeleteResponse:
     """Delete positions of a group."""
     body: OffsetDeleteRequest = request.body
     snapshot = request.services.metadata.snapshot

@@ -17,7 +17,7 @@ from ottla.broker.groups.offsets.group_offsets import FetchedOffset
 from ottla.broker.groups.offsets.offset_store import CommittedOffset
 from ottla.broker.requests.access import GROUP, TOPIC, check, denied
 from ottla.broker.requests.coordinator_wait import when_ready
-from ottla.broker.requests.request import Delayed, Request
+from ottla.broker.requests.request import Delayed, GroupsRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.message import Message
@@ -39,7 +39,7 @@ _HIDDEN: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _NOTHING: Final = CommittedOffset(-1, -1, "", -1)
 
 
-def offset_fetch(request: Request) -> Message | Delayed:
+def offset_fetch(request: GroupsRequest) -> Message | Delayed:
     """Say where groups will continue to read."""
     body: OffsetFetchRequest = request.body
     group_ids = [body.group_id]
@@ -48,7 +48,7 @@ def offset_fetch(request: Request) -> Message | Delayed:
     return when_ready(request, group_ids, _answer)
 
 
-def _answer(request: Request) -> OffsetFetchResponse:
+def _answer(request: GroupsRequest) -> OffsetFetchResponse:
     body: OffsetFetchRequest = request.body
     if request.version >= _SEVERAL_GROUPS_VERSION:
         return OffsetFetchResponse(groups=[_group(request, group) for group in body.groups])
@@ -82,7 +82,7 @@ def _answer(request: Request) -> OffsetFetchResponse:
     )
 
 
-def _group(request: Request, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _group(request: GroupsRequest, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     """Answer for one group. Topics that the client may not describe are left out where all are asked for."""
     partitions, refused = None, {}
     if group.topics is not None:

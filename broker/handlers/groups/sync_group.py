@@ -9,12 +9,12 @@ Version notes: 3 adds static members; 5 adds the protocol, which must be the gro
 from __future__ import annotations
 
 from ottla.broker.groups.classic.messages import SyncReply, SyncRequest
-from ottla.broker.requests.request import Delayed, Request, Respond
+from ottla.broker.requests.request import Delayed, GroupsRequest, Respond
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def sync_group(request: Request) -> Delayed:
+def sync_group(request: GroupsRequest) -> Delayed:
     """Give a member its assignment."""
     return _Syncing(request)
 
@@ -22,7 +22,7 @@ def sync_group(request: Request) -> Delayed:
 class _Syncing:
     """Answers when there is an assignment."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: GroupsRequest) -> None:
         self._request = request
 
     def then(self, respond: Respond) -> None:

@@ -10,7 +10,7 @@ import structlog
 
 from ottla.broker.requests.access import CLUSTER, check
 from ottla.broker.requests.outcome import DONE, Outcome
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import SecurityRequest
 from ottla.broker.security.acls.acl import AclEntry, ResourceAcl, ResourceAclFilter, ResourcePattern
 from ottla.broker.security.acls.acl_store import AclStore, check_name
 from ottla.protocol.acls import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
@@ -26,7 +26,7 @@ Code = TypeVar("Code", ResourceType, PatternType, AclOperation, AclPermissionTyp
 _PRINCIPAL: Final = re.compile(r"[^:]+:.+", re.DOTALL)
 
 
-def acl_store(request: Request) -> AclStore:
+def acl_store(request: SecurityRequest) -> AclStore:
     """Return where the ACLs are; KafkaError for those who may not know, and where there are none."""
     check(request, CLUSTER)
     store = request.services.security.acls
@@ -66,7 +66,7 @@ def filter_of(wanted: DescribeAclsRequest | DeleteAclsFilter) -> ResourceAclFilt
 
 
 def change_each(
-    request: Request,
+    request: SecurityRequest,
     bindings: Iterable[ResourceAcl],
     change: Callable[[ResourcePattern, frozenset[AclEntry]], None],
 ) -> Mapping[ResourcePattern, Outcome]:

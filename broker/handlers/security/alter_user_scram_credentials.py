@@ -17,7 +17,7 @@ import structlog
 
 from ottla.broker.requests.access import CLUSTER, check
 from ottla.broker.requests.outcome import DONE, Outcome
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import SecurityRequest
 from ottla.protocol.entity_names import sanitized
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_user_scram_credentials import (
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 _Alteration = ScramCredentialUpsertion | ScramCredentialDeletion
 
 
-def alter_user_scram_credentials(request: Request) -> AlterUserScramCredentialsResponse:
+def alter_user_scram_credentials(request: SecurityRequest) -> AlterUserScramCredentialsResponse:
     """Change the credentials of users."""
     body: AlterUserScramCredentialsRequest = request.body
     by_user: dict[str, list[_Alteration]] = {}
@@ -46,7 +46,7 @@ def alter_user_scram_credentials(request: Request) -> AlterUserScramCredentialsR
     )
 
 
-def _alter(request: Request, user: str, alterations: Sequence[_Alteration]) -> Outcome:
+def _alter(request: SecurityRequest, user: str, alterations: Sequence[_Alteration]) -> Outcome:
     cluster = request.services.cluster
     try:
         if not cluster.is_controller:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from ottla.broker.handlers.security.acl_requests import acl_store, binding_of, change_each
 from ottla.broker.requests.outcome import Outcome
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import SecurityRequest
 from ottla.broker.security.acls.acl import ResourceAcl
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 
-def create_acls(request: Request) -> CreateAclsResponse:
+def create_acls(request: SecurityRequest) -> CreateAclsResponse:
     """Add ACLs."""
     body: CreateAclsRequest = request.body
     try:

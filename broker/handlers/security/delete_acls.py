@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from ottla.broker.handlers.security.acl_requests import acl_store, change_each, filter_of
 from ottla.broker.requests.outcome import Outcome
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import SecurityRequest
 from ottla.broker.security.acls.acl import ResourceAcl, ResourcePattern
 from ottla.broker.security.acls.acl_snapshot import AclSnapshot
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -27,7 +27,7 @@ from ottla.protocol.messages.delete_acls import (
 )
 
 
-def delete_acls(request: Request) -> DeleteAclsResponse:
+def delete_acls(request: SecurityRequest) -> DeleteAclsResponse:
     """Remove ACLs."""
     body: DeleteAclsRequest = request.body
     try:

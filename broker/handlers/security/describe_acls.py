@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from ottla.broker.handlers.security.acl_requests import acl_store, filter_of
 from ottla.broker.requests.outcome import Outcome
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import SecurityRequest
 from ottla.broker.security.acls.acl import ResourcePattern
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_acls import AclDescription, DescribeAclsResource, DescribeAclsResponse
 
 
-def describe_acls(request: Request) -> DescribeAclsResponse:
+def describe_acls(request: SecurityRequest) -> DescribeAclsResponse:
     """List ACLs."""
     try:
         found = list(acl_store(request).snapshot.bindings(filter_of(request.body)))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from ottla.broker.cluster.znodes import DEFAULT_ENTITY
 from ottla.broker.requests.outcome import DONE, Outcome
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import SecurityRequest
 from ottla.broker.security.sasl.scram_credentials import credentials_in
 from ottla.protocol.entity_names import desanitized, sanitized
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -26,7 +26,7 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
 from ottla.protocol.scram import ScramMechanism
 
 
-def describe_user_scram_credentials(request: Request) -> DescribeUserScramCredentialsResponse:
+def describe_user_scram_credentials(request: SecurityRequest) -> DescribeUserScramCredentialsResponse:
     """Say who has credentials for which mechanisms."""
     body: DescribeUserScramCredentialsRequest = request.body
     try:
@@ -39,13 +39,13 @@ def describe_user_scram_credentials(request: Request) -> DescribeUserScramCreden
     )
 
 
-def _all(request: Request) -> list[DescribeUserScramCredentialsResult]:
+def _all(request: SecurityRequest) -> list[DescribeUserScramCredentialsResult]:
     configs = request.services.cluster.entity_configs("users")
     results = [_described(desanitized(name), config) for name, config in configs.items() if name != DEFAULT_ENTITY]
     return [result for result in results if result.credential_infos]
 
 
-def _named(request: Request, users: Mapping[str, int]) -> list[DescribeUserScramCredentialsResult]:
+def _named(request: SecurityRequest, users: Mapping[str, int]) -> list[DescribeUserScramCredentialsResult]:
     results = []
     for user, count in users.items():
         if count > 1:

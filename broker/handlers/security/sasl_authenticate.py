@@ -10,14 +10,14 @@ Version notes: the lifetime since version 1.
 
 from __future__ import annotations
 
-from ottla.broker.requests.request import Refusal, Request
+from ottla.broker.requests.request import Refusal, SecurityRequest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 
 _NO_SASL = "the listener has no SASL"
 
 
-def sasl_authenticate(request: Request) -> SaslAuthenticateResponse | Refusal:
+def sasl_authenticate(request: SecurityRequest) -> SaslAuthenticateResponse | Refusal:
     """Take a token."""
     authentication = request.session.authentication
     if authentication is None:

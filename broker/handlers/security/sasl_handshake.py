@@ -11,12 +11,12 @@ SaslAuthenticate.
 
 from __future__ import annotations
 
-from ottla.broker.requests.request import Refusal, Request
+from ottla.broker.requests.request import Refusal, SecurityRequest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeResponse
 
 
-def sasl_handshake(request: Request) -> SaslHandshakeResponse | Refusal:
+def sasl_handshake(request: SecurityRequest) -> SaslHandshakeResponse | Refusal:
     """Choose a mechanism."""
     authentication = request.session.authentication
     if authentication is None:

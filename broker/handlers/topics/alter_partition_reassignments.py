@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from ottla.broker.requests.on_controller import OnController
 from ottla.broker.requests.outcome import DONE, Outcome
-from ottla.broker.requests.request import Delayed, Request
+from ottla.broker.requests.request import Delayed, TopicsRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -27,7 +27,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 )
 
 
-def alter_partition_reassignments(request: Request) -> Delayed:
+def alter_partition_reassignments(request: TopicsRequest) -> Delayed:
     """Have the controller move partitions."""
     body: AlterPartitionReassignmentsRequest = request.body
     requested = {

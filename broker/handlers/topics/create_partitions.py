@@ -17,7 +17,7 @@ from collections.abc import Set
 from ottla.broker.requests.access import TOPIC, check
 from ottla.broker.requests.metadata_wait import Condition, answer_when_met, has_leaders
 from ottla.broker.requests.outcome import DONE, Outcome
-from ottla.broker.requests.request import Delayed, Request
+from ottla.broker.requests.request import Delayed, TopicsRequest
 from ottla.broker.requests.throttling import has_mutation_quota, take_mutations
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
@@ -32,7 +32,7 @@ _STRICT_QUOTA_VERSION = 3
 _LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The partitions are created, and not all of them have leaders yet.")
 
 
-def create_partitions(request: Request) -> Message | Delayed:
+def create_partitions(request: TopicsRequest) -> Message | Delayed:
     """Enlarge topics, and wait for the leaders of what is new."""
     body: CreatePartitionsRequest = request.body
     counts = Counter(topic.name for topic in body.topics)
@@ -51,7 +51,7 @@ def create_partitions(request: Request) -> Message | Delayed:
 
 
 def _enlarge(
-    request: Request, topic: CreatePartitionsTopic, conditions: dict[str, Condition], *, is_repeated: bool
+    request: TopicsRequest, topic: CreatePartitionsTopic, conditions: dict[str, Condition], *, is_repeated: bool
 ) -> Outcome:
     validate_only = request.body.validate_only
     given = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]

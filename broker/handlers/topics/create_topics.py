@@ -20,7 +20,7 @@ from ottla.broker.config import TOPIC_OPTIONS, TopicConfig
 from ottla.broker.requests.access import TOPIC, allows, check
 from ottla.broker.requests.metadata_wait import answer_when_met, has_leaders
 from ottla.broker.requests.outcome import Outcome
-from ottla.broker.requests.request import Delayed, Request
+from ottla.broker.requests.request import Delayed, TopicsRequest
 from ottla.broker.requests.throttling import has_mutation_quota, take_mutations
 from ottla.broker.requests.topic_creation import create_topic
 from ottla.protocol.api import Api
@@ -39,7 +39,7 @@ _STRICT_QUOTA_VERSION = 6
 _LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The topic is created, and not all of its partitions have leaders yet.")
 
 
-def create_topics(request: Request) -> Message | Delayed:
+def create_topics(request: TopicsRequest) -> Message | Delayed:
     """Create topics, and wait for their leaders."""
     body: CreateTopicsRequest = request.body
     counts = Counter(topic.name for topic in body.topics)
@@ -58,7 +58,7 @@ def create_topics(request: Request) -> Message | Delayed:
     return answer_when_met(request, body.timeout_ms, waited_for, answer)
 
 
-def _create(request: Request, topic: CreatableTopic, *, is_repeated: bool) -> TopicCreation | Outcome:
+def _create(request: TopicsRequest, topic: CreatableTopic, *, is_repeated: bool) -> TopicCreation | Outcome:
     try:
         if not request.services.cluster.is_controller:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
@@ -84,7 +84,7 @@ def _wanted(topic: CreatableTopic) -> TopicSpec:
     return TopicSpec(topic.name, topic.num_partitions, topic.replication_factor, assignment, configs)
 
 
-def _result(request: Request, name: str, result: TopicCreation | Outcome) -> CreatableTopicResult:
+def _result(request: TopicsRequest, name: str, result: TopicCreation | Outcome) -> CreatableTopicResult:
     if isinstance(result, Outcome):
         return CreatableTopicResult(name=name, error_code=result.code, error_message=result.message)
     if request.version < _DETAILS_VERSION:

@@ -16,7 +16,7 @@ from collections.abc import Set
 from ottla.broker.requests.access import TOPIC, check
 from ottla.broker.requests.metadata_wait import Condition, answer_when_met, is_gone
 from ottla.broker.requests.outcome import DONE, Outcome
-from ottla.broker.requests.request import Delayed, Request
+from ottla.broker.requests.request import Delayed, TopicsRequest
 from ottla.broker.requests.throttling import has_mutation_quota, take_mutations
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -34,7 +34,7 @@ _STRICT_QUOTA_VERSION = 5
 _LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The topic is being deleted, and not all brokers have done so yet.")
 
 
-def delete_topics(request: Request) -> Message | Delayed:
+def delete_topics(request: TopicsRequest) -> Message | Delayed:
     """Delete topics, and wait until they are gone."""
     body: DeleteTopicsRequest = request.body
     wanted = body.topics or [DeleteTopicState(name=name, topic_id=UUID_ZERO) for name in body.topic_names]
@@ -50,7 +50,7 @@ def delete_topics(request: Request) -> Message | Delayed:
 
 
 def _delete(
-    request: Request, wanted: DeleteTopicState, conditions: dict[str, Condition]
+    request: TopicsRequest, wanted: DeleteTopicState, conditions: dict[str, Condition]
 ) -> tuple[str | None, bytes, Outcome]:
     """Delete one topic, and note how it is known to be gone; return name, id and how it went so far."""
     name, topic_id = wanted.name, wanted.topic_id
@@ -76,7 +76,7 @@ def _delete(
     return name, topic_id, DONE
 
 
-def _name(request: Request, wanted: DeleteTopicState) -> str:
+def _name(request: TopicsRequest, wanted: DeleteTopicState) -> str:
     if (wanted.name is None) == (wanted.topic_id == UUID_ZERO):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id")
     if wanted.name is not None:

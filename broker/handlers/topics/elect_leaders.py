@@ -21,7 +21,7 @@ from ottla.broker.requests.access import CLUSTER, check
 from ottla.broker.requests.metadata_wait import Condition, answer_when_met
 from ottla.broker.requests.on_controller import OnController
 from ottla.broker.requests.outcome import DONE, Outcome
-from ottla.broker.requests.request import Delayed, Request
+from ottla.broker.requests.request import Delayed, TopicsRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.message import Message
@@ -38,7 +38,7 @@ _ERROR_VERSION = 1
 _LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The leader is elected, and not all brokers know it yet.")
 
 
-def elect_leaders(request: Request) -> Message | Delayed:
+def elect_leaders(request: TopicsRequest) -> Message | Delayed:
     """Have the controller elect leaders, and wait until they are known."""
     body: ElectLeadersRequest = request.body
     asked = _asked(body)
@@ -74,7 +74,7 @@ def _elect(term: Term, election_type: ElectionType, asked: list[TopicPartition] 
     return {partition: result for partition, result in results.items() if result.code is not needless}
 
 
-def _wait(request: Request, results: Results) -> Message | Delayed:
+def _wait(request: TopicsRequest, results: Results) -> Message | Delayed:
     leaders: dict[str, dict[int, int]] = {}
     for partition, result in results.items():
         if result.code is ErrorCode.NONE:
@@ -110,7 +110,7 @@ def _outcome(snapshot: MetadataSnapshot, partition: TopicPartition, result: Elec
     return DONE if _is_led_by(snapshot, partition, result.leader) else _LATE
 
 
-def _refusal(request: Request, error: KafkaError, asked: list[TopicPartition] | None) -> ElectLeadersResponse:
+def _refusal(request: TopicsRequest, error: KafkaError, asked: list[TopicPartition] | None) -> ElectLeadersResponse:
     code = error.code if request.version >= _ERROR_VERSION else ErrorCode.NONE
     return _response(code, dict.fromkeys(asked or (), Outcome.refused(error)))
 

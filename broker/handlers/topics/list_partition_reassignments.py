@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from ottla.broker.controller.context import ReplicaAssignment
 from ottla.broker.requests.on_controller import OnController
 from ottla.broker.requests.outcome import Outcome
-from ottla.broker.requests.request import Delayed, Request
+from ottla.broker.requests.request import Delayed, TopicsRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.list_partition_reassignments import (
@@ -25,7 +25,7 @@ from ottla.protocol.messages.list_partition_reassignments import (
 )
 
 
-def list_partition_reassignments(request: Request) -> Delayed:
+def list_partition_reassignments(request: TopicsRequest) -> Delayed:
     """Ask the controller what is on its way."""
     body: ListPartitionReassignmentsRequest = request.body
     chosen = (

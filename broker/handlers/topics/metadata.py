@@ -23,7 +23,7 @@ from typing import Any
 from ottla.broker.cluster.metadata import MetadataSnapshot, PartitionMetadata, TopicMetadata
 from ottla.broker.cluster.topics import check_topic_name
 from ottla.broker.requests.access import NOT_ASKED, TOPIC, allows, cluster_operations, denied, operations
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.request import TopicsRequest
 from ottla.broker.requests.topic_creation import create_missing_topic
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ _LISTENER_NOT_FOUND_VERSION = 6
 _TOPIC_ID_VERSION = 12
 
 
-def metadata(request: Request) -> MetadataResponse:
+def metadata(request: TopicsRequest) -> MetadataResponse:
     """Describe brokers and topics."""
     body: MetadataRequest = request.body
     snapshot = request.services.metadata.snapshot
@@ -75,7 +75,7 @@ class _View:
 
     __slots__ = ("_live", "_reachable", "_request", "_shows_dead", "_snapshot", "_without_listener")
 
-    def __init__(self, request: Request, snapshot: MetadataSnapshot) -> None:
+    def __init__(self, request: TopicsRequest, snapshot: MetadataSnapshot) -> None:
         version = request.version
         self._request = request
         self._snapshot = snapshot
@@ -147,7 +147,7 @@ def _names_by_id(topic: MetadataRequestTopic) -> bool:
     return topic.name is None or topic.topic_id != UUID_ZERO
 
 
-def _answer(request: Request, view: _View, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+def _answer(request: TopicsRequest, view: _View, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
     topic = view.find(wanted)
     name = wanted.name if topic is None else topic.name
     if name is not None and not allows(request, TOPIC, name):
@@ -162,7 +162,7 @@ def _answer(request: Request, view: _View, wanted: MetadataRequestTopic) -> Meta
     return _failed(wanted.name, _missing(request, wanted.name))
 
 
-def _missing(request: Request, name: str) -> ErrorCode:
+def _missing(request: TopicsRequest, name: str) -> ErrorCode:
     """Say what is to be answered for a name that no topic has, creating the topic where that is allowed."""
     try:
         check_topic_name(name)
@@ -171,7 +171,7 @@ def _missing(request: Request, name: str) -> ErrorCode:
     if not request.services.metadata.snapshot.brokers:
         # No controller has told this broker anything yet. To deny the topic would make librdkafka drop its messages.
         return ErrorCode.LEADER_NOT_AVAILABLE
-    if request.services.config.auto_create_topics_enable and request.body.allow_auto_topic_creation:
+    if request.services.config().auto_create_topics_enable and request.body.allow_auto_topic_creation:
         if not allows(request, TOPIC, name, as_api=Api.CREATE_TOPICS):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return create_missing_topic(request.services, name)

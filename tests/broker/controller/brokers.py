@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from tests.broker.controller.fake_brokers import FakeBroker
 from tests.broker.sessions import TIMEOUT_S, clock, session
 from tests.kit.answers import answering
-from tests.kit.services import services_of
+from tests.kit.services import for_handler, services_of
 from tests.kit.zookeeper import ZooKeeper as Ensemble
 
 from ottla.broker.cluster.cluster_registry import ClusterRegistry
@@ -68,7 +68,7 @@ class Broker:
         self.delayed_topics.start()
         self.fake.on_metadata = self._check_delayed
         self.services = services_of(
-            config,
+            lambda: config,
             metadata=self.fake.metadata,
             cluster=self.cluster,
             controller=self.controller,
@@ -84,7 +84,7 @@ class Broker:
         """Ask a handler, and wait for the response; both pass through the codec."""
         sent = decode(api.request, version, encode(body, version))
         answer = HANDLERS[api].handle(
-            Request(api, version, sent, "test", Session("PLAINTEXT", "127.0.0.1"), self.services)
+            Request(api, version, sent, "test", Session("PLAINTEXT", "127.0.0.1"), for_handler(self.services, api))
         )
         assert answer is not None
         responses: queue.SimpleQueue[Message] = queue.SimpleQueue()

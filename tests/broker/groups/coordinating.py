@@ -32,10 +32,17 @@ SESSION_MS = 10_000
 
 
 @contextmanager
-def coordinating_broker(directory: Path, *, is_loaded: bool = True, **options: str) -> Iterator[Broker]:
-    """Run a broker that leads a topic and the only partition of `__consumer_offsets`. Options use underscores."""
+def coordinating_broker(
+    directory: Path, services: Mapping[str, Any] | None = None, *, is_loaded: bool = True, **options: str
+) -> Iterator[Broker]:
+    """Run a broker that leads a topic and the only partition of `__consumer_offsets`. Options use underscores.
+
+    `services` take the place of those that the broker would have.
+    """
     named = {"group.initial.rebalance.delay.ms": "0"} | {key.replace("_", "."): value for key, value in options.items()}
-    with running_broker(directory, {CONSUMER_OFFSETS: {"cleanup.policy": "compact"}}, named) as broker:
+    with running_broker(
+        directory, {CONSUMER_OFFSETS: {"cleanup.policy": "compact"}}, named, **services or {}
+    ) as broker:
         broker.lead(TOPIC)
         broker.lead(CONSUMER_OFFSETS)
         if is_loaded:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit.answers import answering
-from tests.kit.services import offsets_partitions, services_of
+from tests.kit.services import for_handler, offsets_partitions, services_of
 
+from ottla.broker.app.services import Services
 from ottla.broker.cluster.controller_gate import ControllerGate
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.common.purgatory import Purgatory
@@ -22,7 +23,6 @@ from ottla.broker.replication.log_dir_moves import LogDirMoves
 from ottla.broker.replication.partition import PartitionContext
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.requests.request import Request
-from ottla.broker.requests.services import Services
 from ottla.broker.security.session import Session
 from ottla.broker.storage.directory_files import MetaProperties
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
@@ -68,7 +68,7 @@ class Broker:
         sent = b"".join(encode_parts(body, version))
         arrived = decode(api.request, version, sent)
         session = Session("PLAINTEXT", "127.0.0.1")
-        request = Request(api, version, arrived, client_id, session, self.services)
+        request = Request(api, version, arrived, client_id, session, for_handler(self.services, api))
         answer = HANDLERS[api].handle(request)
         if answer is None or isinstance(answer, Message):
             return None if answer is None else received(api, version, answer)
@@ -130,9 +130,15 @@ def received(api: Api, version: int, response: Message) -> Any:
 
 @contextmanager
 def running_broker(
-    directory: Path, topics: Mapping[str, Mapping[str, str]], options: Mapping[str, str] | None = None
+    directory: Path,
+    topics: Mapping[str, Mapping[str, str]],
+    options: Mapping[str, str] | None = None,
+    **services: Any,
 ) -> Iterator[Broker]:
-    """Run a broker over a directory with some options; `topics` has the options of those that have any."""
+    """Run a broker over a directory with some options; `topics` has the options of those that have any.
+
+    `services` take the place of those that the broker would have.
+    """
     config = BrokerConfig.of({"log.dirs": str(directory), **(options or {})})
     configs = {topic: TopicConfig(config, options) for topic, options in topics.items()}
     default = TopicConfig(config, {})
@@ -150,26 +156,25 @@ def running_broker(
     partitions = Partitions(context, logs)
 
     groups = GroupCoordinator(
-        lambda: services.config,
+        lambda: config,
         partitions,
         partial(offsets_partitions, metadata),
         clock=lambda: NOW_MS + broker.now_ms,
         now_ms=lambda: broker.now_ms,
     )
     partitions.on_role_changed = groups.role_changed
-    services: Services = services_of(
-        config,
-        partitions=partitions,
-        group_commit=group_commit,
-        log_dir_moves=LogDirMoves(partitions, config),
-        metadata=metadata,
-        fetch_sessions=FetchSessions(10),
-        controller_gate=ControllerGate(lambda: 5),
-        delayed_topics=Purgatory("topic"),
-        groups=groups,
-        clock=lambda: NOW_MS + broker.now_ms,
-    )
-    broker: Broker = Broker(services)
+    made: dict[str, Any] = {
+        "partitions": partitions,
+        "group_commit": group_commit,
+        "log_dir_moves": LogDirMoves(partitions, config),
+        "metadata": metadata,
+        "fetch_sessions": FetchSessions(10),
+        "controller_gate": ControllerGate(lambda: 5),
+        "delayed_topics": Purgatory("topic"),
+        "groups": groups,
+        "clock": lambda: NOW_MS + broker.now_ms,
+    }
+    broker: Broker = Broker(services_of(lambda: config, **made | services))
     group_commit.start()
     try:
         yield broker

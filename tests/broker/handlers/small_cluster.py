@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.kit.answers import answering
-from tests.kit.services import NO_ZOOKEEPER, offsets_partitions, services_of
+from tests.kit.services import NO_ZOOKEEPER, for_handler, offsets_partitions, services_of
 
 from ottla.broker.cluster.cluster_registry import ALL_BROKERS
 from ottla.broker.cluster.configs import ConfigChange, changed_config
@@ -201,9 +201,10 @@ class SmallCluster:
     def __init__(self, **settings: str) -> None:
         """Take options by their names with underscores."""
         options = {name.replace("_", "."): value for name, value in settings.items()}
-        config = BrokerConfig.of({"zookeeper.connect": "nowhere:2181", **options})
+        # What a test may change, as dynamic options do.
+        self.config = config = BrokerConfig.of({"zookeeper.connect": "nowhere:2181", **options})
         self.now = 0.0
-        self.zookeeper = FakeCluster(lambda: self.services.config)
+        self.zookeeper = FakeCluster(lambda: self.config)
         self.delayed_topics = Purgatory("topics", lambda: self.now)
         partitions: Any = SimpleNamespace(
             failed=lambda _partition: None,
@@ -213,7 +214,7 @@ class SmallCluster:
         )
         metadata = MetadataCache(BROKER_ID)
         self.services = services_of(
-            config,
+            lambda: self.config,
             partitions=partitions,
             groups=GroupCoordinator(lambda: config, partitions, partial(offsets_partitions, metadata), clock=lambda: 0),
             metadata=metadata,
@@ -227,7 +228,7 @@ class SmallCluster:
     def ask(self, api: Api, version: int, body: Message, *, listener: str = LISTENER) -> Any:
         """Ask a handler; return its response as a client decodes it, or what will have it."""
         sent = decode(api.request, version, encode(body, version))
-        request = Request(api, version, sent, "client", Session(listener, "127.0.0.1"), self.services)
+        request = Request(api, version, sent, "client", Session(listener, "127.0.0.1"), for_handler(self.services, api))
         answer = HANDLERS[api].handle(request)
         assert answer is not None
         if isinstance(answer, Message):

@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.network.serving import Served, receive_frame, send_frame, serving_securely
 from tests.kit.examples import examples
+from tests.kit.services import services_of
 
 from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.network import limits
-from ottla.broker.requests.dispatch import Dispatcher, Entry
-from ottla.broker.requests.request import Request
+from ottla.broker.requests.dispatch import Dispatcher
+from ottla.broker.requests.request import AnyRequest
 from ottla.broker.security.listener_security import ListenerSecurity
 from ottla.broker.security.sasl.sasl_listener import SaslListener
 from ottla.client.net.blocking_connection import BlockingConnection
@@ -42,7 +43,6 @@ from ottla.protocol.scram import ScramCredential, ScramMechanism, salted_passwor
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 FREE = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
-NO_QUOTAS = SimpleNamespace(is_set=False)
 TIMEOUT_MS = 60_000
 ASKED = DescribeClusterRequest(include_cluster_authorized_operations=False)
 RIGHT = b"\0alice\0secret"
@@ -92,7 +92,7 @@ def serving_sasl(**options: str) -> Iterator[SaslServed]:
     )
     handled: list[Api] = []
 
-    def answer(request: Request) -> Message:
+    def answer(request: AnyRequest) -> Message:
         handled.append(request.api)
         return DescribeClusterResponse(
             throttle_time_ms=0,
@@ -104,10 +104,9 @@ def serving_sasl(**options: str) -> Iterator[SaslServed]:
             cluster_authorized_operations=0,
         )
 
-    handlers = {api: HANDLERS[api] if api in FREE else Entry(answer, entry.versions) for api, entry in HANDLERS.items()}
-    services: Any = SimpleNamespace(config=config, quotas=NO_QUOTAS)
+    handlers = {api: entry if api in FREE else entry._replace(handle=answer) for api, entry in HANDLERS.items()}
     listener = SaslListener("SASL_PLAINTEXT", lambda: config, SimpleNamespace(get=credential))  # type: ignore[arg-type]
-    dispatcher = Dispatcher(handlers, services, RequestMetrics())
+    dispatcher = Dispatcher(handlers, services_of(lambda: config).for_handlers(), lambda: config, RequestMetrics())
     with serving_securely(dispatcher, config, {"SASL_PLAINTEXT": ListenerSecurity(None, listener)}) as served:
         yield SaslServed(served, listener, handled)
 
@@ -344,7 +343,7 @@ def test_strangers_cost_bounded_memory(served: SaslServed) -> None:
 def test_listeners_without_sasl_say_so() -> None:
     """Both requests are an error in the client's state."""
     config = BrokerConfig.of({})
-    dispatcher = Dispatcher(HANDLERS, SimpleNamespace(config=config, quotas=NO_QUOTAS), RequestMetrics())  # type: ignore[arg-type]
+    dispatcher = Dispatcher(HANDLERS, services_of(lambda: config).for_handlers(), lambda: config, RequestMetrics())
     with serving_securely(dispatcher, config, {}) as served, served.connect() as client:
         handshake = asked(client, Api.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN"))
         assert handshake.error_code == ErrorCode.ILLEGAL_SASL_STATE

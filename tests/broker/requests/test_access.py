@@ -12,6 +12,7 @@ from tests.broker.handlers.data_path import Broker, topic_id
 from tests.broker.handlers.small_cluster import FakeCluster, every_version
 from tests.broker.requests.access_samples import NAMES, SAMPLES, built, error_codes
 
+from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.requests.access import ACCESS, CLUSTER, GROUP, OPEN, TOPIC, TRANSACTIONAL_ID
 from ottla.broker.security.acls.acl import WILDCARD, AclEntry, ResourcePattern
@@ -54,13 +55,11 @@ class NoController:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker with a topic, a group of each protocol, and rights as tests set them."""
-    with coordinating_broker(tmp_path_factory.mktemp("broker")) as broker:
+    services = {"cluster": FakeCluster(lambda: BrokerConfig.of({})), "controller": NoController()}
+    with coordinating_broker(tmp_path_factory.mktemp("broker"), services) as broker:
         stable_member(broker)
-        services: Any = broker.services
-        services.cluster = FakeCluster(lambda: broker.services.config)
-        services.controller = NoController()
-        acls = SimpleNamespace(snapshot=AclSnapshot(), change=lambda *_args, **_fields: None)
-        services.security.acls = acls
+        acls: Any = SimpleNamespace(snapshot=AclSnapshot(), change=lambda *_args, **_fields: None)
+        broker.services.security.acls = acls
         joined = built(
             Api.CONSUMER_GROUP_HEARTBEAT.request,
             {
@@ -84,8 +83,7 @@ def grant(broker: Broker, rights: Iterable[Right]) -> None:
         name = NAMES[kind] if kind is not GROUP else WILDCARD
         acls.setdefault(ResourcePattern(kind, name), set()).add(entry)
     snapshot = AclSnapshot({pattern: frozenset(entries) for pattern, entries in acls.items()})
-    services: Any = broker.services
-    services.security.authorizer = AclAuthorizer([], allow_if_no_acl=False, snapshot=snapshot)
+    broker.services.security.authorizer = AclAuthorizer([], allow_if_no_acl=False, snapshot=snapshot)
 
 
 def rights(api: Api, *, but: ResourceType | None = None) -> list[Right]:
@@ -226,11 +224,10 @@ def test_a_missing_topic_is_created_for_those_who_may_create_it(broker: Broker) 
     """Describing it is not enough."""
     entry = AclEntry(ANONYMOUS, WILDCARD, AclOperation.DESCRIBE, ALLOW)
     wanted = {"topics": [{"name": "fresh"}], "allow_auto_topic_creation": True}
-    services: Any = broker.services
     for operations, code in (((), 29), ((AclOperation.CREATE,), 5)):
         more = frozenset(entry._replace(operation=operation) for operation in operations)
         snapshot = AclSnapshot({ResourcePattern(TOPIC, "fresh"): more | {entry}})
-        services.security.authorizer = AclAuthorizer([], allow_if_no_acl=False, snapshot=snapshot)
+        broker.services.security.authorizer = AclAuthorizer([], allow_if_no_acl=False, snapshot=snapshot)
         assert ask(broker, Api.METADATA, 12, **wanted).topics[0].error_code == code
 
 

@@ -11,9 +11,10 @@ from structlog.testing import capture_logs
 from tests.broker.handlers.small_cluster import SmallCluster
 
 from ottla.broker.common.timings import RequestMetrics
+from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.requests.dispatch import Dispatcher, Entry
 from ottla.broker.requests.metadata_wait import answer_when_met
-from ottla.broker.requests.request import Delayed, Handler, Refusal, Request, RequestFailedError
+from ottla.broker.requests.request import AnyRequest, Delayed, Handler, Refusal, RequestFailedError
 from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -65,11 +66,15 @@ class FakeConnection:
 class Exchanged:
     """One request to a handler of the test's own, and what became of it."""
 
-    def __init__(self, handle: Handler, api: Api = Api.HEARTBEAT, version: int = 4, body: Message = HEARTBEAT) -> None:
+    def __init__(
+        self, handle: Handler[Any], api: Api = Api.HEARTBEAT, version: int = 4, body: Message = HEARTBEAT
+    ) -> None:
         self.cluster = SmallCluster()
         self.connection = FakeConnection()
         self._api, self._version = api, version
-        dispatch = Dispatcher({api: Entry(handle, api.versions)}, self.cluster.services, RequestMetrics())
+        handlers = {api: Entry(handle, api.versions, HANDLERS[api].services)}
+        services = self.cluster.services
+        dispatch = Dispatcher(handlers, services.for_handlers(), services.config, RequestMetrics())
         frame = b"".join(encode_request(api, version, 7, "test", body))
         with capture_logs() as self.logged:
             dispatch(self.connection, SimpleNamespace(body=frame), None, 0.0)
@@ -109,12 +114,12 @@ def raising(error: Exception) -> Callable[..., Any]:
     return fail
 
 
-def giving(response: Message | Delayed | None) -> Handler:
+def giving(response: Message | Delayed | None) -> Handler[Any]:
     """A handler with this answer."""
     return lambda request: response
 
 
-def later(answer: Callable[[Any], Message]) -> Handler:
+def later(answer: Callable[[Any], Message]) -> Handler[Any]:
     """A handler that waits in purgatory, and then answers."""
     return lambda request: answer_when_met(request, TIMEOUT_MS, {"t": lambda _: False}, answer)
 
@@ -143,7 +148,7 @@ UNEXPECTED = {
 
 
 @pytest.mark.parametrize("handle", UNEXPECTED.values(), ids=UNEXPECTED)
-def test_an_unexpected_failure_is_answered_wherever_it_happens(handle: Handler) -> None:
+def test_an_unexpected_failure_is_answered_wherever_it_happens(handle: Handler[Any]) -> None:
     """As Kafka does; without an answer the connection would wait for ever, and its later answers with it."""
     asked = Exchanged(handle)
     asked.time_passes()
@@ -155,7 +160,7 @@ def test_an_unexpected_failure_is_answered_wherever_it_happens(handle: Handler) 
 
 
 @pytest.mark.parametrize("handle", [raising, lambda error: later(raising(error))], ids=["now", "later"])
-def test_an_error_of_the_protocol_is_answered_with_its_code(handle: Callable[[Exception], Handler]) -> None:
+def test_an_error_of_the_protocol_is_answered_with_its_code(handle: Callable[[Exception], Handler[Any]]) -> None:
     """And needs no line in the log: it is an answer as any other."""
     asked = Exchanged(handle(KafkaError(ErrorCode.NOT_COORDINATOR, "ask another")))
     asked.time_passes()
@@ -216,7 +221,7 @@ def test_who_fails_to_say_who_it_is_does_not_stay(is_refused: bool) -> None:
     """Neither where the handler says so, nor where it fails itself: it is answered, and the connection closed."""
     refusal = Refusal(SaslAuthenticateResponse(error_code=58, error_message="no", auth_bytes=b""), "no")
 
-    def handle(_request: Request) -> Delayed:
+    def handle(_request: AnyRequest) -> Delayed:
         if is_refused:
             return refusal
         raise RuntimeError("oh")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.broker.handlers.data_path import Broker, batch, running_broker
 from tests.broker.handlers.test_produce_and_fetch import fetch_body
+from tests.kit.services import for_handler
 
 from ottla.broker.handlers.data.fetch import fetch
 from ottla.broker.handlers.data.produce import produce
@@ -32,9 +33,10 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 def hinted(broker: Broker, api: Api, version: int, listener: str = "PLAINTEXT", **fields: Any) -> tuple[Any, list[Any]]:
     """Ask the wrong broker; (code, leader, epoch), and the endpoints that came with it."""
+    services: Any = for_handler(broker.services, api)
     if api is Api.FETCH:
         fetched = fetch(
-            Request(api, version, fetch_body(**fields), "c", Session(listener, "h"), broker.services),
+            Request(api, version, fetch_body(**fields), "c", Session(listener, "h"), services),
         )
         assert isinstance(fetched, FetchResponse)
         answer: Any = fetched.responses[0].partitions[0]
@@ -42,7 +44,7 @@ def hinted(broker: Broker, api: Api, version: int, listener: str = "PLAINTEXT", 
     else:
         data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch(b"a"))])
         body = ProduceRequest(acks=1, timeout_ms=1, topic_data=[data])
-        produced = produce(Request(api, version, body, "c", Session(listener, "h"), broker.services))
+        produced = produce(Request(api, version, body, "c", Session(listener, "h"), services))
         assert isinstance(produced, ProduceResponse)
         answer, nodes = produced.responses[0].partition_responses[0], produced.node_endpoints
     found = (answer.error_code, answer.current_leader.leader_id, answer.current_leader.leader_epoch)
