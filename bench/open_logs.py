@@ -36,7 +36,7 @@ def clock() -> int:
 def opened(directory: Path) -> Logs:
     config = BrokerConfig.of({"log.dirs": str(directory), "zookeeper.connect": "127.0.0.1:2181"})
     topic_config = TopicConfig(config)
-    return open_logs(config, MetaProperties(1, "bench"), lambda topic: topic_config, clock)
+    return open_logs(Logs(config, lambda topic: topic_config, clock), MetaProperties(1, "bench"))
 
 
 def batch(sequence: int) -> RecordBatch:

@@ -48,7 +48,7 @@ def _serve(config: object) -> int:
     import structlog
     import uvloop
 
-    from ottla.broker.app.server import Server
+    from ottla.broker.app.server import serve
     from ottla.broker.cluster.membership import RegistrationError
     from ottla.broker.cluster.operations import ZooKeeperError
     from ottla.broker.config import BrokerConfig
@@ -63,11 +63,10 @@ def _serve(config: object) -> int:
     log.info("options", effective=effective_config(config))
 
     async def run() -> None:
-        server = Server(config)
-        loop = asyncio.get_running_loop()
+        stopping = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, server.stop)
-        await server.run()
+            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        await serve(config, stopping)
 
     # Records and credentials are nobody else's to read: neither in our files, nor in what is left of a crash.
     os.umask(0o077)

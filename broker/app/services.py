@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ottla.broker.app.current_configs import CurrentConfigs
 from ottla.broker.cluster.cluster_registry import ClusterRegistry
 from ottla.broker.cluster.controller_gate import ControllerGate
+from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.metadata import MetadataCache
+from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.common.clocks import Clocks
 from ottla.broker.common.purgatory import Purgatory
-from ottla.broker.config import BrokerConfig
+from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.controller.controller import Controller
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.coordinator import GroupCoordinator
@@ -18,6 +22,7 @@ from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.leader.fetch_sessions import FetchSessions
 from ottla.broker.replication.log_dir_moves import LogDirMoves
 from ottla.broker.replication.partitions import Partitions
+from ottla.broker.replication.throttle import Throttles
 from ottla.broker.requests.services import (
     AdminServices,
     ControlPlaneServices,
@@ -28,33 +33,45 @@ from ottla.broker.requests.services import (
     TopicServices,
 )
 from ottla.broker.security.security import Security
+from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
+from ottla.broker.storage.maintenance.maintenance import Maintenance
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Services:
     """The parts of one broker. Only `broker/app` sees all of them."""
 
-    config: Callable[[], BrokerConfig]
-    partitions: Partitions
-    group_commit: GroupCommit
-    log_dir_moves: LogDirMoves
+    clocks: Clocks
+    configs: CurrentConfigs
+    # The cluster, as ZooKeeper and the controller know it, and this broker's place in it
+    zookeeper: ZooKeeper
+    membership: Membership
     metadata: MetadataCache
     cluster: ClusterRegistry
     controller: Controller
-    fetch_sessions: FetchSessions
     controller_gate: ControllerGate
+    # Clients
+    security: Security
+    quotas: ClientQuotas
+    requests: RequestMetrics
     delayed_topics: Purgatory
+    # Records
+    logs: Logs
+    group_commit: GroupCommit
+    maintenance: Maintenance
+    throttles: Throttles
+    partitions: Partitions
+    log_dir_moves: LogDirMoves
+    fetch_sessions: FetchSessions
+    # Groups
     groups: GroupCoordinator
     group_offsets: GroupOffsets
     consumer_groups: ConsumerGroups
-    security: Security
-    quotas: ClientQuotas
-    clock: Callable[[], int]
 
     def for_handlers(self) -> Mapping[type[RequestServices], RequestServices]:
         """Return what the handlers of each folder need, by its class."""
-        common = (self.config, self.security, self.quotas)
+        common = (self.configs.broker, self.security, self.quotas)
         folders: list[RequestServices] = [
             DataServices(
                 *common,
@@ -62,7 +79,7 @@ class Services:
                 metadata=self.metadata,
                 cluster=self.cluster,
                 fetch_sessions=self.fetch_sessions,
-                clock=self.clock,
+                clock=self.clocks.wall_ms,
             ),
             GroupServices(
                 *common,
@@ -72,7 +89,7 @@ class Services:
                 metadata=self.metadata,
                 cluster=self.cluster,
                 delayed_topics=self.delayed_topics,
-                clock=self.clock,
+                clock=self.clocks.wall_ms,
             ),
             TopicServices(
                 *common,

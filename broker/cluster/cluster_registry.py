@@ -122,18 +122,10 @@ class ClusterRegistry:
         with translated_errors():
             return self._configs.read(znodes.TOPIC_CONFIGS, topic)
 
-    def topic_overrides(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the overrides of each topic that has some."""
-        with translated_errors():
-            return self._configs.read_all(znodes.TOPIC_CONFIGS)
-
     def dynamic_config(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return the options set for this broker and those set for all, for `BrokerConfig.with_dynamic`."""
         with translated_errors():
-            return (
-                self._configs.read(znodes.BROKER_CONFIGS, str(self.broker_id)),
-                self._configs.read(znodes.BROKER_CONFIGS, znodes.DEFAULT_ENTITY),
-            )
+            return self._configs.of_broker(self.broker_id)
 
     def replace_topic_config(self, topic: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> None:
         """Set the options of a topic to exactly these."""

@@ -104,6 +104,11 @@ class Configs:
         node = self._zookeeper.read_or_none(path)
         return {} if node is None or not node.data else znodes.ConfigNode.decode(node.data, path).config
 
+    def of_broker(self, broker_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return what is set for a broker, and for all, as `BrokerConfig.with_dynamic` takes it."""
+        per_broker = self.read(znodes.BROKER_CONFIGS, str(broker_id))
+        return per_broker, self.read(znodes.BROKER_CONFIGS, znodes.DEFAULT_ENTITY)
+
     def names(self, entity_type: str) -> list[str]:
         """Return the entities of a type that have a node, which may be empty."""
         return self._zookeeper.children_many([f"/config/{entity_type}"])[0]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 
 def monotonic_ms() -> int:
@@ -13,3 +15,11 @@ def monotonic_ms() -> int:
 def wall_clock_ms() -> int:
     """Return the time for timestamps: milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Both clocks: those of the machine, or those of a test."""
+
+    wall_ms: Callable[[], int] = wall_clock_ms
+    monotonic_ms: Callable[[], int] = monotonic_ms

@@ -63,6 +63,7 @@ class GroupCoordinator:
         *,
         clock: Callable[[], int],
         now_ms: Callable[[], int] = monotonic_ms,
+        on_loaded: Callable[[], object] = lambda: None,
     ) -> None:
         """`clock` returns the time since 1970, which is stored; `now_ms` returns the time for timers.
 
@@ -85,7 +86,7 @@ class GroupCoordinator:
             lambda entry: self.close(entry, ErrorCode.NOT_COORDINATOR),
         )
         # Called when the groups of a partition are loaded, to continue the requests that wait for them.
-        self.on_loaded: Callable[[], None] = lambda: None
+        self.on_loaded = on_loaded
         # Set by `ConsumerGroups`: restores a group from its records.
         self.load_other: LoadOther | None = None
         # Set by `ConsumerGroups`: deletes an empty group, under its lock, so that a classic one can replace it.

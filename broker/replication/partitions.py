@@ -36,21 +36,27 @@ class Partitions:
     """The partitions that the controller gave to this broker. Reading the table needs no lock."""
 
     def __init__(
-        self, context: PartitionContext, logs: Logs, read_options: Callable[[str], None] = lambda topic: None
+        self,
+        context: PartitionContext,
+        logs: Logs,
+        read_options: Callable[[str], None] = lambda topic: None,
+        *,
+        on_damaged: Callable[[TopicPartition], None] = lambda partition: None,
+        throttles: Throttles | None = None,
     ) -> None:
+        """`on_damaged` is called with a partition whose log turned out to be damaged, and cannot be used any more."""
         self.node_id = context.node_id
         self.logs = logs
         self._context = context
         context.propose = self._propose
         # Called before a log is created: nobody announces the options that a topic is created with.
         self._read_options = read_options
-        # Set before anything is led or followed; without them the ISR stays as it is, and nothing is fetched.
+        # Set by `connect`; without them the ISR stays as it is, and nothing is fetched.
         self.fetchers: Fetchers | None = None
         self.isr_changes: IsrChanges | None = None
         # How fast others may copy from here, and this broker from others; without it as fast as they can.
-        self.throttles: Throttles | None = None
-        # Called with a partition whose log turned out to be damaged, and cannot be used any more.
-        self.on_damaged: Callable[[TopicPartition], None] = lambda partition: None
+        self.throttles = throttles
+        self._on_damaged = on_damaged
         # Called, with no lock held, when a partition has another role, or is not this broker's any more.
         self.on_role_changed: Callable[[Partition], None] = lambda partition: None
         self._lock = threading.Lock()
@@ -71,6 +77,14 @@ class Partitions:
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(list(self._partitions.values()))
+
+    def connect(
+        self, fetchers: Fetchers, isr_changes: IsrChanges, on_role_changed: Callable[[Partition], None]
+    ) -> None:
+        """Take the parts that need the partitions themselves; once, before anything is led or followed."""
+        self.fetchers = fetchers
+        self.isr_changes = isr_changes
+        self.on_role_changed = on_role_changed
 
     def start(self) -> None:
         """Begin to look after what waits, and after followers that fall behind."""
@@ -269,4 +283,4 @@ class Partitions:
             if reason is not None and self.logs.find(partition.partition) is partition.log:
                 log_changes.mark_broken(self.logs, partition.partition, reason)
                 self.waits.moved(partition.partition)
-                self.on_damaged(partition.partition)
+                self._on_damaged(partition.partition)

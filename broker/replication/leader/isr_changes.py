@@ -59,12 +59,18 @@ class _Waiting(NamedTuple):
 class IsrChanges:
     """Proposals on their way to the controller. Any thread submits; one thread sends, and gives the answers."""
 
-    def __init__(self, controller: ControllerRequests, node_id: int, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        controller: ControllerRequests,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        on_unregistered: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_unregistered` is called, repeatedly, while the controller does not know this life of the broker."""
         self._controller = controller
         self._node_id = node_id
         self._broker_epoch = broker_epoch
-        # Called, again and again, while the controller says that this life of the broker is not registered.
-        self.on_unregistered: Callable[[], None] = lambda: None
+        self.on_unregistered = on_unregistered
         # All below under `_changed`.
         self._changed = threading.Condition()
         self._waiting: dict[TopicPartition, _Waiting] = {}

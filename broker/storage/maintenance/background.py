@@ -39,12 +39,16 @@ class Loop:
         self.tasks = tasks
         self.failures = 0
         self._clock_ms = clock_ms
+        self._made_ms = clock_ms()
         self._wake = wake or threading.Event()
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread. The time until each task is first due counts from here."""
+        waited_ms = self._clock_ms() - self._made_ms
+        for task in self.tasks:
+            task.due_ms += waited_ms
         self._thread.start()
 
     def stop(self) -> None:

@@ -12,11 +12,9 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import structlog
 
-from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.storage.checkpoint import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -25,7 +23,7 @@ from ottla.broker.storage.checkpoint import (
 )
 from ottla.broker.storage.directory_files import DirectoryKind, MetaProperties, directory_name, parse_directory_name
 from ottla.broker.storage.errors import StorageError
-from ottla.broker.storage.log import Clock, Log
+from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import CHECKPOINTS, LogDir
 from ottla.broker.storage.log_moves import Found, drop_directory, settle_moves
 from ottla.broker.storage.logs import Broken, Logs
@@ -36,20 +34,11 @@ from ottla.protocol.identifiers import TopicPartition
 logger = structlog.get_logger(__name__)
 
 
-def open_logs(
-    config: BrokerConfig,
-    owner: MetaProperties,
-    config_of: Callable[[str], TopicConfig],
-    clock: Clock,
-    *,
-    statvfs: Callable[[Path], os.statvfs_result] = os.statvfs,
-    now_seconds: Callable[[], float] = time.monotonic,
-) -> Logs:
-    """Open every log in the directories of `log.dirs`.
+def open_logs(logs: Logs, owner: MetaProperties, *, now_seconds: Callable[[], float] = time.monotonic) -> Logs:
+    """Open every log in the directories of `log.dirs`; return the same logs.
 
     Raises StorageError where a directory is somebody else's, or none can be used.
     """
-    logs = Logs(config, config_of, clock, statvfs=statvfs)
     try:
         for log_dir in logs.dirs:
             log_dir.claim(owner)

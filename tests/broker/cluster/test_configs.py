@@ -53,7 +53,7 @@ def test_a_change_of_a_topic_reaches_every_broker(connect: Connect) -> None:
     note = facade.zookeeper.read("/config/changes/config_change_0000000000")
     assert note.data == b'{"version":2,"entity_path":"topics/a"}'
     assert facade.cluster.topic_config("a").retention_ms == 1000
-    assert facade.cluster.topic_overrides() == {"a": {"retention.ms": "1000"}}
+    assert Configs(facade.zookeeper).read_all("topics") == {"a": {"retention.ms": "1000"}}
 
 
 def test_notes_are_heard_in_order_and_each_once(connect: Connect) -> None:
@@ -152,9 +152,9 @@ def test_replacing_drops_what_is_not_named(connect: Connect) -> None:
     facade.tell("a")
     facade.cluster.replace_topic_config("a", {"retention.ms": "5", "segment.bytes": "100000"})
     facade.cluster.change_topic_config("a", [ConfigChange("retention.ms", DELETE, None)])
-    assert facade.cluster.topic_overrides() == {"a": {"segment.bytes": "100000"}}
+    assert Configs(facade.zookeeper).read_all("topics") == {"a": {"segment.bytes": "100000"}}
     facade.cluster.replace_topic_config("a", {"retention.ms": "6"})
-    assert facade.cluster.topic_overrides() == {"a": {"retention.ms": "6"}}
+    assert Configs(facade.zookeeper).read_all("topics") == {"a": {"retention.ms": "6"}}
 
 
 def test_broker_options_are_checked(connect: Connect) -> None:
@@ -232,7 +232,7 @@ def test_two_writers_do_not_lose_each_others_changes(connect: Connect, monkeypat
 
     monkeypatch.setattr(facade.zookeeper, "read_or_none", read_then_other)
     facade.cluster.change_topic_config("a", [ConfigChange("retention.ms", SET, "5")])
-    assert facade.cluster.topic_overrides() == {"a": {"retention.ms": "5", "segment.bytes": "100000"}}
+    assert Configs(facade.zookeeper).read_all("topics") == {"a": {"retention.ms": "5", "segment.bytes": "100000"}}
 
 
 def test_the_controller_is_the_one_in_the_metadata_or_ourselves(connect: Connect) -> None:

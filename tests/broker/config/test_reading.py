@@ -87,11 +87,11 @@ def test_the_page_says_which_rows_have_no_effect_and_why() -> None:
 def lines_at_start(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> list[structlog.typing.EventDict]:
     """What the log says of options without effect where a broker starts with some overrides."""
 
-    def refuse(_: object) -> None:
+    def refuse(*_: object) -> None:
         raise OSError("the test ends here")
 
     monkeypatch.setattr("ottla.broker.observability.log_output.configure_logging", lambda *_, **__: None)
-    monkeypatch.setattr("ottla.broker.app.server.Server", refuse)
+    monkeypatch.setattr("ottla.broker.app.server.serve", refuse)
     # These change the process, which is that of the tests here.
     monkeypatch.setattr("os.umask", lambda _: None)
     monkeypatch.setattr("resource.setrlimit", lambda *_: None)

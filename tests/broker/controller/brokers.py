@@ -10,20 +10,17 @@ from typing import Any, TypeVar
 from tests.broker.controller.fake_brokers import FakeBroker
 from tests.broker.sessions import TIMEOUT_S, clock, session
 from tests.kit.answers import answering
-from tests.kit.services import for_handler, services_of
+from tests.kit.services import for_handler
 from tests.kit.zookeeper import ZooKeeper as Ensemble
 
-from ottla.broker.cluster.cluster_registry import ClusterRegistry
-from ottla.broker.cluster.membership import Membership
+from ottla.broker.app.wiring import wire
 from ottla.broker.cluster.session import SessionRenewal
 from ottla.broker.cluster.topics import TopicSpec
-from ottla.broker.common.purgatory import Purgatory
+from ottla.broker.common.clocks import Clocks
 from ottla.broker.config import BrokerConfig
-from ottla.broker.controller.controller import Controller
 from ottla.broker.controller.term import Term
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.requests.request import Request
-from ottla.broker.security.security import Security
 from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode
@@ -40,45 +37,23 @@ class Broker:
         settings = {"zookeeper.connect": ensemble.connect, "broker.id": str(broker_id), **(options or {})}
         config = BrokerConfig.of(settings)
         self.id = broker_id
-        self.fake = FakeBroker()
         self.failures: list[Exception] = []
         self.zookeeper = session(ensemble.connect)
         self.zookeeper.start()
-        self.membership = Membership(self.zookeeper, config, clock=clock)
-        self.membership.prepare()
-        cluster_id = self.membership.cluster_id()
-        self.membership.choose_broker_id(None)
-        self.controller = Controller(self.zookeeper, broker_id, lambda: config, clock=clock)
-        self.cluster = ClusterRegistry(
-            self.zookeeper,
-            self.membership,
-            self.fake.metadata,
-            lambda: config,
-            cluster_id=cluster_id,
-            is_controller=lambda: self.controller.is_active,
-        )
+        self.services = wire(config, self.zookeeper, Clocks(clock))
+        self.membership, self.controller = self.services.membership, self.services.controller
+        self.cluster = self.services.cluster
+        self.fake = FakeBroker(self.services.metadata)
+        self.fake.on_metadata = self._check_delayed
         self.renewal = SessionRenewal(self.zookeeper, [self.membership, self.controller], self.failures.append)
         self.renewal.start()
         self.membership.register([self.fake.listener])
+        self.services.delayed_topics.start()
         self.controller.start()
-        self._answer_requests(config)
-
-    def _answer_requests(self, config: BrokerConfig) -> None:
-        self.delayed_topics = Purgatory("topic")
-        self.delayed_topics.start()
-        self.fake.on_metadata = self._check_delayed
-        self.services = services_of(
-            lambda: config,
-            metadata=self.fake.metadata,
-            cluster=self.cluster,
-            controller=self.controller,
-            delayed_topics=self.delayed_topics,
-            security=Security(self.zookeeper, lambda: config),
-        )
 
     def _check_delayed(self, topics: Collection[str]) -> None:
         for topic in topics:
-            self.delayed_topics.check(topic)
+            self.services.delayed_topics.check(topic)
 
     def ask(self, api: Api, version: int, body: Message) -> Any:
         """Ask a handler, and wait for the response; both pass through the codec."""
@@ -114,7 +89,7 @@ class Broker:
         """Leave the cluster."""
         self.renewal.close()
         self.controller.close()
-        self.delayed_topics.stop()
+        self.services.delayed_topics.stop()
         self.zookeeper.close()
         self.fake.close()
 

@@ -35,8 +35,8 @@ from ottla.protocol.requests import decode_request, encode_response
 class FakeBroker:
     """Listens on a port of its own from the start."""
 
-    def __init__(self) -> None:
-        self.metadata = MetadataCache()
+    def __init__(self, metadata: MetadataCache | None = None) -> None:
+        self.metadata = metadata or MetadataCache()
         # In the order of their arrival.
         self.requests: list[Message] = []
         # What the broker was last told of each of its partitions, and which it was told to delete.

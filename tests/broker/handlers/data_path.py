@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.kit.answers import answering
-from tests.kit.services import for_handler, offsets_partitions, services_of
+from tests.kit.services import BROKER_EPOCH, CLUSTER_ID, for_handler, services_of
 
-from ottla.broker.app.services import Services
-from ottla.broker.cluster.controller_gate import ControllerGate
-from ottla.broker.cluster.metadata import MetadataCache
-from ottla.broker.common.purgatory import Purgatory
-from ottla.broker.config import BrokerConfig, TopicConfig
-from ottla.broker.groups.coordinator import GroupCoordinator
+from ottla.broker.common.clocks import Clocks
+from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.table import HANDLERS
-from ottla.broker.replication.leader.fetch_sessions import FetchSessions
-from ottla.broker.replication.log_dir_moves import LogDirMoves
-from ottla.broker.replication.partition import PartitionContext
-from ottla.broker.replication.partitions import Partitions
 from ottla.broker.requests.request import Request
 from ottla.broker.security.session import Session
 from ottla.broker.storage.directory_files import MetaProperties
-from ottla.broker.storage.maintenance.group_commit import GroupCommit
 from ottla.broker.storage.recovery.startup import close_logs, open_logs
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode_parts
@@ -56,10 +46,11 @@ def topic_id(topic: str) -> bytes:
 class Broker:
     """Handles requests as the dispatcher would, through the codec in both directions."""
 
-    def __init__(self, services: Services) -> None:
-        self.services = services
+    def __init__(self, config: BrokerConfig, topics: Mapping[str, Mapping[str, str]], **services: Any) -> None:
         # What timers of groups go by; moves when a test says so.
         self.now_ms = 0
+        clocks = Clocks(lambda: NOW_MS + self.now_ms, lambda: self.now_ms)
+        self.services = services_of(config, topics=topics, clocks=clocks, **services)
         # The racks of the live brokers, by id; each has its own host.
         self.racks: dict[int, str | None] = {BROKER_ID: None}
 
@@ -139,48 +130,16 @@ def running_broker(
 
     `services` take the place of those that the broker would have.
     """
-    config = BrokerConfig.of({"log.dirs": str(directory), **(options or {})})
-    configs = {topic: TopicConfig(config, options) for topic, options in topics.items()}
-    default = TopicConfig(config, {})
-    logs = open_logs(
-        config, MetaProperties(BROKER_ID, "c" * 22), lambda topic: configs.get(topic, default), lambda: NOW_MS
-    )
-    metadata = MetadataCache()
-    group_commit = GroupCommit(logs.dirs)
-    context = PartitionContext(
-        BROKER_ID,
-        lambda: NOW_MS,
-        is_alive=lambda broker: broker in metadata.snapshot.brokers,
-        group_commit=group_commit,
-    )
-    partitions = Partitions(context, logs)
-
-    groups = GroupCoordinator(
-        lambda: config,
-        partitions,
-        partial(offsets_partitions, metadata),
-        clock=lambda: NOW_MS + broker.now_ms,
-        now_ms=lambda: broker.now_ms,
-    )
-    partitions.on_role_changed = groups.role_changed
-    made: dict[str, Any] = {
-        "partitions": partitions,
-        "group_commit": group_commit,
-        "log_dir_moves": LogDirMoves(partitions, config),
-        "metadata": metadata,
-        "fetch_sessions": FetchSessions(10),
-        "controller_gate": ControllerGate(lambda: 5),
-        "delayed_topics": Purgatory("topic"),
-        "groups": groups,
-        "clock": lambda: NOW_MS + broker.now_ms,
-    }
-    broker: Broker = Broker(services_of(lambda: config, **made | services))
+    config = BrokerConfig.of({"broker.id": str(BROKER_ID), "log.dirs": str(directory), **(options or {})})
+    broker = Broker(config, topics, **services)
+    logs, group_commit = broker.services.logs, broker.services.group_commit
+    open_logs(logs, MetaProperties(BROKER_ID, CLUSTER_ID))
     group_commit.start()
     try:
         yield broker
     finally:
         group_commit.stop()
-        close_logs(logs, 5)
+        close_logs(logs, BROKER_EPOCH)
 
 
 def batch(*values: bytes, key: bytes | None = b"k", **fields: Any) -> bytes:

@@ -7,24 +7,19 @@ the test that sends it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from tests.kit.answers import answering
-from tests.kit.services import NO_ZOOKEEPER, for_handler, offsets_partitions, services_of
+from tests.kit.services import for_handler, services_of
 
-from ottla.broker.cluster.cluster_registry import ALL_BROKERS
+from ottla.broker.cluster.cluster_registry import ALL_BROKERS, ClusterRegistry
 from ottla.broker.cluster.configs import ConfigChange, changed_config
-from ottla.broker.cluster.controller_gate import ControllerGate
-from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.cluster.topics import DEFAULT_COUNT, TopicCreation, TopicSpec
-from ottla.broker.common.purgatory import Purgatory
+from ottla.broker.common.clocks import Clocks
 from ottla.broker.config import TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicConfig
 from ottla.broker.config.names import broker_option
-from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.handlers.table import HANDLERS
-from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.requests.request import Request
 from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
@@ -201,28 +196,14 @@ class SmallCluster:
     def __init__(self, **settings: str) -> None:
         """Take options by their names with underscores."""
         options = {name.replace("_", "."): value for name, value in settings.items()}
-        # What a test may change, as dynamic options do.
-        self.config = config = BrokerConfig.of({"zookeeper.connect": "nowhere:2181", **options})
+        config = BrokerConfig.of(
+            {"zookeeper.connect": "nowhere:2181", "broker.id": str(BROKER_ID), "log.dirs": "/nowhere", **options}
+        )
         self.now = 0.0
-        self.zookeeper = FakeCluster(lambda: self.config)
-        self.delayed_topics = Purgatory("topics", lambda: self.now)
-        partitions: Any = SimpleNamespace(
-            failed=lambda _partition: None,
-            brokers_changed=lambda: None,
-            node_id=BROKER_ID,
-            find=lambda _partition: None,
-        )
-        metadata = MetadataCache(BROKER_ID)
-        self.services = services_of(
-            lambda: self.config,
-            partitions=partitions,
-            groups=GroupCoordinator(lambda: config, partitions, partial(offsets_partitions, metadata), clock=lambda: 0),
-            metadata=metadata,
-            cluster=self.zookeeper,
-            controller_gate=ControllerGate(lambda: -1),
-            delayed_topics=self.delayed_topics,
-            quotas=ClientQuotas(NO_ZOOKEEPER, lambda: config, lambda: self.now * 1000),
-        )
+        wired = services_of(config, clocks=Clocks(lambda: 0, lambda: int(self.now * 1000)))
+        self.zookeeper = FakeCluster(wired.configs.broker)
+        self.services = replace(wired, cluster=cast(ClusterRegistry, self.zookeeper))
+        self.delayed_topics = self.services.delayed_topics
         self.brokers = [live_broker(BROKER_ID)]
 
     def ask(self, api: Api, version: int, body: Message, *, listener: str = LISTENER) -> Any:

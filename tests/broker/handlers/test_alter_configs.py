@@ -281,7 +281,8 @@ def test_taking_a_thread_count_back_has_the_same_limits() -> None:
     cluster = SmallCluster(num_io_threads="2")
     dynamic: Mapping[str, str] = {"num.io.threads": "8"}
     cluster.zookeeper.brokers["1"] = dynamic
-    cluster.config = cluster.config.with_dynamic(dynamic, {})
+    configs = cluster.services.configs
+    configs.set_broker(configs.broker().with_dynamic(dynamic, {}))
 
     changed = change(cluster, 1, steps(BROKER, "1", ("num.io.threads", DELETE, None)))
     replaced = replace(cluster, 2, whole(BROKER, "1"))

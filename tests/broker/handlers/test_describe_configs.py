@@ -95,7 +95,8 @@ def test_synonyms_come_in_order_of_precedence_when_asked_for(version: int) -> No
     cluster.tell(topic("first"))
     cluster.zookeeper.overrides["first"] = {"max.message.bytes": "1001"}
     cluster.zookeeper.brokers = {"1": {"message.max.bytes": "1002"}, "": {"message.max.bytes": "1003"}}
-    cluster.config = cluster.config.with_dynamic(*cluster.zookeeper.dynamic_config())
+    configs = cluster.services.configs
+    configs.set_broker(configs.broker().with_dynamic(*cluster.zookeeper.dynamic_config()))
     wanted = resource(TOPIC, "first", "max.message.bytes")
 
     found = entries(cluster, version, wanted, include_synonyms=True)["max.message.bytes"]

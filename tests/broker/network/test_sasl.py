@@ -81,6 +81,8 @@ def serving_sasl(**options: str) -> Iterator[SaslServed]:
     """Serve with SASL in the clear; handlers answer with the principal, as the id of a cluster."""
     config = BrokerConfig.of(
         {
+            "broker.id": "1",
+            "log.dirs": "/nowhere",
             "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
             "security.inter.broker.protocol": "SASL_PLAINTEXT",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
@@ -106,7 +108,7 @@ def serving_sasl(**options: str) -> Iterator[SaslServed]:
 
     handlers = {api: entry if api in FREE else entry._replace(handle=answer) for api, entry in HANDLERS.items()}
     listener = SaslListener("SASL_PLAINTEXT", lambda: config, SimpleNamespace(get=credential))  # type: ignore[arg-type]
-    dispatcher = Dispatcher(handlers, services_of(lambda: config).for_handlers(), lambda: config, RequestMetrics())
+    dispatcher = Dispatcher(handlers, services_of(config).for_handlers(), lambda: config, RequestMetrics())
     with serving_securely(dispatcher, config, {"SASL_PLAINTEXT": ListenerSecurity(None, listener)}) as served:
         yield SaslServed(served, listener, handled)
 
@@ -342,8 +344,8 @@ def test_strangers_cost_bounded_memory(served: SaslServed) -> None:
 
 def test_listeners_without_sasl_say_so() -> None:
     """Both requests are an error in the client's state."""
-    config = BrokerConfig.of({})
-    dispatcher = Dispatcher(HANDLERS, services_of(lambda: config).for_handlers(), lambda: config, RequestMetrics())
+    config = BrokerConfig.of({"broker.id": "1", "log.dirs": "/nowhere"})
+    dispatcher = Dispatcher(HANDLERS, services_of(config).for_handlers(), lambda: config, RequestMetrics())
     with serving_securely(dispatcher, config, {}) as served, served.connect() as client:
         handshake = asked(client, Api.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN"))
         assert handshake.error_code == ErrorCode.ILLEGAL_SASL_STATE

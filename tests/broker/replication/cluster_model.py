@@ -85,7 +85,7 @@ class ModelBroker:
     def start(self) -> None:
         """Open the log as it lies on disk; there is no role before the controller gives one."""
         owner = MetaProperties(self.node_id, "a-cluster")
-        self.logs = open_logs(self.config, owner, lambda topic: self.topic_config, self.cluster.clock)
+        self.logs = open_logs(Logs(self.config, lambda topic: self.topic_config, self.cluster.clock), owner)
         context = PartitionContext(
             self.node_id,
             self.cluster.clock,

@@ -17,6 +17,7 @@ from ottla.broker.replication.leader.leadership import PartitionRole
 from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.storage.directory_files import MetaProperties
 from ottla.broker.storage.log import Log
+from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.maintenance.flushing import flush
 from ottla.broker.storage.maintenance.group_commit import Flush, GroupCommit
 from ottla.broker.storage.recovery.startup import close_logs, open_logs
@@ -41,7 +42,7 @@ class FollowingBroker:
         )
         default = TopicConfig(self.config, {})
         owner = MetaProperties(FOLLOWER, "c" * 22)
-        self.logs = open_logs(self.config, owner, lambda topic: default, lambda: 5000)
+        self.logs = open_logs(Logs(self.config, lambda topic: default, lambda: 5000), owner)
         self.endpoints: dict[int, tuple[str, int]] = {}
         self.changed = threading.Condition()
         self.moves: list[TopicPartition] = []

@@ -13,6 +13,7 @@ from ottla.broker.replication.follower.steps import Fetched
 from ottla.broker.replication.leader.leadership import FollowerFetch, IsrProposal, PartitionRole
 from ottla.broker.replication.partition import EpochEndOffset, Partition, PartitionContext
 from ottla.broker.storage.directory_files import MetaProperties
+from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.recovery.startup import open_logs
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -68,7 +69,7 @@ class Replica:
         self.waits = RecordedWaits()
         config = BrokerConfig.of({"log.dirs": str(directory), "log.segment.bytes": "400"})
         topic = TopicConfig(config, {"min.insync.replicas": str(min_isr)})
-        self.logs = open_logs(config, MetaProperties(1, "a-cluster"), lambda _: topic, self.clock)
+        self.logs = open_logs(Logs(config, lambda _: topic, self.clock), MetaProperties(1, "a-cluster"))
         context = PartitionContext(
             1,
             self.clock,

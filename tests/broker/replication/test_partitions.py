@@ -14,6 +14,7 @@ from ottla.broker.replication.partition import Partition, PartitionContext, Part
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage import log_changes
 from ottla.broker.storage.directory_files import MetaProperties
+from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.recovery.startup import open_logs
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import NO_LEADER, TopicPartition
@@ -45,7 +46,7 @@ class Broker:
         self.options_read: list[str] = []
         config = BrokerConfig.of({"log.dirs": str(directory)})
         topic = TopicConfig(config, {})
-        logs = open_logs(config, MetaProperties(1, "a-cluster"), lambda _: topic, lambda: NOW_MS)
+        logs = open_logs(Logs(config, lambda _: topic, lambda: NOW_MS), MetaProperties(1, "a-cluster"))
         context = PartitionContext(1, lambda: NOW_MS)
         self.partitions = Partitions(context, logs, self.options_read.append)
         self.fetchers = FakeFetchers()

@@ -74,7 +74,7 @@ class Exchanged:
         self._api, self._version = api, version
         handlers = {api: Entry(handle, api.versions, HANDLERS[api].services)}
         services = self.cluster.services
-        dispatch = Dispatcher(handlers, services.for_handlers(), services.config, RequestMetrics())
+        dispatch = Dispatcher(handlers, services.for_handlers(), services.configs.broker, RequestMetrics())
         frame = b"".join(encode_request(api, version, 7, "test", body))
         with capture_logs() as self.logged:
             dispatch(self.connection, SimpleNamespace(body=frame), None, 0.0)

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 from tests.broker.handlers.data_path import Broker, batch, running_broker
 from tests.broker.handlers.small_cluster import SmallCluster, topic
-from tests.kit.services import NO_ZOOKEEPER
 
 from ottla.broker.app.services import Services
 from ottla.broker.common.timings import RequestMetrics
-from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.quotas.limits import Entity, QuotaLimits
@@ -71,7 +69,7 @@ class Asked:
     def __init__(self, services: Services, api: Api, version: int, body: Message, client_id: str = CLIENT) -> None:
         frame = b"".join(encode_request(api, version, 7, client_id, body))
         connection = FakeConnection()
-        dispatch = Dispatcher(HANDLERS, services.for_handlers(), services.config, RequestMetrics())
+        dispatch = Dispatcher(HANDLERS, services.for_handlers(), services.configs.broker, RequestMetrics())
         dispatch(connection, SimpleNamespace(body=frame), None, 0.0)
         self.size = len(frame)
         self.muted_ms = round(connection.muted_seconds * 1000)
@@ -90,8 +88,7 @@ def limit(quotas: ClientQuotas, kind: str, value: float) -> None:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker that leads a topic, with quotas by a clock that stands still."""
-    quotas = ClientQuotas(NO_ZOOKEEPER, lambda: BrokerConfig.of({}), lambda: 0.0)
-    with running_broker(tmp_path, {"t": {}}, quotas=quotas) as running:
+    with running_broker(tmp_path, {"t": {}}) as running:
         running.lead("t")
         yield running
 

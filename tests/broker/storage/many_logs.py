@@ -48,7 +48,8 @@ class Broker:
         """Open the logs."""
         self.config = BrokerConfig.of(self.settings)
         self._configs.clear()
-        return open_logs(self.config, OWNER, self.config_of, self.clock, statvfs=self.statvfs, now_seconds=now_seconds)
+        logs = Logs(self.config, self.config_of, self.clock, statvfs=self.statvfs)
+        return open_logs(logs, OWNER, now_seconds=now_seconds)
 
     def config_of(self, topic: str) -> TopicConfig:
         """Return the options of a topic, one object until `configure`."""

@@ -38,6 +38,19 @@ def test_steps_run_when_they_are_due_and_not_before() -> None:
     assert steps.ran == ["often", "often", "seldom"]
 
 
+def test_the_first_wait_counts_from_the_start() -> None:
+    """A broker makes its loops before it recovers its logs, which may take long."""
+    steps = Steps()
+    loop = Loop("test", [steps.task("late", 10, 1050)], steps.clock)
+    steps.clock.now = 5000
+
+    loop.start()
+    loop.stop()
+
+    assert steps.ran == []
+    assert loop.tasks[0].due_ms == 5050
+
+
 def test_a_slow_step_does_not_starve_the_others() -> None:
     """Its interval counts from its end."""
     steps = Steps()

@@ -1,7 +1,4 @@
-"""The options of every topic as they are now, for logs and handlers: broker defaults, dynamic options, overrides.
-
-The options of a topic are one object until they change; the log of each of its partitions is then told.
-"""
+"""The options of the broker and of every topic as they are now: its file, dynamic options, overrides of topics."""
 
 from __future__ import annotations
 
@@ -11,8 +8,11 @@ from collections.abc import Iterator, Mapping
 from ottla.broker.config import BrokerConfig, TopicConfig
 
 
-class TopicConfigs:
-    """Options by topic. Thread-safe; reading needs no lock."""
+class CurrentConfigs:
+    """Options that may change while the broker runs. Thread-safe; reading needs no lock.
+
+    The options of the broker are one object until they change, and so are those of a topic.
+    """
 
     def __init__(self, config: BrokerConfig, overrides: Mapping[str, Mapping[str, str]]) -> None:
         self._lock = threading.Lock()
@@ -23,6 +23,10 @@ class TopicConfigs:
     def __iter__(self) -> Iterator[str]:
         """Give the topics that have options of their own."""
         return iter(list(self._overrides))
+
+    def broker(self) -> BrokerConfig:
+        """Return the options of the broker."""
+        return self._broker
 
     def of(self, topic: str) -> TopicConfig:
         """Return the options of a topic."""

@@ -1,0 +1,215 @@
+"""The one place where the parts of a broker are made and connected. Nothing runs here: `server.py` starts the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ottla.broker.app.config_updates import read_topic_options
+from ottla.broker.app.current_configs import CurrentConfigs
+from ottla.broker.app.losses import log_dir_lost, replica_damaged, unregistered
+from ottla.broker.app.services import Services
+from ottla.broker.cluster import znodes
+from ottla.broker.cluster.cluster_registry import ClusterRegistry
+from ottla.broker.cluster.configs import Configs
+from ottla.broker.cluster.controller_gate import ControllerGate
+from ottla.broker.cluster.controller_link import ControllerLink
+from ottla.broker.cluster.membership import Membership
+from ottla.broker.cluster.metadata import MetadataCache
+from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.common.clocks import Clocks
+from ottla.broker.common.purgatory import Purgatory
+from ottla.broker.common.timings import RequestMetrics
+from ottla.broker.config import BrokerConfig
+from ottla.broker.controller.controller import Controller
+from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.coordinator import GroupCoordinator
+from ottla.broker.groups.end_offsets import LeaderEnds
+from ottla.broker.groups.offsets.group_offsets import GroupOffsets
+from ottla.broker.groups.placement import CONSUMER_OFFSETS
+from ottla.broker.handlers.table import HANDLERS
+from ottla.broker.network.network import Network
+from ottla.broker.observability.http_port import HttpPort, Observed
+from ottla.broker.quotas.client_quotas import ClientQuotas
+from ottla.broker.replication.follower.fetchers import Fetchers
+from ottla.broker.replication.leader.fetch_sessions import FetchSessions
+from ottla.broker.replication.leader.isr_changes import IsrChanges
+from ottla.broker.replication.log_dir_moves import LogDirMoves
+from ottla.broker.replication.partition import PartitionContext
+from ottla.broker.replication.partitions import Partitions
+from ottla.broker.replication.throttle import Throttles
+from ottla.broker.requests.dispatch import Dispatcher
+from ottla.broker.security.security import Security
+from ottla.broker.storage.directory_files import read_meta_properties
+from ottla.broker.storage.logs import Logs
+from ottla.broker.storage.maintenance.group_commit import GroupCommit
+from ottla.broker.storage.maintenance.maintenance import Maintenance
+
+
+def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services:
+    """Make the services of a broker.
+
+    Reads from ZooKeeper and the log directories what this needs: who the broker is, and which options are set. Blocks.
+    """
+    membership = Membership(zookeeper, config, clock=clocks.wall_ms)
+    membership.prepare()
+    cluster_id = membership.cluster_id()
+    broker_id = membership.choose_broker_id(_stored_broker_id(config))
+    stored = Configs(zookeeper)
+    configs = CurrentConfigs(config.with_dynamic(*stored.of_broker(broker_id)), stored.read_all(znodes.TOPIC_CONFIGS))
+    config = configs.broker()
+    metadata = MetadataCache(broker_id)
+    security = Security(zookeeper, configs.broker)
+    quotas = ClientQuotas(stored, configs.broker, clocks.monotonic_ms)
+    controller = Controller(
+        zookeeper,
+        broker_id,
+        configs.broker,
+        clock=clocks.wall_ms,
+        connector=security.control_plane_connector,
+    )
+
+    def is_controller() -> bool:
+        # Not before its own metadata knows that: until then it would see no live broker to put a replica on.
+        return controller.is_active and membership.may_lead_alone and bool(metadata.snapshot.brokers)
+
+    cluster = ClusterRegistry(
+        zookeeper, membership, metadata, configs.broker, cluster_id=cluster_id, is_controller=is_controller
+    )
+    logs = Logs(config, configs.of, clocks.wall_ms)
+    group_commit = GroupCommit(logs.dirs)
+    throttles = Throttles(broker_id, config)
+    for topic in configs:
+        throttles.set_topic(topic, configs.of(topic))
+    partitions = Partitions(
+        PartitionContext(
+            broker_id,
+            clocks.wall_ms,
+            lag_max_ms=lambda: configs.broker().replica_lag_time_max_ms,
+            is_alive=lambda broker: broker in metadata.snapshot.brokers,
+            broker_epoch=lambda: membership.broker_epoch,
+            may_lead_alone=lambda: membership.may_lead_alone,
+            group_commit=group_commit,
+        ),
+        logs,
+        partial(read_topic_options, cluster, configs, throttles),
+        on_damaged=partial(replica_damaged, cluster),
+        throttles=throttles,
+    )
+    delayed_topics = Purgatory("topic", lambda: clocks.monotonic_ms() / 1000)
+    groups = GroupCoordinator(
+        configs.broker,
+        partitions,
+        partial(_offsets_partitions, metadata),
+        clock=clocks.wall_ms,
+        now_ms=clocks.monotonic_ms,
+        on_loaded=lambda: delayed_topics.check(CONSUMER_OFFSETS),
+    )
+    partitions.connect(
+        Fetchers(
+            configs.broker,
+            broker_id,
+            lambda: membership.broker_epoch,
+            partial(_broker_address, metadata, configs),
+            logs,
+            group_commit,
+            throttles.follower,
+            security.connector,
+        ),
+        IsrChanges(
+            controller_link(membership, metadata, configs, security, "isr"),
+            broker_id,
+            lambda: membership.broker_epoch,
+            partial(unregistered, membership, metadata, partitions),
+        ),
+        groups.role_changed,
+    )
+    return Services(
+        clocks=clocks,
+        zookeeper=zookeeper,
+        membership=membership,
+        configs=configs,
+        metadata=metadata,
+        cluster=cluster,
+        controller=controller,
+        controller_gate=ControllerGate(lambda: membership.broker_epoch, membership.await_registration),
+        security=security,
+        quotas=quotas,
+        logs=logs,
+        group_commit=group_commit,
+        maintenance=Maintenance(logs, group_commit, partial(log_dir_lost, cluster, partitions)),
+        throttles=throttles,
+        partitions=partitions,
+        log_dir_moves=LogDirMoves(partitions, config),
+        fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
+        delayed_topics=delayed_topics,
+        groups=groups,
+        group_offsets=GroupOffsets(groups, lambda: membership.may_lead_alone),
+        consumer_groups=ConsumerGroups(groups, metadata),
+        requests=RequestMetrics(),
+    )
+
+
+def wire_network(services: Services) -> Network:
+    """Make what serves clients. Called on the loop."""
+    configs, quotas = services.configs, services.quotas
+    dispatcher = Dispatcher(HANDLERS, services.for_handlers(), configs.broker, services.requests)
+    return Network(configs.broker(), dispatcher, services.security.listeners, quotas.connection_rate)
+
+
+def wire_http_port(services: Services, network: Network, is_ready: Callable[[], bool]) -> HttpPort | None:
+    """Make the HTTP port, if there is to be one."""
+    address = services.configs.broker().ottla_http_listener
+    if address is None:
+        return None
+    leader_ends = LeaderEnds(
+        partial(_broker_address, services.metadata, services.configs),
+        f"broker-{services.membership.broker_id}-lag",
+        services.security.connector,
+    )
+    observed = Observed(
+        config=services.configs.broker,
+        cluster_id=services.cluster.id,
+        zookeeper=services.zookeeper,
+        membership=services.membership,
+        metadata=services.metadata,
+        controller=services.controller,
+        partitions=services.partitions,
+        groups=services.groups,
+        leader_ends=leader_ends,
+        quotas=services.quotas,
+        fetch_sessions=services.fetch_sessions,
+        group_commit=services.group_commit,
+        cleaners=services.maintenance.cleaners,
+        network=network,
+        requests=services.requests,
+        is_ready=is_ready,
+    )
+    return HttpPort(address, observed)
+
+
+def controller_link(
+    membership: Membership, metadata: MetadataCache, configs: CurrentConfigs, security: Security, purpose: str
+) -> ControllerLink:
+    """Make a link to the controller, which connects with its first request."""
+    client_id = f"broker-{membership.broker_id}-{purpose}"
+    return ControllerLink(lambda: metadata.snapshot, configs.broker, client_id, connector=security.connector)
+
+
+def _stored_broker_id(config: BrokerConfig) -> int | None:
+    for directory in config.log_dirs:
+        stored = read_meta_properties(directory)
+        if stored is not None:
+            return stored.broker_id
+    return None
+
+
+def _offsets_partitions(metadata: MetadataCache) -> int | None:
+    topic = metadata.snapshot.topic(CONSUMER_OFFSETS)
+    return None if topic is None else len(topic.partitions)
+
+
+def _broker_address(metadata: MetadataCache, configs: CurrentConfigs, broker: int) -> tuple[str, int] | None:
+    """Return where this broker reaches another one."""
+    endpoint = metadata.snapshot.endpoint(broker, configs.broker().inter_broker_listener.name)
+    return None if endpoint is None else (endpoint.host, endpoint.port)
