@@ -1,11 +1,11 @@
-"""Brokers that come, go, change, and lose disks, and what becomes of their replicas.
+"""Brokers that register, leave, change or lose disks, and what happens to their replicas.
 
-A replica whose log a broker cannot serve goes offline, and another one leads. Then its broker is offered once to follow
-that leader: if it accepts, having begun an empty log in place of a damaged one, the replica is online again. Otherwise
-it stays offline until its broker registers anew, or tells of its disks again.
+A replica whose log cannot be served goes offline, and another replica leads. Then its broker gets one offer to follow
+that leader. If it accepts, having replaced a damaged log by an empty one, the replica is online again. Otherwise it
+stays offline until its broker registers again, or reports its disks again.
 
-A role that a broker could not take for another reason, such as ZooKeeper being out of its reach when it needed options,
-is offered again, after twice as long each time.
+If a broker could not take a role for another reason, for example because it could not read options from ZooKeeper, the
+role is offered again. Each pause is twice as long as the one before.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ log = structlog.get_logger(__name__)
 
 _OFFER_SECONDS: Final = 1.0
 _OFFER_SECONDS_MAX: Final = 60.0
-# What a broker answers for a role that it will not take at another time either: an older one than it has, or of a topic
-# or a replica that is another's by now.
+# Errors of a broker that will never take the role: it has a newer one, or the topic or the replica was replaced.
 _FINAL: Final = frozenset(
     {
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -44,14 +43,14 @@ _FINAL: Final = frozenset(
 
 @dataclass(slots=True)
 class _Refusal:
-    """A role that is offered again: whether an offer is on its way, and how long the next one waits."""
+    """A role to offer again: whether an offer is pending, and how long the next one waits."""
 
     is_offer_due: bool = False
     wait_seconds: float = _OFFER_SECONDS
 
 
 class BrokerEvents:
-    """What happens to brokers in one term."""
+    """The events of brokers in one term."""
 
     def __init__(self, office: Office, deletion: TopicDeletion, reassignments: Reassignments) -> None:
         self._office = office
@@ -60,23 +59,23 @@ class BrokerEvents:
         self._transitions = office.transitions
         self._deletion = deletion
         self._reassignments = reassignments
-        # Replicas that were offered to follow after they were lost, whatever their brokers answered.
+        # Lost replicas that got their offer to follow, whatever the answer was.
         self._offered: set[Replica] = set()
-        # Replicas whose roles their brokers, in their present lives, could not take.
+        # Replicas with roles that their brokers, in their current registration, could not take.
         self._refused: dict[Replica, _Refusal] = {}
         office.on_answer.setdefault(Api.LEADER_AND_ISR, []).append(self._leadership_answered)
         office.on_fell_behind = self._tell_everything
         office.after_event = self._offer_to_follow
 
-    # Taking office
+    # Start of the term
 
     def load(self) -> None:
-        """Learn which brokers live, and watch them."""
+        """Read the live brokers, and watch them."""
         self._office.reader.log_dir_failures(self._office.notice(self._log_dirs_changed))
         self._context.brokers = self._office.reader.brokers(self._office.notice(self._brokers_changed))
 
     def open_channels(self) -> None:
-        """Open the ways to all brokers."""
+        """Open the channels to all brokers."""
         for broker in self._context.brokers:
             self._open_channel(broker)
 
@@ -84,14 +83,14 @@ class BrokerEvents:
         self._office.reader.broker(broker, self._office.notice(self._broker_changed, broker))
         self._office.channels.open(broker)
 
-    # Coming and going
+    # Registering and leaving
 
     def _brokers_changed(self) -> None:
         present = self._office.reader.brokers(self._office.notice(self._brokers_changed))
         known = self._context.brokers
         gone = [broker for broker in known if broker not in present]
         joined = [broker for broker in present if broker not in known]
-        # Back under the same id before we saw it go: all that it was told is forgotten.
+        # The broker is back under the same id before we saw it leave. It has forgotten all that it was told.
         bounced = [broker for broker in present if broker in known and present[broker].epoch != known[broker].epoch]
         if gone or bounced:
             self._left([*gone, *bounced])
@@ -125,11 +124,11 @@ class BrokerEvents:
         self._refused = {each: refusal for each, refusal in self._refused.items() if each.broker not in left}
         self._replicas_lost(list(self._context.replicas_on(left)))
         self._reassignments.brokers_left(left)
-        # Even where no partition was touched, the others must drop the broker from their metadata.
+        # Even if no partition changed, the others must remove the broker from their metadata.
         self._outbox.add_metadata([])
 
     def _replicas_lost(self, replicas: list[Replica]) -> None:
-        """Find other leaders for what replicas led that are gone with their broker or disk."""
+        """Elect other leaders for the partitions of replicas that are lost with their broker or disk."""
         kept = [replica for replica in replicas if replica.topic not in self._context.deleting]
         led = [
             replica.topic_partition
@@ -141,10 +140,10 @@ class BrokerEvents:
         self._transitions.move_replicas(kept, ReplicaState.OFFLINE)
         self._deletion.replicas_failed(replica for replica in replicas if replica.topic in self._context.deleting)
 
-    # Changing
+    # Changes
 
     def _broker_changed(self, broker: int) -> None:
-        """Take in other endpoints or another rack; one that came or went is seen by the watch on all."""
+        """Take over new endpoints or racks. Brokers that registered or left are seen by the watch on all."""
         known = self._context.brokers.get(broker)
         if known is None:
             return
@@ -159,7 +158,7 @@ class BrokerEvents:
             self._tell_everything(broker)
 
     def _tell_everything(self, broker: int) -> None:
-        """Tell a broker all again, after what waited for it was dropped; what it knows already does no harm."""
+        """Send a broker everything again, after messages to it were dropped. What it knows already does no harm."""
         if broker not in self._context.brokers:
             return
         self._outbox.add_brokers([broker])
@@ -174,7 +173,9 @@ class BrokerEvents:
     # Disks
 
     def _log_dirs_changed(self) -> None:
-        """Ask brokers that lost a disk, by telling them their partitions again: they answer which ones they lack."""
+        """Ask brokers that lost a disk for the lost partitions: send their partitions again, and they answer which they
+        lack.
+        """
         for broker in self._office.reader.log_dir_failures(self._office.notice(self._log_dirs_changed)):
             log.warning("broker_lost_log_dir", broker=broker)
             self._offered = {replica for replica in self._offered if replica.broker != broker}
@@ -223,7 +224,7 @@ class BrokerEvents:
             self._transitions.bring_online()
 
     def _roles_refused(self, broker: int, broker_epoch: int, codes: Mapping[Replica, int]) -> None:
-        """Offer roles again later that a broker could not take; each has one offer under way."""
+        """Offer roles again later that a broker could not take; one offer at a time for each."""
         new = {replica: code for replica, code in codes.items() if replica not in self._refused}
         if new:
             names = sorted({ErrorCode.of(code).name for code in new.values()})
@@ -240,7 +241,7 @@ class BrokerEvents:
             self._office.post_after(wait_seconds, self._offer_again, broker, broker_epoch, replicas)
 
     def _offer_again(self, broker: int, broker_epoch: int, replicas: Iterable[Replica]) -> None:
-        """Tell a broker the present roles of replicas, but for those that it has taken meanwhile."""
+        """Send a broker the current roles of replicas, except for those that it has taken meanwhile."""
         if self._context.broker_epoch(broker) != broker_epoch:
             return
         for replica in replicas:
@@ -254,7 +255,7 @@ class BrokerEvents:
             self._outbox.add_leader_and_isr([broker], replica.topic_partition, state)
 
     def _offer_to_follow(self) -> None:
-        """Offer once, to each replica that was lost, to follow the leader that was elected in its place."""
+        """Offer each lost replica once to follow the leader that was elected in its place."""
         waiting = self._context.offline_replicas - self._offered
         states = {replica: self._context.leadership.get(replica.topic_partition) for replica in sorted(waiting)}
         self._offer(

@@ -1,4 +1,4 @@
-"""What the controller knows. Only the controller's thread touches it."""
+"""What the controller knows. Only the controller's thread uses it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Replica(NamedTuple):
 
 
 class ReplicaAssignment(NamedTuple):
-    """The brokers of a partition; those to add and to remove are among them while it is being reassigned."""
+    """The replicas of a partition. During a reassignment, they include those to add and those to remove."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -33,7 +33,7 @@ class ReplicaAssignment(NamedTuple):
 
 
 class RegisteredBroker(NamedTuple):
-    """A live broker: how it is reached, and the epoch of its registration."""
+    """A live broker: its addresses, and the epoch of its registration."""
 
     id: int
     epoch: int
@@ -41,7 +41,7 @@ class RegisteredBroker(NamedTuple):
 
 
 def assignments_of(node: TopicNode) -> dict[int, ReplicaAssignment]:
-    """Return the replicas of each partition out of a topic's node."""
+    """Return the replicas of each partition in a topic's node."""
     return {
         index: ReplicaAssignment(
             tuple(replicas),
@@ -54,25 +54,25 @@ def assignments_of(node: TopicNode) -> dict[int, ReplicaAssignment]:
 
 @dataclass(slots=True)
 class ControllerContext:
-    """The cluster in the eyes of the controller, in one term."""
+    """The cluster as the controller knows it, in one term."""
 
     controller_id: int
     epoch: int
     # Live brokers by id.
     brokers: dict[int, RegisteredBroker] = field(default_factory=dict)
-    # Those of them that have said that they are about to stop: they are told everything, and get no leadership.
+    # Live brokers that are shutting down: they are told everything, and get no leadership.
     shutting_down: set[int] = field(default_factory=set)
-    # Replicas that live brokers have on log directories that failed.
+    # Replicas of live brokers on log directories that failed.
     offline_replicas: set[Replica] = field(default_factory=set)
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     assignments: dict[str, dict[int, ReplicaAssignment]] = field(default_factory=dict)
-    # As the state nodes have them; a partition without a node has none.
+    # As in the state nodes; a partition without a node is missing here.
     leadership: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     partition_states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     replica_states: dict[Replica, ReplicaState] = field(default_factory=dict)
-    # Partitions on their way to other brokers; their topics are not deleted before they are there.
+    # Partitions that are being reassigned; their topics are not deleted before that is done.
     reassigning: set[TopicPartition] = field(default_factory=set)
-    # Topics to delete; and those of them that cannot be deleted now, such as ones with a replica on a dead broker.
+    # Topics to delete, and those of them that cannot be deleted now, for example because of a replica on a dead broker.
     deleting: set[str] = field(default_factory=set)
     ineligible: set[str] = field(default_factory=set)
 
@@ -85,7 +85,7 @@ class ControllerContext:
         return self.replica_states.get(replica, ReplicaState.NON_EXISTENT)
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
-        """Return the brokers of a partition; none if it is not known."""
+        """Return the replicas of a partition; empty if it is not known."""
         return self.assignments.get(partition.topic, {}).get(partition.partition, ReplicaAssignment(()))
 
     @property
@@ -99,11 +99,11 @@ class ControllerContext:
         return UNKNOWN_BROKER_EPOCH if registered is None else registered.epoch
 
     def is_working(self, replica: Replica) -> bool:
-        """Say whether a replica's broker lives, and the disk that it is on."""
+        """Return whether a replica's broker and disk work."""
         return replica.broker in self.brokers and replica not in self.offline_replicas
 
     def is_online(self, replica: Replica) -> bool:
-        """Say whether a replica could lead: it works, and its broker is not about to stop."""
+        """Return whether a replica could lead: it works, and its broker is not shutting down."""
         return self.is_working(replica) and replica.broker not in self.shutting_down
 
     def online_replicas(self, partition: TopicPartition) -> list[int]:
@@ -111,7 +111,7 @@ class ControllerContext:
         return [replica.broker for replica in self.replicas([partition]) if self.is_online(replica)]
 
     def working_replicas(self, partition: TopicPartition) -> list[int]:
-        """Return the brokers that are told of a partition, in the order of the assignment."""
+        """Return the brokers that are told about a partition, in the order of the assignment."""
         return [replica.broker for replica in self.replicas([partition]) if self.is_working(replica)]
 
     def partitions(self, topics: Iterable[str] | None = None) -> list[TopicPartition]:
@@ -133,7 +133,7 @@ class ControllerContext:
         return (replica for replica in self.replicas(self.partitions()) if replica.broker in chosen)
 
     def forget(self, topic: str) -> None:
-        """Drop all that is known about a topic."""
+        """Forget a topic."""
         for partition in self.partitions([topic]):
             self.leadership.pop(partition, None)
             self.partition_states.pop(partition, None)

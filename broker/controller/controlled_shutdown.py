@@ -1,4 +1,4 @@
-"""Taking leadership and replicas from a broker that is about to stop, so that nobody notices when it does."""
+"""Moving leadership and replicas away from a broker before it stops, so that clients do not notice the stop."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ log = structlog.get_logger(__name__)
 
 
 class ControlledShutdown:
-    """Prepares brokers for their end, in one term. One that comes back is not about to stop any more."""
+    """Prepares brokers for their shutdown, in one term. A broker that registers again is no longer shutting down."""
 
     def __init__(self, context: ControllerContext, transitions: Transitions) -> None:
         self._context = context
         self._transitions = transitions
 
     def begin(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """Take from a broker what others can do; return the partitions that it still leads.
+        """Move leadership and ISR membership to other brokers; return the partitions that the broker still leads.
 
-        Partitions with a single replica do not count: nobody else could serve them.
+        Partitions with a single replica do not count: no other broker could serve them.
         """
         registered = self._context.brokers.get(broker_id)
         if registered is None:

@@ -1,8 +1,8 @@
-"""Who is the controller, and how one that no longer is cannot do harm.
+"""Who is the controller, and why a replaced controller can do no harm.
 
 Becoming controller is one multi: create the ephemeral node /controller, and raise /controller_epoch from the value and
-version that were read. So each controller has an epoch of its own, and knows the version of the epoch node. Each of its
-later writes is a multi too, which checks that version: when a newer controller is in office, nothing is written.
+version that were read. So each controller has an epoch of its own and knows the version of the epoch node. Each of its
+later writes is a multi that checks this version: once there is a newer controller, nothing is written.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from ottla.broker.cluster.zookeeper import Watch, ZooKeeper
 
 log = structlog.get_logger(__name__)
 
-# Of one group; servers take requests of up to a megabyte.
+# Limits of one group; servers accept requests of up to a megabyte.
 _OPERATIONS_MAX: Final = 100
 _BYTES_MAX: Final = 128 * 1024
 
 
 class ControllerMovedError(Exception):
-    """A newer controller is in office; this one must resign at once."""
+    """There is a newer controller; this one must resign at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Elected:
 
 
 def elect(zookeeper: ZooKeeper, broker_id: int, now_ms: int, watch: Watch) -> Elected | None:
-    """Try to become controller; None if another one is. `watch` is called when the office may be free again."""
+    """Try to become controller; None if another broker is. `watch` is called when that may have changed."""
     epoch_node = zookeeper.read_or_none(znodes.CONTROLLER_EPOCH)
     if epoch_node is None:
         try:
@@ -61,7 +61,7 @@ def elect(zookeeper: ZooKeeper, broker_id: int, now_ms: int, watch: Watch) -> El
     if holder is not None:
         if holder.ephemeral_owner != zookeeper.session_id:
             return None
-        # Of an earlier term of ours, which ended while ZooKeeper was away. Nobody else can free the office.
+        # A node of our own earlier term, which ended while ZooKeeper was away. Nobody else can delete it.
         zookeeper.delete(znodes.CONTROLLER)
     content = znodes.ControllerNode(broker_id=broker_id, timestamp=str(now_ms)).encode()
     raise_epoch = SetData(znodes.CONTROLLER_EPOCH, str(epoch + 1).encode(), epoch_node.stat.version)
@@ -76,7 +76,7 @@ def elect(zookeeper: ZooKeeper, broker_id: int, now_ms: int, watch: Watch) -> El
 
 
 def _already_elected(zookeeper: ZooKeeper, epoch: int) -> Elected | None:
-    """Find out whether the election was won by a first try whose answer was lost."""
+    """Check whether the first try, whose answer was lost, won the election."""
     controller = zookeeper.exists(znodes.CONTROLLER)
     node = zookeeper.read(znodes.CONTROLLER_EPOCH)
     is_mine = controller is not None and controller.ephemeral_owner == zookeeper.session_id
@@ -86,7 +86,7 @@ def _already_elected(zookeeper: ZooKeeper, epoch: int) -> Elected | None:
 
 
 class Fence:
-    """The writes of one term; ControllerMovedError from any of them when the term is over."""
+    """The writes of one term. Each raises ControllerMovedError if the term is over."""
 
     def __init__(self, zookeeper: ZooKeeper, elected: Elected) -> None:
         self._zookeeper = zookeeper
@@ -94,9 +94,10 @@ class Fence:
         self.epoch = elected.epoch
 
     def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[list[NodeStat | None] | MultiError]:
-        """Do many multis, each of which succeeds or fails by itself.
+        """Do many multis; each succeeds or fails by itself.
 
-        They are sent in groups, each a multi; a group that fails because of one of its members is done one by one.
+        They are sent in groups, each as one multi. If one member makes its group fail, the group's members are sent one
+        by one.
         """
         outcomes: list[list[NodeStat | None] | MultiError] = []
         groups = list(_groups(multis))
@@ -123,26 +124,26 @@ class Fence:
         return outcomes
 
     def write(self, operation: Operation) -> None:
-        """Do one operation; raise its ZooKeeperError where it fails."""
+        """Do one operation; raise its ZooKeeperError if it fails."""
         outcome = self.multi_many([[operation]])[0]
         if isinstance(outcome, MultiError):
             raise outcome.reason
 
     def ensure(self, paths: Sequence[str]) -> None:
-        """Create nodes without data where they are missing; their parents exist."""
+        """Create nodes without data if they are missing; their parents exist."""
         for outcome in self.multi_many([[Create(path)] for path in paths]):
             if isinstance(outcome, MultiError) and not isinstance(outcome.reason, NodeExistsError):
                 raise outcome.reason
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Delete nodes, in order; those that are gone already do not matter."""
+        """Delete nodes, in order; nodes that are gone already do not matter."""
         for outcome in self.multi_many([[Delete(path)] for path in paths]):
             if isinstance(outcome, MultiError) and not isinstance(outcome.reason, NoNodeError):
                 raise outcome.reason
 
 
 def _groups(multis: Sequence[Sequence[Operation]]) -> Iterator[list[Sequence[Operation]]]:
-    """Put multis together, in order, as far as the limits allow; one that is beyond them is alone."""
+    """Group multis, in order, up to the limits; a multi beyond the limits is a group of its own."""
     group: list[Sequence[Operation]] = []
     operations = size = 0
     for multi in multis:

@@ -1,7 +1,7 @@
-"""Elections that somebody asks for, or that balance calls for; the others follow from events.
+"""Elections that somebody asks for, and those that balance leaders; all others follow from events.
 
 preferred   the first of a partition's replicas leads, if it is in sync
-unclean     where nobody leads, any live replica does, and records that it lacks are lost
+unclean     if the partition has no leader, any live replica leads, and records that it lacks are lost
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ log = structlog.get_logger(__name__)
 
 
 class ElectionType(IntEnum):
-    """The kinds, by their numbers on the wire."""
+    """The types of elections, by their numbers on the wire."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class ElectionResult(NamedTuple):
-    """How an election ended: the leader, or why there is no other."""
+    """The result of an election: the leader, or why there is no new one."""
 
     code: ErrorCode
     leader: int = NO_LEADER
@@ -44,14 +44,14 @@ class LeaderElections:
         self._context = office.context
 
     def begin(self, delay_seconds: float) -> None:
-        """Do what old tools ask for, from now on, and look after the balance, after a time."""
+        """Start to serve the elections of old tools, and to balance leaders at intervals."""
         self._requests_changed()
         self._office.post_after(delay_seconds, self._check_balance)
 
     def elect(
         self, election_type: ElectionType, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ElectionResult]:
-        """Elect leaders; return how that ended for each partition."""
+        """Elect leaders; return the result for each partition."""
         results: dict[TopicPartition, ElectionResult] = {}
         electable: list[TopicPartition] = []
         for partition in partitions:
@@ -74,7 +74,7 @@ class LeaderElections:
         return results
 
     def rebalance(self) -> set[TopicPartition]:
-        """Give partitions back to their preferred leaders where too many have others; return which."""
+        """Give partitions back to their preferred leaders if too many have others; return these partitions."""
         percentage = self._office.config().leader_imbalance_per_broker_percentage
         partitions = imbalanced_partitions(self._context, percentage)
         if partitions:
@@ -88,7 +88,7 @@ class LeaderElections:
             self.rebalance()
 
     def _requests_changed(self) -> None:
-        """Do the preferred elections that a tool has written into a node, and tell it by deleting the node."""
+        """Do the preferred elections that a tool has written into a node; delete the node to say that they are done."""
         path = znodes.PREFERRED_ELECTION
         zookeeper = self._office.zookeeper
         node = (
@@ -125,10 +125,10 @@ class LeaderElections:
 
 
 def imbalanced_partitions(context: ControllerContext, percentage: int) -> list[TopicPartition]:
-    """Return the partitions to give back, of brokers that lead too few of those they are preferred for.
+    """Return the partitions to give back to brokers that lead too few of their preferred partitions.
 
-    Too few: another broker leads more than `percentage` of them. Those that move at the moment, or whose preferred
-    replica could not lead, stay as they are.
+    Too few means that other brokers lead more than `percentage` of them. Partitions that are being moved, or whose
+    preferred replica could not lead, are left out.
     """
     preferred: dict[int, list[TopicPartition]] = {}
     for partition in context.partitions():
@@ -152,7 +152,7 @@ def led_by_others(
 
 
 def is_imbalanced(led_by_others: int, preferred: int, percentage: int) -> bool:
-    """Say whether so many of so many partitions are more than a percentage."""
+    """Return whether other brokers lead more than a percentage of the preferred partitions."""
     return led_by_others * 100 > preferred * percentage
 
 

@@ -1,4 +1,4 @@
-"""Reads the cluster out of ZooKeeper into the controller's context."""
+"""Reads the cluster from ZooKeeper into the controller's context."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class ClusterReader:
-    """Reads brokers and topics in one term. Nodes that make no sense are logged and left out."""
+    """Reads brokers and topics in one term. Malformed nodes are logged and left out."""
 
     def __init__(self, zookeeper: ZooKeeper, fence: Fence, config: Callable[[], BrokerConfig]) -> None:
         self._zookeeper = zookeeper
@@ -28,13 +28,13 @@ class ClusterReader:
         self._config = config
 
     def brokers(self, watch: Watch) -> dict[int, RegisteredBroker]:
-        """Return the live brokers; `watch` is called when one comes or goes."""
+        """Return the live brokers; `watch` is called when one registers or leaves."""
         names = [name for name in self._zookeeper.children(znodes.BROKER_IDS, watch) if name.isdecimal()]
         found = [self._broker(int(name), node) for name, node in self._nodes(znodes.BROKER_IDS, names)]
         return {broker.id: broker for broker in found if broker is not None}
 
     def broker(self, broker_id: int, watch: Watch) -> RegisteredBroker | None:
-        """Return one broker, if it lives; `watch` is called when it changes."""
+        """Return one broker, if it is live; `watch` is called when it changes."""
         path = znodes.broker_path(broker_id)
         if self._zookeeper.exists(path, watch) is None:
             return None
@@ -42,7 +42,7 @@ class ClusterReader:
         return None if node is None else self._broker(broker_id, node)
 
     def topics(self, names: Sequence[str], watch: Callable[[str], Watch]) -> dict[str, znodes.TopicNode]:
-        """Return topics with their ids; one without gets one. `watch` gives what is called when a topic changes."""
+        """Return topics with their ids, and give ids to those without. `watch` returns the watch for a topic."""
         topics: dict[str, znodes.TopicNode] = {}
         for name, node in self._nodes(znodes.TOPICS, names, watch):
             path = znodes.topic_path(name)
@@ -60,7 +60,7 @@ class ClusterReader:
         return topics
 
     def unclean_topics(self, names: Collection[str]) -> set[str]:
-        """Return those of some topics whose options allow a leader out of sync."""
+        """Return those of some topics whose options allow an out-of-sync leader."""
         config = self._config()
         unclean: set[str] = set()
         nodes = dict(self._nodes(f"/config/{znodes.TOPIC_CONFIGS}", sorted(names)))
@@ -88,13 +88,13 @@ class ClusterReader:
         return brokers
 
     def prepare(self) -> None:
-        """Make sure that the cluster's features are there, and drop notices that the loading makes needless."""
+        """Create the node of the cluster's features if it is missing, and drop notices that loading makes obsolete."""
         if self._zookeeper.exists(znodes.FEATURE) is None:
             try:
                 self._fence.write(Create(znodes.FEATURE, znodes.FeatureNode().encode()))
             except NodeExistsError:
                 log.debug("feature_node_made_by_another")
-        # Every broker is told all of its partitions now, and answers which of them it has lost.
+        # Every broker is sent all of its partitions now, and answers which of them it has lost.
         children = self._zookeeper.children(znodes.ISR_CHANGES)
         self._fence.delete([f"{znodes.ISR_CHANGES}/{child}" for child in children])
 
@@ -116,11 +116,11 @@ class ClusterReader:
         return RegisteredBroker(broker_id, node.stat.czxid, content)
 
     def _with_id(self, path: str, content: znodes.TopicNode, node: ZNode) -> znodes.TopicNode:
-        """Give an id to a topic that was made when topics had none."""
+        """Give an id to a topic that was created before topics had ids."""
         with_id = replace(content, version=3, topic_id=uuid_to_text(znodes.new_uuid()))
         try:
             self._fence.write(SetData(path, with_id.encode(), node.stat.version))
         except BadVersionError:
-            # Somebody changes the topic; the watch brings us back to it.
+            # Somebody changes the topic; its watch makes us read it again.
             return content
         return with_id

@@ -19,7 +19,7 @@ RECOVERING: Final = 1
 
 
 class PartitionState(Enum):
-    """What the controller does with a partition."""
+    """The state of a partition in the controller."""
 
     NEW = "new"
     ONLINE = "online"
@@ -28,7 +28,7 @@ class PartitionState(Enum):
 
 
 class ReplicaState(Enum):
-    """What the controller does with a replica."""
+    """The state of a replica in the controller."""
 
     NEW = "new"
     ONLINE = "online"
@@ -39,7 +39,7 @@ class ReplicaState(Enum):
     NON_EXISTENT = "non-existent"
 
 
-# The states from which each state may be entered.
+# The states from which each state can be reached.
 PARTITION_PREVIOUS: Final[Mapping[PartitionState, frozenset[PartitionState]]] = {
     PartitionState.NEW: frozenset({PartitionState.NON_EXISTENT}),
     PartitionState.ONLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
@@ -62,7 +62,7 @@ REPLICA_PREVIOUS: Final[Mapping[ReplicaState, frozenset[ReplicaState]]] = {
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """Who leads a partition, and who is in sync, as its state node has it."""
+    """The leader of a partition and its in-sync replicas, as in the state node."""
 
     leader: int
     leader_epoch: int
@@ -72,8 +72,8 @@ class LeaderAndIsr:
     # Version of the state node.
     partition_epoch: int
     leader_recovery_state: int = RECOVERED
-    # The broker epoch in which each member of the ISR was in sync. A member that is registered with another one has
-    # restarted since, and may have lost the end of its log with its power.
+    # The broker epoch in which each member of the ISR was in sync. A member that is registered with another epoch has
+    # restarted since, and may have lost the end of its log in a power failure.
     lives: Mapping[int, int] = field(default_factory=dict, compare=False)
 
     def led_by(self, leader: int, isr: Sequence[int], leader_recovery_state: int | None = None) -> LeaderAndIsr:
@@ -96,14 +96,14 @@ def restarted_members(state: LeaderAndIsr, epochs: Mapping[int, int]) -> set[int
 
 
 def without_restarted(state: LeaderAndIsr, epochs: Mapping[int, int], online: Collection[int]) -> LeaderAndIsr:
-    """Take members that restarted out of the ISR, where one that did not could lead; else they are all there is."""
+    """Remove members that restarted from the ISR, unless no other member could lead."""
     restarted = restarted_members(state, epochs)
     steady = tuple(broker for broker in state.isr if broker not in restarted)
     return state if set(steady).isdisjoint(online) else replace(state, isr=steady)
 
 
 def initial_state(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> LeaderAndIsr | None:
-    """Return the first state of a partition: all live replicas are in sync, for there is nothing yet to lack."""
+    """Return the first state of a partition. All live replicas are in sync, because there are no records yet."""
     isr = tuple(replica for replica in replicas if replica in live)
     return LeaderAndIsr(isr[0], 0, isr, controller_epoch, 0) if isr else None
 
@@ -113,8 +113,8 @@ def offline_election(
 ) -> LeaderAndIsr | None:
     """Choose a leader for a partition that lost its own: the first live replica in sync.
 
-    Where `unclean` allows it and none in sync lives, the first live replica; records that it lacks are lost, so the ISR
-    is that replica alone and the partition counts as recovering.
+    If no replica in sync is live and `unclean` allows it, choose the first live replica. The records that it lacks are
+    lost, so the ISR is that replica alone and the partition counts as recovering.
     """
     for replica in replicas:
         if replica in live and replica in state.isr:
@@ -127,7 +127,7 @@ def offline_election(
 
 
 def preferred_election(replicas: Sequence[int], state: LeaderAndIsr, live: Collection[int]) -> LeaderAndIsr | None:
-    """Give leadership to the first of the assignment, if it lives and is in sync."""
+    """Make the first replica of the assignment the leader, if it is live and in sync."""
     preferred = replicas[0]
     return state.led_by(preferred, state.isr) if preferred in live and preferred in state.isr else None
 
@@ -135,7 +135,7 @@ def preferred_election(replicas: Sequence[int], state: LeaderAndIsr, live: Colle
 def controlled_shutdown_election(
     replicas: Sequence[int], state: LeaderAndIsr, live: Collection[int], shutting_down: Collection[int]
 ) -> LeaderAndIsr | None:
-    """Take leadership from brokers that are about to stop; they count as live, and leave the ISR."""
+    """Move leadership away from brokers that are about to stop. They still count as live, and leave the ISR."""
     isr = [replica for replica in state.isr if replica not in shutting_down]
     for replica in replicas:
         if replica in live and replica in isr:
@@ -144,9 +144,9 @@ def controlled_shutdown_election(
 
 
 def without_replica(state: LeaderAndIsr, replica: int) -> LeaderAndIsr:
-    """Take a replica that went offline out of leadership and ISR.
+    """Remove a replica that went offline from leadership and ISR.
 
-    The last member stays in the ISR: it alone is known to have every committed record.
+    The last member stays in the ISR, because only that one is known to have every committed record.
     """
     if replica not in state.isr:
         return state

@@ -1,4 +1,4 @@
-"""What the controller's thread has to do at a later time."""
+"""Events that the controller's thread handles at a later time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Event = Callable[[], None]
 
 
 class Schedule:
-    """Events by the time when they are due. For one thread."""
+    """Events by the time when they are due. For one thread only."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` counts seconds."""
+        """`clock` returns seconds."""
         self._clock = clock
-        # The number keeps events of the same time in the order in which they were added.
+        # The number keeps events with the same time in the order in which they were added.
         self._events: list[tuple[float, int, Event]] = []
         self._order = count()
 
@@ -24,7 +24,7 @@ class Schedule:
         return len(self._events)
 
     def add(self, delay_seconds: float, event: Event) -> None:
-        """Make an event due after a time."""
+        """Make an event due after some seconds."""
         heapq.heappush(self._events, (self._clock() + delay_seconds, next(self._order), event))
 
     def seconds_left(self) -> float | None:

@@ -1,8 +1,8 @@
-"""The state nodes of partitions: read, created and changed by a controller in office, many at a time.
+"""The state nodes of partitions. The controller reads, creates and changes many at a time.
 
-A node names, beside each member of the ISR, the life of the broker that was in sync. What a write keeps of an ISR keeps
-its lives, and what it adds has the life that the controller knows of. So a restart that no controller has dealt with
-shows in the node, however often the node is written meanwhile.
+For each member of the ISR, a node names the registration of the broker that was in sync, by its epoch. A write keeps
+the epochs of members that stay, and a new member gets the epoch that the controller knows. So a restart that no
+controller has handled yet shows in the node, however often the node is written meanwhile.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ottla.protocol.identifiers import UNKNOWN_BROKER_EPOCH, TopicPartition
 
 log = structlog.get_logger(__name__)
 
-# Given what a state node holds, returns what it shall hold, the same if that is nothing new, None to leave it out.
+# Takes the content of a state node and returns the new one: the same to change nothing, None to leave the node out.
 Change = Callable[[TopicPartition, LeaderAndIsr], LeaderAndIsr | None]
 
-# Besides the controller of this term, only a human changes a state node.
+# Besides the controller of this term, only people change state nodes.
 _ATTEMPTS_MAX: Final = 10
 
 
@@ -55,7 +55,7 @@ class StateStore:
         return states
 
     def create(self, wanted: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Create the state nodes of new partitions; return those that are there now as they were wanted."""
+        """Create the state nodes of new partitions; return those that now exist with the wanted state."""
         wanted = {partition: self._with_lives(state) for partition, state in wanted.items()}
         self._fence.ensure(sorted({znodes.partitions_path(partition.topic) for partition in wanted}))
         multis = [
@@ -79,9 +79,9 @@ class StateStore:
         change: Change,
         known: Mapping[TopicPartition, LeaderAndIsr] | None = None,
     ) -> dict[TopicPartition, LeaderAndIsr]:
-        """Change state nodes as `change` says; return the states that it gave, with the versions they have now.
+        """Change state nodes with `change`; return the states that it returned, with their new versions.
 
-        Nodes are believed to hold what is `known` of them. Where that is wrong the write fails, and they are read.
+        The nodes are expected to hold what is `known` of them. If they do not, the write fails and they are read again.
         """
         results: dict[TopicPartition, LeaderAndIsr] = {}
         remaining = list(partitions)
@@ -106,7 +106,7 @@ class StateStore:
         return results
 
     def replace(self, wanted: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Write states where the nodes are still at the versions given; return those written, with their new ones."""
+        """Write states if the nodes are still at the given versions; return those written, with their new versions."""
         writes = {partition: replace(state, controller_epoch=self._fence.epoch) for partition, state in wanted.items()}
         results: dict[TopicPartition, LeaderAndIsr] = {}
         self._write(writes, results)
@@ -115,7 +115,7 @@ class StateStore:
     def _write(
         self, writes: Mapping[TopicPartition, LeaderAndIsr], results: dict[TopicPartition, LeaderAndIsr]
     ) -> list[TopicPartition]:
-        """Write states at the versions they were read; return the partitions that others have changed meanwhile."""
+        """Write states at the versions that were read; return the partitions that others have changed meanwhile."""
         writes = {partition: self._with_lives(state) for partition, state in writes.items()}
         multis = [
             [SetData(znodes.state_path(*partition), self._content(state), state.partition_epoch)]
@@ -137,7 +137,7 @@ class StateStore:
         conflicts: Sequence[TopicPartition],
         results: dict[TopicPartition, LeaderAndIsr],
     ) -> list[TopicPartition]:
-        """Tell real conflicts from writes that were done although their answers were lost."""
+        """Tell real conflicts from writes that succeeded although their answers were lost."""
         left: list[TopicPartition] = []
         current = self.read(conflicts) if conflicts else {}
         for partition in conflicts:
@@ -152,7 +152,7 @@ class StateStore:
     def _settle(
         self, wanted: Mapping[TopicPartition, LeaderAndIsr], doubtful: Sequence[TopicPartition]
     ) -> dict[TopicPartition, LeaderAndIsr]:
-        """Look at partitions whose nodes were there: our own first try, an empty parent, or another state."""
+        """Check partitions whose nodes existed: from our own first try, with an empty parent, or with another state."""
         settled: dict[TopicPartition, LeaderAndIsr] = {}
         found = self.read(doubtful) if doubtful else {}
         for partition in doubtful:
@@ -179,7 +179,7 @@ class StateStore:
         ).encode()
 
     def _with_lives(self, state: LeaderAndIsr) -> LeaderAndIsr:
-        """Complete the lives of a state that is about to be written; those of brokers that left the ISR go."""
+        """Complete the broker epochs of a state before it is written; brokers that left the ISR have none."""
         return replace(
             state, lives={broker: state.lives.get(broker, self._broker_epoch(broker)) for broker in state.isr}
         )
@@ -200,7 +200,7 @@ class StateStore:
         epochs = content.isr_broker_epochs
         if isinstance(epochs, list) and len(epochs) == len(content.isr):
             return dict(zip(content.isr, epochs, strict=True))
-        # Kafka has written this node. A broker epoch is the number of a transaction too, so who registered after the
-        # node was written was in another life then.
+        # Kafka has written this node. A broker epoch is a transaction number too, so a broker that registered after the
+        # node was written had another registration then.
         registered = {broker: self._broker_epoch(broker) for broker in content.isr}
         return {broker: epoch if epoch < stat.mzxid else UNKNOWN_BROKER_EPOCH for broker, epoch in registered.items()}

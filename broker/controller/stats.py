@@ -1,4 +1,4 @@
-"""What a controller has to show of itself."""
+"""The numbers that a controller publishes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ottla.protocol.identifiers import NO_LEADER
 class ElectionCounters:
     """Elections of partition leaders in all terms of a broker."""
 
-    # Rounds; one is for all partitions that an event concerns.
+    # Rounds; one round covers all partitions that an event concerns.
     elections: int = 0
-    # Partitions that were given to a replica out of sync.
+    # Partitions that got an out-of-sync leader.
     unclean_elections: int = 0
     election_seconds: float = 0.0
     last_election_seconds: float = 0.0
@@ -30,7 +30,7 @@ class ElectionCounters:
 
 
 class ControllerStats(NamedTuple):
-    """The state of a controller; out of office only the counters are not zero."""
+    """The state of a controller. While this broker is not the controller, only the counters are not zero."""
 
     active: bool
     epoch: int
@@ -43,12 +43,12 @@ class ControllerStats(NamedTuple):
     partitions: int = 0
     # Partitions without a leader.
     offline_partitions: int = 0
-    # Partitions that another than the first of their replicas leads.
+    # Partitions that are not led by the first of their replicas.
     preferred_imbalance: int = 0
     # Topics that are being deleted, and their replicas that still exist.
     topics_to_delete: int = 0
     replicas_to_delete: int = 0
-    # Those of both that have to wait, mostly for a dead broker.
+    # Those of both that have to wait, usually for a dead broker.
     topics_ineligible: int = 0
     replicas_ineligible: int = 0
 
@@ -56,7 +56,7 @@ class ControllerStats(NamedTuple):
 def stats_of(context: ControllerContext | None, counters: ElectionCounters) -> ControllerStats:
     """Return the stats, on any thread.
 
-    The context changes meanwhile; copying a dictionary is one step of the interpreter, and so is safe.
+    The context changes meanwhile. Copying a dictionary is one step of the interpreter, so it is safe.
     """
     counted = (
         counters.elections,

@@ -2,13 +2,13 @@
 
     1. All brokers are told to forget the topic; its partitions go Offline, then NonExistent.
     2. Its replicas go Offline and DeletionStarted: each broker is told to stop and delete them.
-    3. A broker's answer makes its replica DeletionSuccessful, or DeletionIneligible where it failed.
-    4. When all are successful, the nodes below the topic are deleted, and at last topic, options and mark in one write:
-       once the name is free, nothing of the old topic is left that could be taken from a new one.
+    3. A broker's answer makes its replica DeletionSuccessful, or DeletionIneligible if it failed.
+    4. When all are successful, the nodes below the topic are deleted, and then topic, options and mark in one write.
+       So when the name is free, nothing is left of the old topic that a new one could get.
 
-While a replica is on a dead broker or disk, or failed, the topic is ineligible: it waits until that broker comes back.
-So does a topic with a partition that is being reassigned, until that is done.
-Every step can be taken again by another controller, since the mark below /admin/delete_topics goes last.
+While a replica failed, or is on a dead broker or disk, the topic is ineligible: it waits until that broker comes back.
+A topic with a partition that is being reassigned waits until that is done. Another controller can repeat every step,
+because the mark below /admin/delete_topics is deleted last.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TopicDeletion:
         self._fence = fence
         self._outbox = outbox
         self._transitions = transitions
-        # Topics of which the brokers have been told.
+        # Topics that the brokers were told to forget.
         self._announced: set[str] = set()
 
     def enqueue(self, topics: Iterable[str]) -> None:
@@ -50,24 +50,24 @@ class TopicDeletion:
         self.resume()
 
     def replicas_deleted(self, replicas: Iterable[Replica]) -> None:
-        """Learn that brokers have deleted their replicas."""
+        """Note that brokers have deleted their replicas."""
         self._transitions.move_replicas(self._under_deletion(replicas), ReplicaState.DELETION_SUCCESSFUL)
         self.resume()
 
     def replicas_failed(self, replicas: Iterable[Replica]) -> None:
-        """Learn that replicas could not be deleted, or that their broker is gone."""
+        """Note that replicas could not be deleted, or that their broker is gone."""
         failed = self._under_deletion(replicas)
         self._transitions.move_replicas(failed, ReplicaState.DELETION_INELIGIBLE)
         self._context.ineligible |= {replica.topic for replica in failed}
 
     def brokers_joined(self, brokers: Iterable[int]) -> None:
-        """Try again what waited for these brokers."""
+        """Retry what waited for these brokers."""
         replicas = self._context.replicas_on(list(brokers))
         self._context.ineligible -= {replica.topic for replica in replicas}
         self.resume()
 
     def resume(self) -> None:
-        """Take each topic one step further, where that is possible."""
+        """Take each topic one step further, if possible."""
         reassigned = {partition.topic for partition in self._context.reassigning}
         for topic in sorted(self._context.deleting - reassigned):
             replicas = self._context.replicas(self._context.partitions([topic]))
@@ -106,7 +106,7 @@ class TopicDeletion:
             self._fence.delete(self._known_paths(topic))
             self._delete_topic(topic)
         except NotEmptyError:
-            # There is more below than a controller makes.
+            # There are more nodes below it than a controller creates.
             self._fence.delete(self._paths_below(znodes.topic_path(topic)))
             self._delete_topic(topic)
         self._context.forget(topic)
@@ -114,7 +114,7 @@ class TopicDeletion:
         log.info("topic_deleted", topic=topic)
 
     def _delete_topic(self, topic: str) -> None:
-        """Delete mark, options and topic together; what somebody else has removed meanwhile is left out."""
+        """Delete mark, options and topic together, except for nodes that somebody else has deleted meanwhile."""
         mark = znodes.delete_topic_path(topic)
         left = [mark, znodes.config_path(znodes.TOPIC_CONFIGS, topic), znodes.topic_path(topic)]
         while left:
@@ -125,7 +125,7 @@ class TopicDeletion:
                 raise outcome.reason
             left.remove(outcome.operation.path)
             if outcome.operation.path == mark and not self._is_still_there(topic):
-                # The first try was done and its answer lost; the name may be that of another topic by now.
+                # The first try succeeded and its answer was lost. By now the name may belong to a new topic.
                 return
 
     def _is_still_there(self, topic: str) -> bool:
@@ -136,7 +136,7 @@ class TopicDeletion:
         ) == self._context.topic_ids.get(topic)
 
     def _known_paths(self, topic: str) -> list[str]:
-        """Return the nodes that a topic should have below it, children before their parents."""
+        """Return the nodes below a topic that a controller creates, children before their parents."""
         paths = [
             path
             for partition in self._context.partitions([topic])
@@ -145,7 +145,7 @@ class TopicDeletion:
         return [*paths, znodes.partitions_path(topic)]
 
     def _paths_below(self, path: str) -> list[str]:
-        """Return all nodes below one, children before their parents."""
+        """Return all nodes below a node, children before their parents."""
         try:
             children = [f"{path}/{child}" for child in self._zookeeper.children(path)]
         except NoNodeError:

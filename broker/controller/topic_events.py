@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 class TopicEvents:
-    """What happens to topics in one term."""
+    """The events of topics in one term."""
 
     def __init__(self, office: Office, deletion: TopicDeletion, reassignments: Reassignments) -> None:
         self._office = office
@@ -33,7 +33,7 @@ class TopicEvents:
         office.on_answer.setdefault(Api.STOP_REPLICA, []).append(self._replicas_stopped)
 
     def load(self) -> None:
-        """Learn which topics there are and which are to go, and watch them."""
+        """Read the topics and the marks for deletion, and watch them."""
         topics = self._office.zookeeper.children(znodes.TOPICS, self._office.notice(self._topics_changed))
         self._load_topics(topics)
         self._context.leadership = self._office.store.read(self._context.partitions())
@@ -49,7 +49,7 @@ class TopicEvents:
         if created:
             self._load_topics(created)
             self._partitions_created(self._context.partitions(created))
-            # A mark that came before we knew of its topic was left alone.
+            # A mark that came before its topic was known was ignored so far.
             self._deletions_changed()
 
     def _topic_changed(self, topic: str) -> None:
@@ -101,7 +101,7 @@ class TopicEvents:
             self._deletion.enqueue(new)
 
     def _marked_for_deletion(self) -> list[str]:
-        """Return the topics to delete; marks of topics that do not exist, or must not be deleted, are removed."""
+        """Return the topics to delete; remove the marks of topics that do not exist or must not be deleted."""
         zookeeper = self._office.zookeeper
         marked = zookeeper.children(znodes.DELETE_TOPICS, self._office.notice(self._deletions_changed))
         known = [topic for topic in marked if topic in self._context.assignments]

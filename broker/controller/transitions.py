@@ -1,5 +1,7 @@
-"""Moves partitions and replicas from state to state: writes state nodes, remembers the result, and puts in the outbox
-what the brokers must be told. Which moves are valid stands in `partition_states`; others are logged and skipped.
+"""Moves partitions and replicas from state to state.
+
+A move writes state nodes, keeps the result in the context, and puts into the outbox what brokers must be told.
+`partition_states` says which moves are valid; others are logged and skipped.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Transitions:
         unclean_topics: Callable[[Collection[str]], Collection[str]],
         counters: ElectionCounters,
     ) -> None:
-        """`unclean_topics` says which of some topics may have leaders that are not in sync."""
+        """`unclean_topics` returns those of some topics that may have out-of-sync leaders."""
         self._context = context
         self._store = store
         self._outbox = outbox
@@ -55,7 +57,7 @@ class Transitions:
     # Partitions
 
     def move_partitions(self, partitions: Iterable[TopicPartition], target: PartitionState) -> None:
-        """Move partitions to a state; for ONLINE, those that have a leader already go through an offline election."""
+        """Move partitions to a state. For ONLINE, those that have a leader already go through an offline election."""
         valid = [partition for partition in partitions if self._may_enter(partition, target)]
         if target is PartitionState.ONLINE:
             states = self._context.partition_states
@@ -69,7 +71,7 @@ class Transitions:
                 self._context.partition_states[partition] = target
 
     def bring_online(self, topic: str | None = None) -> None:
-        """Try to get leaders for all partitions that have none, of one topic or of all."""
+        """Try to elect leaders for all partitions without one, of one topic or of all."""
         waiting = (PartitionState.NEW, PartitionState.OFFLINE)
         partitions = [
             partition
@@ -83,8 +85,8 @@ class Transitions:
     def elect(self, partitions: Sequence[TopicPartition], election: Election) -> set[TopicPartition]:
         """Elect leaders; return the partitions that got one.
 
-        Whatever the election, a member of the ISR that restarted neither leads nor stays where another could lead. It
-        comes back into the ISR when it has again what it may have lost.
+        In every election, a member of the ISR that restarted neither leads nor stays in the ISR if another member could
+        lead. It joins the ISR again when it has caught up.
         """
         if not partitions:
             return set()
@@ -99,7 +101,7 @@ class Transitions:
                 return None
             if chosen.leader not in state.isr:
                 unclean.add(partition)
-            # The epoch that begins is the word on what has to be there: from now on these lives are in sync.
+            # The new epoch defines which records must be there: from now on, these registrations are in sync.
             return replace(
                 chosen, lives={**chosen.lives, **{each: epochs[each] for each in chosen.isr if each in epochs}}
             )
@@ -134,7 +136,7 @@ class Transitions:
             self._outbox.add_leader_and_isr(state.isr, partition, state, is_new=True)
 
     def _elect_offline(self, partitions: Sequence[TopicPartition]) -> None:
-        """Elect leaders in sync; others only where the topic allows it, which is looked up where it matters."""
+        """Elect leaders that are in sync; others only if the topic allows it, which is read only if it matters."""
         doubtful = {partition.topic for partition in partitions if not self._has_clean_candidate(partition)}
         unclean = self._unclean_topics(doubtful) if doubtful else ()
 
@@ -175,7 +177,7 @@ class Transitions:
                 for replica in valid:
                     self._outbox.add_stop_replica(replica.broker, replica.topic_partition, delete=True)
             case ReplicaState.DELETION_SUCCESSFUL | ReplicaState.DELETION_INELIGIBLE | ReplicaState.NON_EXISTENT:
-                # Only remembered.
+                # Only kept in the context.
                 pass
         for replica in valid:
             if target is ReplicaState.NON_EXISTENT:
@@ -184,21 +186,21 @@ class Transitions:
                 self._context.replica_states[replica] = target
 
     def _replicas_new(self, replicas: Sequence[Replica]) -> None:
-        """A replica that joins a partition with a leader begins to follow it."""
+        """Let a replica that joins a partition with a leader start to follow it."""
         for replica in replicas:
             state = self._context.leadership.get(replica.topic_partition)
             if state is not None and state.leader != replica.broker:
                 self._outbox.add_leader_and_isr([replica.broker], replica.topic_partition, state, is_new=True)
 
     def _replicas_online(self, replicas: Sequence[Replica]) -> None:
-        """A broker that comes back is told the present state; of a new partition it has been told already."""
+        """Send the current state to a broker that came back; for a new partition, it was sent already."""
         for replica in replicas:
             state = self._context.leadership.get(replica.topic_partition)
             if state is not None and self._context.replica_state(replica) is not ReplicaState.NEW:
                 self._outbox.add_leader_and_isr([replica.broker], replica.topic_partition, state)
 
     def _replicas_offline(self, replicas: Sequence[Replica]) -> None:
-        """Stop the replicas, and take them out of leadership and ISR, which a topic under deletion needs no more."""
+        """Stop the replicas, and remove them from leadership and ISR unless their topic is being deleted."""
         by_broker: dict[int, list[TopicPartition]] = {}
         for replica in replicas:
             self._outbox.add_stop_replica(replica.broker, replica.topic_partition, delete=False)

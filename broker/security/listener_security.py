@@ -1,4 +1,4 @@
-"""How clients are let in at each listener that is not in the clear, and how we are let in at those of other brokers."""
+"""How clients authenticate at each listener with TLS or SASL, and how this broker does at other brokers' listeners."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _FILES_CHECKED_SECONDS: Final = 3.0
 
 
 class ListenerSecurity(NamedTuple):
-    """What stands between a new connection at a listener and its first request."""
+    """What a new connection at a listener has to pass before its first request."""
 
     tls: TlsListener | None
     sasl: SaslListener | None
 
 
 class Listeners(dict[str, ListenerSecurity]):
-    """By the name of the listener. What it holds is renewed in place when options or files change."""
+    """The security of all listeners, by name. It is renewed in place when options or files change."""
 
     def __init__(self, config: Callable[[], BrokerConfig], credentials: ScramCredentials) -> None:
-        """Load what all listeners need; ConfigError where something is missing or not good."""
+        """Load what all listeners need; ConfigError if something is missing or invalid."""
         self._config = config
         for listener in config().bound_listeners:
             protocol = listener.security_protocol
@@ -46,12 +46,12 @@ class Listeners(dict[str, ListenerSecurity]):
         self._thread = threading.Thread(target=self._watch_files, name="certificates", daemon=True)
 
     def start(self) -> None:
-        """Look after files that change."""
+        """Start to watch files for changes."""
         if any(security.tls is not None for security in self.values()):
             self._thread.start()
 
     def configure(self) -> None:
-        """Take the options that changed while the broker runs; keep what was, where they are not good."""
+        """Apply options that changed while the broker runs; keep the old ones if the new ones are invalid."""
         for name, (tls, sasl) in self.items():
             if tls is not None:
                 tls.refresh()
@@ -62,11 +62,11 @@ class Listeners(dict[str, ListenerSecurity]):
                     log.error("logins_not_reloaded", listener=name, error=str(error), hint="the old ones stay in use")
 
     def connector(self, listener: str) -> Connector:
-        """Say how other brokers are reached at their listener of a name; ConfigError where we have no login there."""
+        """Return how to connect to other brokers at a listener; ConfigError if we have no login for it."""
         return connector_to(listener, self._config, self[listener].tls, self[listener].sasl is not None)
 
     def close(self) -> None:
-        """Look after nothing more."""
+        """Stop watching files."""
         self._is_closed.set()
 
     def _watch_files(self) -> None:

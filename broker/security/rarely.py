@@ -1,4 +1,4 @@
-"""Lets the first of many equal events through, so that nobody fills our log by knocking."""
+"""Limits repeated log lines, so that clients cannot fill the log."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Final
 
 _SECONDS: Final = 60.0
-# Beyond that many kinds, nothing new is let through until some are over.
+# Beyond this number of kinds, no new kind is allowed until some have expired.
 _KINDS_MAX: Final = 1024
 
 
 class Rarely:
-    """One event of each kind in a while; a kind is a peer, or what a peer did. Thread-safe."""
+    """Allows one event of each kind in a while; a kind is a peer, or what a peer did. Thread-safe."""
 
     def __init__(self, seconds: float = _SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -22,7 +22,7 @@ class Rarely:
         self._last: dict[str, float] = {}
 
     def allows(self, kind: str) -> bool:
-        """Say whether an event is the first of its kind in a while."""
+        """Return whether an event is the first of its kind in a while."""
         now = self._clock()
         with self._lock:
             if now - self._last.get(kind, float("-inf")) < self._seconds:

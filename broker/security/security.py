@@ -1,4 +1,4 @@
-"""What a broker knows of who asks, and of what they may do: put together here, used by network and handlers."""
+"""Authentication and authorization, put together for network and handlers."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class Security:
-    """Credentials and rights, as far as ZooKeeper and the configuration have them."""
+    """The credentials and rights in ZooKeeper and the configuration."""
 
     def __init__(self, zookeeper: ZooKeeper, config: Callable[[], BrokerConfig]) -> None:
         self._zookeeper = zookeeper
         self._config = config
         self.scram_credentials = ScramCredentials(zookeeper)
-        # How clients are let in, and how we are at other brokers: as one of them, and as their controller.
+        # How clients authenticate, and how this broker does at other brokers: as one of them, and as their controller.
         self.listeners = Listeners(config, self.scram_credentials)
         self.connector = self.listeners.connector(config().inter_broker_listener.name)
         self.control_plane_connector = self.connector
         control_plane = config().control_plane_listener_name
         if control_plane:
             self.control_plane_connector = self.listeners.connector(control_plane.upper())
-        # Who may do what; without an authorizer everybody everything, and there are no ACLs.
+        # Who may do what. Without an authorizer, everybody may do everything, and there are no ACLs.
         self.authorizer = Authorizer()
         self.acls: AclStore | None = None
         options = config()
@@ -38,22 +38,22 @@ class Security:
             self.authorizer, self.acls = by_acls, AclStore(zookeeper, by_acls.use)
 
     def start(self) -> None:
-        """Read what is known before any request is handled, and hear of changes from then on."""
+        """Read credentials and ACLs before any request is handled, and follow changes from then on."""
         self.scram_credentials.start()
         self.listeners.start()
         if self.acls is not None:
             self.acls.start()
 
     def entity_changed(self, entity_type: str, name: str) -> None:
-        """Read anew what is set for a user."""
+        """Read the credentials of a user again."""
         self.scram_credentials.entity_changed(entity_type, name)
 
     def configure(self) -> None:
-        """Take the options that changed while the broker runs."""
+        """Apply options that changed while the broker runs."""
         self.listeners.configure()
 
     def session_expired(self) -> None:
-        """Go on with what was read last."""
+        """Do nothing: what was read last stays in force."""
 
     def session_renewed(self) -> None:
         """Watch again in the new session, and read what was missed."""
@@ -62,7 +62,7 @@ class Security:
             self.acls.session_renewed()
 
     def close(self) -> None:
-        """Hear of no more changes."""
+        """Stop following changes."""
         self.listeners.close()
         if self.acls is not None:
             self.acls.close()

@@ -1,11 +1,11 @@
-"""What the controller has to say to a broker: partitions to lead and follow, metadata, replicas to stop.
+"""The controller's messages to a broker: partitions to lead and follow, metadata, replicas to stop.
 
 A `BrokerBatch` is everything that one event has for one broker. It is sent as up to three requests, in this order:
-LeaderAndIsr, UpdateMetadata, StopReplica. A batch that has not left yet takes in the next one where the order allows
-it, so a broker that was away catches up with few requests.
+LeaderAndIsr, UpdateMetadata, StopReplica. A batch that was not sent yet absorbs the next one if the order allows it, so
+a broker that was away catches up with few requests.
 
-Apache Kafka's brokers do not follow a leader that they have not heard of, and do not come back to it. So where brokers
-are new to each other, one more UpdateMetadata, with the live brokers alone, goes first.
+Apache Kafka's brokers do not follow a leader that they do not know, and do not try again. So when brokers are new to
+each other, another UpdateMetadata with only the live brokers goes first.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ class ControllerRequest(NamedTuple):
 
 @dataclass(slots=True)
 class BrokerBatch:
-    """What is to be said to one broker."""
+    """The messages to one broker."""
 
     controller_id: int
     controller_epoch: int
-    # Epoch of the broker that is meant; it refuses what is meant for an earlier life.
+    # Epoch of the broker's registration; the broker refuses messages for an earlier one.
     broker_epoch: int
     leader_and_isr: dict[TopicPartition, LeaderAndIsrPartitionState] = field(default_factory=dict)
-    # Where the leaders of these partitions are reached by other brokers.
+    # The addresses of these partitions' leaders, for other brokers.
     live_leaders: dict[int, LeaderAndIsrLiveLeader] = field(default_factory=dict)
-    # None: no metadata is sent. Empty: only the live brokers are.
+    # None: no metadata is sent. Empty: only the live brokers are sent.
     metadata: dict[TopicPartition, UpdateMetadataPartitionState] | None = None
     live_brokers: list[UpdateMetadataBroker] = field(default_factory=list)
-    # Some of the live brokers, or where they are, may be news.
+    # Whether live brokers or their addresses may be new to the broker.
     are_brokers_news: bool = False
     # The broker has just registered, and knows no topic.
     has_joined: bool = False
@@ -66,9 +66,9 @@ class BrokerBatch:
     topic_ids: dict[str, bytes] = field(default_factory=dict)
 
     def absorb(self, later: BrokerBatch) -> bool:
-        """Take in what comes later, and return True; or return False and leave both as they are.
+        """Absorb a later batch and return True; or return False and change nothing.
 
-        A replica that is stopped here must be stopped before it is started again, and an id stands for one topic.
+        A replica that this batch stops must be stopped before it is started again, and an id stands for one topic.
         """
         is_restart = not self.stop.keys().isdisjoint(later.leader_and_isr)
         is_other_topic = any(

@@ -1,8 +1,7 @@
 """How the controller's requests reach the brokers: one thread, one connection and one queue for each broker.
 
-A broker gets its requests in order. The one at the head is sent again, less and less often, until the broker answers,
-or is gone from the cluster. Batches that wait behind it are merged, so the queue grows only where merging would break
-the order.
+A broker gets its requests in order. The first one is sent again, less and less often, until the broker answers or
+leaves the cluster. Batches that wait behind it are merged, so the queue grows only if merging would break the order.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ log = structlog.get_logger(__name__)
 BATCHES_MAX: Final = 1000
 
 _RETRY_MS: Final = 100
-# So long after a broker can be reached again, at most, it is told what it missed.
+# The longest pause: a broker that is reachable again is sent what it missed after this time at most.
 _RETRY_MS_MAX: Final = 2_000
 
 # Called with the broker, the request and the response, on the thread of the channel.
@@ -32,7 +31,7 @@ OnResponse = Callable[[int, ControllerRequest, Any], None]
 
 
 class BrokerChannel:
-    """The way to one broker, in one of its lives."""
+    """The connection to one broker, in one of its registrations."""
 
     def __init__(
         self,
@@ -41,12 +40,12 @@ class BrokerChannel:
         on_response: OnResponse,
         on_overflow: Callable[[int], None],
     ) -> None:
-        """`on_overflow` is called when a broker falls so far behind that what waits for it is dropped."""
+        """`on_overflow` is called when a broker is so far behind that its queue is dropped."""
         self._broker_id = broker_id
         self._connection = connection
         self._on_response = on_response
         self._on_overflow = on_overflow
-        # The two below change under `_changed`.
+        # The two fields below change under `_changed`.
         self._changed = threading.Condition()
         self._waiting: deque[BrokerBatch] = deque()
         self._closed = False
@@ -57,7 +56,7 @@ class BrokerChannel:
         return f"<BrokerChannel to {self._broker_id} waiting={len(self._waiting)}>"
 
     def send(self, batch: BrokerBatch) -> None:
-        """Queue a batch; never blocks."""
+        """Queue a batch without blocking."""
         with self._changed:
             if self._closed or (self._waiting and self._waiting[-1].absorb(batch)):
                 return
@@ -72,7 +71,7 @@ class BrokerChannel:
             self._on_overflow(self._broker_id)
 
     def close(self) -> None:
-        """Drop what waits, and end the request under way; does not wait for the thread, which may be connecting."""
+        """Drop the queue and abort the current request; does not wait for the thread, which may be connecting."""
         with self._changed:
             self._closed = True
             self._waiting.clear()
@@ -94,7 +93,7 @@ class BrokerChannel:
             return None if self._closed else self._waiting.popleft()
 
     def _deliver(self, request: ControllerRequest) -> Any | None:
-        """Send a request until it is answered; None when the channel is closed instead."""
+        """Send a request until it is answered; None if the channel is closed first."""
         backoff = Backoff(_RETRY_MS, _RETRY_MS_MAX)
         while not self._closed:
             try:
@@ -125,31 +124,31 @@ class Channels:
         on_response: OnResponse,
         on_overflow: Callable[[int], None],
     ) -> None:
-        """`connect` gives the connection to a broker, which need not be made yet; None if it cannot be reached."""
+        """`connect` returns a connection to a broker, opened later; None if the broker has no address."""
         self._connect = connect
         self._on_response = on_response
         self._on_overflow = on_overflow
         self._channels: dict[int, BrokerChannel] = {}
 
     def open(self, broker_id: int) -> None:
-        """Open the way to a broker that became live."""
+        """Open the channel to a broker that became live."""
         connection = self._connect(broker_id)
         if connection is not None:
             self._channels[broker_id] = BrokerChannel(broker_id, connection, self._on_response, self._on_overflow)
 
     def close(self, broker_id: int) -> None:
-        """Close the way to a broker that is gone."""
+        """Close the channel to a broker that is gone."""
         channel = self._channels.pop(broker_id, None)
         if channel is not None:
             channel.close()
 
     def close_all(self) -> None:
-        """Close all ways."""
+        """Close all channels."""
         for broker_id in list(self._channels):
             self.close(broker_id)
 
     def send(self, batches: Mapping[int, BrokerBatch]) -> None:
-        """Queue what an event has for each broker."""
+        """Queue the batches of an event."""
         for broker_id, batch in batches.items():
             channel = self._channels.get(broker_id)
             if channel is not None:

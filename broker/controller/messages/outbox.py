@@ -1,4 +1,4 @@
-"""Collects what one event has to say to the brokers, in the words of the protocol."""
+"""Collects the messages of one event to the brokers, as structs of the protocol."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _PROTOCOL_NUMBERS: Final = {name: number for number, name in SECURITY_PROTOCOLS.
 
 
 class Outbox:
-    """The batches of the event under way, by broker. Only live brokers are written to."""
+    """The batches of the current event, by broker. Only live brokers get messages."""
 
     def __init__(self, context: ControllerContext, listener: str) -> None:
-        """`listener` is the one that brokers reach each other on."""
+        """`listener` is the one that brokers use among themselves."""
         self._context = context
         self._listener = listener
         self._batches: dict[int, BrokerBatch] = {}
 
     def take(self) -> dict[int, BrokerBatch]:
-        """Return the batches, and begin anew."""
+        """Return the batches, and start with empty ones."""
         batches, self._batches = self._batches, {}
         live_brokers = [_live_broker(broker) for broker in self._context.brokers.values()]
         for batch in batches.values():
@@ -47,7 +47,7 @@ class Outbox:
     def add_leader_and_isr(
         self, brokers: Iterable[int], partition: TopicPartition, state: LeaderAndIsr, *, is_new: bool = False
     ) -> None:
-        """Tell brokers their part in a partition, and all brokers its metadata."""
+        """Tell brokers their role in a partition, and all brokers its metadata."""
         assignment = self._context.assignment(partition)
         leader = self._live_leader(state.leader)
         for batch in self._batches_for(brokers, partition.topic):
@@ -70,7 +70,7 @@ class Outbox:
         self.add_metadata([partition])
 
     def add_metadata(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
-        """Tell brokers, or all, the metadata of some partitions; who is alive is always told with it."""
+        """Send some brokers, or all, the metadata of some partitions. It always includes the live brokers."""
         states = {
             partition: state for partition in partitions if (state := self._metadata_state(partition)) is not None
         }
@@ -82,7 +82,9 @@ class Outbox:
                 self._name_topic(batch, partition.topic)
 
     def add_brokers(self, brokers: Iterable[int] | None = None) -> None:
-        """Tell brokers, or all, who is alive and where, before anything else: some of it may be news."""
+        """Send some brokers, or all, the live brokers and their addresses before anything else, because some may be
+        new.
+        """
         told = list(self._context.brokers if brokers is None else brokers)
         self.add_metadata([], told)
         for batch in self._batches_for(told):

@@ -1,16 +1,17 @@
 """Moving partitions to other brokers.
 
-    A. The target is written into the topic's node, beside the replicas that there are. All are told, in a new leader
-       epoch, and the added ones begin to copy.
-    B. When all of the target are in sync, the partition has them alone: one of them leads, the others leave the ISR,
-       are stopped and deleted. When their brokers have done that, or are dead, the topic's node says so too.
+    A. The target is written into the topic's node, beside the current replicas. All replicas are told, in a new leader
+       epoch, and the added ones start to copy.
+    B. When the whole target is in sync, it alone makes up the partition: one of the target leads, and the other
+       replicas leave the ISR, are stopped and deleted. When their brokers have done that, or are dead, the topic's node
+       is updated too.
 
-A target may be replaced while the partition is on its way; to cancel is to move back to the origin. Replicas that only
-the earlier target wanted are removed at once, except where no other could lead.
+A target may be replaced during the move; cancelling means moving back to the origin. Replicas that only the earlier
+target wanted are removed at once, unless no other replica could lead.
 
-Until the last write, the topic's node names every replica that may have a log. So whenever a controller dies, the next
-one finds there what is left to do, and each of the steps may be done again. Nothing is deleted before the ISR, without
-what is deleted, has a live member; and of the origin nothing before it has the whole target.
+Until the last write, the topic's node names every replica that may have a log. So when a controller dies, the next one
+finds in the node what is left to do, and can repeat each step. A replica is deleted only while the ISR without it has a
+live member, and a replica of the origin only when the ISR has the whole target.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 
 class Reassignments:
-    """The partitions that are on their way to other brokers, in one term."""
+    """The partitions that are being reassigned, in one term."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Reassignments:
         deletion: TopicDeletion,
         notice: Callable[[Callable[[], None]], Watch],
     ) -> None:
-        """`notice` makes a watch that runs a handler as an event of the term."""
+        """`notice` returns a watch that runs a handler as an event of the term."""
         self._context = context
         self._nodes = AssignmentNodes(zookeeper, fence)
         self._legacy = LegacyNode(zookeeper, fence)
@@ -65,16 +66,16 @@ class Reassignments:
         self._transitions = transitions
         self._deletion = deletion
         self._notice = notice
-        # Brokers that were told to delete a replica that is in the assignment no more, and have not answered. The
+        # Brokers that were told to delete a replica that has left the assignment, and have not answered yet. The
         # topic's node still names them.
         self._doomed: dict[TopicPartition, set[int]] = {}
 
-    # What is asked
+    # Requests
 
     def alter(
         self, requested: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Begin to move partitions to a target; None cancels. Returns, when phase A is done, what was refused."""
+        """Start to move partitions to a target; None cancels. Returns what was refused, after phase A is done."""
         results: dict[TopicPartition, KafkaError | None] = {}
         wanted: dict[TopicPartition, ReplicaAssignment] = {}
         for partition, target in requested.items():
@@ -82,23 +83,23 @@ class Reassignments:
                 wanted[partition] = self._wanted(partition, target)
             except KafkaError as error:
                 results[partition] = error
-        # What is asked last counts. This goes first, or a controller that takes over would go back to the older target.
+        # The last request counts. It is written first, or the next controller would return to the older target.
         self._legacy.remove(lambda partition, _: partition in wanted)
         return results | self._start(wanted)
 
     def listing(self, chosen: Collection[TopicPartition] | None = None) -> dict[TopicPartition, ReplicaAssignment]:
-        """Return the partitions that are on their way, of some or of all."""
+        """Return those of some partitions, or of all, that are being reassigned."""
         partitions = sorted(self._context.reassigning)
         return {each: self._recorded(each) for each in partitions if chosen is None or each in chosen}
 
     def is_reassigning(self, partition: TopicPartition) -> bool:
-        """Say whether a partition is on its way."""
+        """Return whether a partition is being reassigned."""
         return partition in self._context.reassigning
 
-    # What happens
+    # Events
 
     def resume(self) -> None:
-        """Go on with what an earlier controller has begun."""
+        """Continue the reassignments of an earlier controller."""
         self._context.reassigning = {
             partition for partition in self._context.partitions() if is_reassigned(self._context.assignment(partition))
         }
@@ -106,15 +107,15 @@ class Reassignments:
         self._advance(sorted(found - self._take_legacy()))
 
     def legacy_changed(self) -> None:
-        """Learn that the node of the old tools has come, changed or gone."""
+        """Handle that the node of the old tools was created, changed or deleted."""
         self._take_legacy()
 
     def isr_changed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Learn that replicas have caught up or fallen behind."""
+        """Handle that replicas have caught up or fallen behind."""
         self._complete([each for each in partitions if self.is_reassigning(each) and self._is_ready(each)])
 
     def brokers_joined(self, brokers: Collection[int]) -> None:
-        """Go on with what waited for brokers, and tell them again what they may not have heard."""
+        """Continue what waited for brokers, and send them again what they may have missed."""
         for partition, doomed in self._doomed.items():
             for broker in sorted(doomed.intersection(brokers)):
                 self._outbox.add_stop_replica(broker, partition, delete=True)
@@ -127,11 +128,11 @@ class Reassignments:
         )
 
     def brokers_left(self, brokers: Collection[int]) -> None:
-        """Wait no more for what brokers that are gone had to delete."""
+        """Stop waiting for deletions by brokers that are gone."""
         self._settle([partition for partition, doomed in self._doomed.items() if not doomed.isdisjoint(brokers)])
 
     def replicas_stopped(self, replicas: Iterable[Replica]) -> None:
-        """Learn that brokers have answered to deletions; those that failed leave a log that nobody knows of."""
+        """Handle the answers of brokers to deletions; a failed one leaves a log that nobody knows of."""
         answered = [each for each in replicas if each.broker in self._doomed.get(each.topic_partition, ())]
         self._forget_replicas(answered)
         self._settle(sorted({replica.topic_partition for replica in answered}))
@@ -139,7 +140,7 @@ class Reassignments:
     # Phase A
 
     def _wanted(self, partition: TopicPartition, target: Sequence[int] | None) -> ReplicaAssignment:
-        """Return the assignment with which a partition begins to move, or raise what speaks against it."""
+        """Return the assignment with which a partition starts to move, or raise the reason why it cannot."""
         present = self._context.assignment(partition)
         if target is None:
             if not is_reassigned(present):
@@ -162,7 +163,7 @@ class Reassignments:
             self._assign(partition, assignment)
         moved = {each for each in written if is_reassigned(changed[each])}
         self._context.reassigning |= moved
-        # Where only the order is another there is nothing to wait for.
+        # If only the order is new, there is nothing to wait for.
         self._announce(sorted(written - moved))
         self._advance(sorted(moved))
         return {
@@ -173,12 +174,12 @@ class Reassignments:
         }
 
     def _advance(self, partitions: Sequence[TopicPartition]) -> None:
-        """Take partitions as far as they can go now."""
+        """Take partitions as far as possible."""
         self._begin([partition for partition in partitions if not self._is_ready(partition)])
         self._complete([partition for partition in partitions if self._is_ready(partition)])
 
     def _begin(self, partitions: Sequence[TopicPartition]) -> None:
-        """Tell all replicas who they are, and let the added ones begin to copy."""
+        """Tell all replicas their roles, and let the added ones start to copy."""
         needless = {
             partition: without(assignment, extras)
             for partition in partitions
@@ -202,7 +203,7 @@ class Reassignments:
         return state is not None and is_reassigned(assignment) and set(target_of(assignment)) <= set(state.isr)
 
     def _complete(self, partitions: Sequence[TopicPartition]) -> None:
-        """Let partitions have their target alone."""
+        """Give partitions their target alone."""
         assignments = {partition: self._context.assignment(partition) for partition in partitions}
         added = [Replica(*each, broker) for each in partitions for broker in assignments[each].adding]
         self._transitions.move_replicas(self._in_state(added, ReplicaState.NEW), ReplicaState.ONLINE)
@@ -211,7 +212,9 @@ class Reassignments:
         )
 
     def _shrink(self, smaller: Mapping[TopicPartition, ReplicaAssignment], election: Election) -> set[TopicPartition]:
-        """Take replicas out of leadership, ISR and assignment, and delete them; return where others could lead."""
+        """Remove replicas from leadership, ISR and assignment, and delete them; return the partitions that others could
+        lead.
+        """
         before = {partition: self._context.assignment(partition) for partition in smaller}
         for partition, assignment in smaller.items():
             self._assign(partition, assignment)
@@ -232,7 +235,7 @@ class Reassignments:
         return shrunk
 
     def _settle(self, partitions: Sequence[TopicPartition]) -> None:
-        """Record what is so, where all brokers have deleted what they had to or are gone."""
+        """Update the topics' nodes when all brokers have deleted their replicas or are gone."""
         doomed = [Replica(*each, broker) for each in partitions for broker in self._doomed.get(each, ())]
         self._forget_replicas(replica for replica in doomed if replica.broker not in self._context.brokers)
         settled = [each for each in partitions if each not in self._doomed and each.topic in self._context.assignments]
@@ -258,10 +261,10 @@ class Reassignments:
         is_in_sync = set(self._context.assignment(partition).replicas) <= set(state.isr)
         return self._election(partition, state) if is_in_sync else None
 
-    # What the old tools ask
+    # Requests of the old tools
 
     def _take_legacy(self) -> set[TopicPartition]:
-        """Begin what the node asks for, and take out of it what is done or refused; return what was begun."""
+        """Start the moves in the node, and remove finished and refused ones from it; return those started."""
         asked = self._legacy.read(self._notice(self.legacy_changed))
         wanted: dict[TopicPartition, ReplicaAssignment] = {}
         settled: set[TopicPartition] = set()
@@ -281,10 +284,10 @@ class Reassignments:
         self._legacy.remove(lambda partition, _: partition in settled)
         return {partition for partition, error in results.items() if error is None}
 
-    # What is known
+    # State
 
     def _recorded(self, partition: TopicPartition, assignment: ReplicaAssignment | None = None) -> ReplicaAssignment:
-        """Return an assignment as the topic's node has it: with the replicas that are still to be deleted."""
+        """Return an assignment as in the topic's node, with the replicas that are still to be deleted."""
         known = self._context.assignment(partition) if assignment is None else assignment
         return with_extras(known, sorted(self._doomed.get(partition, set()).difference(known.replicas)))
 

@@ -17,7 +17,7 @@ from ottla.protocol.identifiers import TopicPartition
 
 log = structlog.get_logger(__name__)
 
-# Besides the controller, only an addition of partitions and a human change these nodes.
+# Besides the controller, only adding partitions changes these nodes, and people do.
 _ATTEMPTS_MAX: Final = 10
 
 
@@ -29,7 +29,7 @@ class AssignmentNodes:
         self._fence = fence
 
     def write(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> set[TopicPartition]:
-        """Write assignments, one topic at a time; return the partitions whose stand in ZooKeeper now."""
+        """Write assignments, one topic at a time; return the partitions whose assignments are in ZooKeeper now."""
         by_topic: dict[str, dict[int, ReplicaAssignment]] = {}
         for partition, assignment in assignments.items():
             by_topic.setdefault(partition.topic, {})[partition.partition] = assignment
@@ -47,7 +47,7 @@ class AssignmentNodes:
                     written |= {TopicPartition(topic, index) for index in by_topic[topic]}
                 else:
                     writes[topic] = SetData(znodes.topic_path(topic), changed.encode(), node.stat.version)
-            # All are read again: a conflict may be our own write, the answer to which was lost.
+            # All are read again: a conflict may be our own write whose answer was lost.
             remaining = list(writes)
             if not remaining:
                 return written
@@ -64,11 +64,11 @@ class LegacyNode:
     def __init__(self, zookeeper: ZooKeeper, fence: Fence) -> None:
         self._zookeeper = zookeeper
         self._fence = fence
-        # What it held when it was read last; None where there is no node that makes sense.
+        # Its content when it was read last; None if the node is missing or malformed.
         self._known: dict[TopicPartition, tuple[int, ...]] | None = None
 
     def read(self, watch: Watch | None = None) -> dict[TopicPartition, tuple[int, ...]]:
-        """Return the targets it holds; `watch` is called when it comes, changes or goes."""
+        """Return the targets in the node; `watch` is called when the node is created, changed or deleted."""
         if watch is not None:
             self._zookeeper.exists(znodes.REASSIGNMENT, watch)
         held, version = self._read()
@@ -76,7 +76,7 @@ class LegacyNode:
         return held
 
     def remove(self, is_done: Callable[[TopicPartition, tuple[int, ...]], bool]) -> None:
-        """Take out what is done, and delete the node when nothing is left."""
+        """Remove finished targets, and delete the node when it is empty."""
         known = self._known
         if known is None or (known and not any(is_done(partition, target) for partition, target in known.items())):
             return

@@ -1,6 +1,6 @@
 """The rules of reassignment, as plain functions.
 
-    target    the replicas that a partition is to have
+    target    the replicas that a partition will have
     origin    those that it had before
     extras    those that an earlier target would have added, and that nobody wants any more
 
@@ -8,8 +8,8 @@ A topic's node has one list of replicas, and which of them are added and removed
 
     replicas = target + origin + extras     adding = replicas - origin     removing = replicas - target
 
-So target and origin can be told from the node, and the extras are what is both added and removed. A controller that
-takes over knows from the node all that its predecessor had to do.
+So target and origin follow from the node, and the extras are those that are both added and removed. A new controller
+finds in the node all that its predecessor had to do.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 
 def is_reassigned(assignment: ReplicaAssignment) -> bool:
-    """Say whether a partition is on its way to other brokers."""
+    """Return whether a partition is being reassigned."""
     return bool(assignment.adding or assignment.removing)
 
 
 def target_of(assignment: ReplicaAssignment) -> tuple[int, ...]:
-    """Return the replicas that a partition is to have."""
+    """Return the replicas that a partition will have."""
     return _without(assignment.replicas, assignment.removing)
 
 
@@ -42,7 +42,7 @@ def extras_of(assignment: ReplicaAssignment) -> tuple[int, ...]:
 
 
 def reassigned(assignment: ReplicaAssignment, target: Sequence[int]) -> ReplicaAssignment:
-    """Return the assignment of a partition that begins to move to a target, from wherever it is on its way to."""
+    """Return the assignment of a partition that starts to move to a target, even if it is being moved already."""
     origin = origin_of(assignment)
     replicas = tuple(dict.fromkeys((*target, *origin, *assignment.replicas)))
     return ReplicaAssignment(replicas, _without(replicas, origin), _without(replicas, target))
@@ -72,9 +72,10 @@ def check_target(assignment: ReplicaAssignment, target: Sequence[int], live: Col
 
 
 def elected(replicas: Sequence[int], state: LeaderAndIsr, online: Collection[int]) -> LeaderAndIsr | None:
-    """Return the next state of a partition that has these replicas from now on; None if none of them could lead it.
+    """Return the next state of a partition that has only these replicas from now on; None if none of them could lead.
 
-    The leader stays where it can; else the first of them that is online and in sync leads. Others leave the ISR.
+    The leader stays if it can. Otherwise the first of them that is online and in sync leads. Other replicas leave the
+    ISR.
     """
     isr = [broker for broker in state.isr if broker in replicas]
     candidates = [broker for broker in (state.leader, *replicas) if broker in isr and broker in online]

@@ -1,8 +1,8 @@
-"""Access control lists as values: who may, or may not, do what with which resource.
+"""Access control lists as values: who may, or may not, do what with which resources.
 
 ResourceAcl
-  pattern   ResourcePattern   the resources: one name, all names ("*"), or all that begin with a prefix
-  entry     AclEntry          principal and host ("User:*" and "*" are all), operation, DENY or ALLOW
+  pattern   ResourcePattern   the resources: one name, all names ("*"), or all names with a prefix
+  entry     AclEntry          principal and host ("User:*" and "*" mean all), operation, DENY or ALLOW
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EVERYBODY: Final = "User:*"
 RESOURCE_TYPES: Final = tuple(kind for kind in ResourceType if kind > ResourceType.ANY)
 PATTERN_TYPES: Final = (PatternType.LITERAL, PatternType.PREFIXED)
 
-# An ACL that allows one of these allows what it stands beside as well. A DENY denies what it names and no more.
+# ALLOW of one of these operations also allows the operation it is listed for. DENY denies only what it names.
 IMPLYING: Final = {
     AclOperation.DESCRIBE: frozenset(
         {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE}
@@ -26,7 +26,7 @@ IMPLYING: Final = {
     AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS, AclOperation.DESCRIBE_CONFIGS}),
 }
 
-# What can be done with resources at all, as clients are told in fields of "authorized operations".
+# All operations on a type of resource, for the "authorized operations" in responses.
 SUPPORTED: Final = {
     ResourceType.TOPIC: (
         AclOperation.READ,
@@ -53,21 +53,21 @@ SUPPORTED: Final = {
 
 
 class ResourcePattern(NamedTuple):
-    """The resources that ACLs stand at."""
+    """The resources that an ACL is for."""
 
     resource_type: ResourceType
     name: str
     pattern_type: PatternType = PatternType.LITERAL
 
     def covers(self, name: str) -> bool:
-        """Whether a resource of this type is meant."""
+        """Whether a resource of this type is included."""
         if self.pattern_type is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)
 
 
 class AclEntry(NamedTuple):
-    """One right, given or taken."""
+    """One permission, allowed or denied."""
 
     principal: str
     host: str
@@ -75,19 +75,19 @@ class AclEntry(NamedTuple):
     permission: AclPermissionType
 
     def concerns(self, principal: str, host: str) -> bool:
-        """Whether it is about somebody who asks from somewhere."""
+        """Whether it applies to a principal on a host."""
         return self.principal in (principal, EVERYBODY) and self.host in (host, WILDCARD)
 
 
 class ResourceAcl(NamedTuple):
-    """An ACL, with where it stands."""
+    """An ACL and the resources that it is for."""
 
     pattern: ResourcePattern
     entry: AclEntry
 
 
 class ResourceAclFilter(NamedTuple):
-    """Which ACLs are meant; None and ANY stand for all."""
+    """Selects ACLs; None and ANY mean all."""
 
     resource_type: ResourceType = ResourceType.ANY
     name: str | None = None
@@ -98,7 +98,7 @@ class ResourceAclFilter(NamedTuple):
     permission: AclPermissionType = AclPermissionType.ANY
 
     def matches_pattern(self, pattern: ResourcePattern) -> bool:
-        """Whether ACLs that stand at a pattern can be meant; MATCH means all that concern a resource of the name."""
+        """Whether ACLs of a pattern can be selected; MATCH selects all that apply to a resource of this name."""
         if self.resource_type not in (ResourceType.ANY, pattern.resource_type):
             return False
         if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, pattern.pattern_type):
@@ -108,7 +108,7 @@ class ResourceAclFilter(NamedTuple):
         return self.pattern_type is PatternType.MATCH and pattern.covers(self.name)
 
     def matches_entry(self, entry: AclEntry) -> bool:
-        """Whether an ACL is meant, wherever it stands."""
+        """Whether an ACL is selected, apart from its pattern."""
         return (
             self.principal in (None, entry.principal)
             and self.host in (None, entry.host)

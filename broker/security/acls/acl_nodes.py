@@ -1,12 +1,12 @@
-"""ACLs as they stand in ZooKeeper, where Apache Kafka's brokers and tools read and write them too.
+"""ACLs in ZooKeeper, where Apache Kafka's brokers and tools read and write them too.
 
     /kafka-acl/<Type>/<name>                        AclNode of one name, or of all ("*")
     /kafka-acl-extended/prefixed/<Type>/<name>      AclNode of a prefix
     /kafka-acl-changes/acl_changes_<n>              a note: TYPE:name, as plain text
     /kafka-acl-extended-changes/acl_changes_<n>     a note: AclChangeNode
 
-All ACLs of a pattern stand in one node, so a change of several is seen whole. A node without ACLs is deleted. Who
-changes a node adds a note; a note holds no ACLs, so reading one twice does no harm.
+All ACLs of a pattern are in one node, so a change of several takes effect as a whole. A node without ACLs is deleted.
+Every change of a node is followed by a note. A note has no ACLs, so reading it twice does no harm.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ CHANGE_PREFIX: Final = "acl_changes_"
 _OPERATIONS: Final = {operation.word: operation for operation in OPERATIONS}
 _PERMISSIONS: Final = {each.word: each for each in (AclPermissionType.DENY, AclPermissionType.ALLOW)}
 _TYPES: Final = {spelling: kind for kind in RESOURCE_TYPES for spelling in (kind.name, kind.word)}
-# What ZooKeeper takes in no path, and the separator, which would make a name reach out of its folder.
+# Characters that ZooKeeper refuses in a path, and the separator, which would take a name out of its folder.
 _NO_NODE_NAME: Final = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]|^[.]{1,2}$")
 
-# Stands for ACLs that cannot be read: nobody but super users is let in.
+# Replaces ACLs that cannot be read: only super users are allowed.
 UNREADABLE: Final = frozenset({AclEntry(EVERYBODY, WILDCARD, AclOperation.ALL, AclPermissionType.DENY)})
 
 
 def is_node_name(name: str) -> bool:
-    """Whether ACLs can stand at a name."""
+    """Whether a name can have ACLs."""
     return bool(name) and _NO_NODE_NAME.search(name) is None
 
 
 def types_path(pattern_type: PatternType, resource_type: ResourceType) -> str:
-    """The parent of the nodes of a type."""
+    """Return the parent of the nodes of a type."""
     return f"{ACL_PATHS[pattern_type]}/{resource_type.word}"
 
 
 def acl_path(pattern: ResourcePattern) -> str:
-    """Where the ACLs of a pattern stand."""
+    """Return the path of a pattern's ACLs."""
     return f"{types_path(pattern.pattern_type, pattern.resource_type)}/{pattern.name}"
 
 
 def permanent_paths() -> list[str]:
-    """Every broker with an authorizer makes sure at its start that these are there."""
+    """Return the nodes that every broker with an authorizer creates at its start if they are missing."""
     parents = [types_path(how, kind) for how in PATTERN_TYPES for kind in RESOURCE_TYPES]
     return parents + list(CHANGE_PATHS.values())
 
 
 class AclRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One ACL in Kafka's words, which may be newer than those we know."""
+    """One ACL as Kafka writes it; its words may be newer than those we know."""
 
     principal: str
     permission: str = msgspec.field(name="permissionType")
@@ -69,7 +69,7 @@ class AclRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, entry: AclEntry) -> AclRow:
-        """Write an ACL."""
+        """Return an ACL as Kafka writes it."""
         return cls(
             principal=entry.principal,
             permission=entry.permission.word,
@@ -78,7 +78,7 @@ class AclRow(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def entry(self) -> AclEntry | None:
-        """Return the ACL; None for an operation that no request here needs, so that nothing is decided by it."""
+        """Return the ACL; None for an operation that no request here needs, so that it decides nothing."""
         permission, operation = _PERMISSIONS.get(self.permission), _OPERATIONS.get(self.operation)
         if permission is None:
             raise MalformedNodeError(f"an ACL has permission {self.permission[:200]!r}")
@@ -92,11 +92,11 @@ class AclNode(Content, frozen=True, kw_only=True):
     acls: list[AclRow]
 
     def entries(self) -> frozenset[AclEntry]:
-        """Return the ACLs that mean something here."""
+        """Return the ACLs that we know."""
         return frozenset(entry for row in self.acls if (entry := row.entry()) is not None)
 
     def changed(self, added: Iterable[AclEntry], removed: Iterable[AclEntry]) -> AclNode:
-        """Return the node with some more and some fewer ACLs; those that we do not know stay."""
+        """Return the node with some ACLs added and some removed; ACLs that we do not know stay."""
         less = set(map(AclRow.of, removed))
         rows = dict.fromkeys(row for row in self.acls if row not in less)
         rows.update(dict.fromkeys(map(AclRow.of, added)))
@@ -104,7 +104,7 @@ class AclNode(Content, frozen=True, kw_only=True):
 
 
 class AclChangeNode(Content, frozen=True, kw_only=True):
-    """Says at which pattern ACLs have changed."""
+    """Names the pattern whose ACLs have changed."""
 
     version: int = 1
     resource_type: str = msgspec.field(name="resourceType")
@@ -113,7 +113,7 @@ class AclChangeNode(Content, frozen=True, kw_only=True):
 
 
 def encode_change(pattern: ResourcePattern) -> bytes:
-    """Write the note of a change."""
+    """Return the note of a change."""
     if pattern.pattern_type is PatternType.LITERAL:
         return f"{pattern.resource_type.name}:{pattern.name}".encode()
     return AclChangeNode(
@@ -122,7 +122,7 @@ def encode_change(pattern: ResourcePattern) -> bytes:
 
 
 def decode_change(pattern_type: PatternType, data: bytes, path: str) -> ResourcePattern:
-    """Read the note of a change."""
+    """Parse the note of a change."""
     if pattern_type is PatternType.PREFIXED:
         node = AclChangeNode.decode(data, path)
         type_name, name = node.resource_type, node.name

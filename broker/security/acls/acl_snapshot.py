@@ -1,13 +1,13 @@
-"""All ACLs of a moment, arranged for decisions. Immutable: a change makes another snapshot, which is swapped in whole.
+"""All ACLs at one moment, arranged for decisions. Immutable: a change makes a new snapshot, which replaces the old one.
 
 A decision about a resource looks at the ACLs of its name, of "*", and of the prefixes of its name:
 
     no ACL at any of them                       the default
-    a DENY that concerns who asks               no, whatever else there is
-    an ALLOW that concerns who asks             yes; ALLOW of some operations implies others
+    a DENY that applies to the client           no, whatever else there is
+    an ALLOW that applies to the client         yes; ALLOW of some operations implies others
     otherwise                                   no
 
-Prefixes are looked up by the lengths that there are, so the time does not grow with the number of ACLs elsewhere.
+Prefixes are looked up by the lengths in use, so the time does not grow with the number of other ACLs.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _NOTHING: Final[Entries] = frozenset()
 
 
 class AclSnapshot:
-    """ACLs by the pattern that they stand at."""
+    """ACLs by their patterns."""
 
     __slots__ = ("_prefix_lengths", "acls")
 
     def __init__(self, acls: Mapping[ResourcePattern, Entries] | None = None) -> None:
-        """Take the ACLs; a pattern without any is the same as none."""
+        """A pattern without ACLs is the same as no pattern."""
         self.acls: Mapping[ResourcePattern, Entries] = {
             pattern: entries for pattern, entries in (acls or {}).items() if entries
         }
@@ -41,11 +41,11 @@ class AclSnapshot:
         self._prefix_lengths = {kind: tuple(sorted(found)) for kind, found in lengths.items()}
 
     def replacing(self, changed: Mapping[ResourcePattern, Entries]) -> AclSnapshot:
-        """Return what there is when some patterns have other ACLs, or none."""
+        """Return a snapshot with new ACLs for some patterns, or with none."""
         return AclSnapshot({**self.acls, **changed})
 
     def bindings(self, wanted: ResourceAclFilter) -> Iterator[ResourceAcl]:
-        """Give the ACLs that a filter means."""
+        """Yield the ACLs that a filter selects."""
         for pattern, entries in self.acls.items():
             if wanted.matches_pattern(pattern):
                 for entry in entries:
@@ -55,7 +55,7 @@ class AclSnapshot:
     def decide(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> bool | None:
-        """Say whether something is allowed; None where no ACL speaks of the resource."""
+        """Return whether something is allowed; None if no ACL applies to the resource."""
         found = self._concerning(resource_type, name)
         if not found:
             return None
@@ -76,10 +76,10 @@ class AclSnapshot:
     def decide_any(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, *, default: bool
     ) -> bool:
-        """Say whether something is allowed with some resource of a type, whatever its name.
+        """Return whether something is allowed with at least one resource of a type, whatever its name.
 
-        A DENY for all names ends it. Otherwise an ALLOW counts unless a DENY covers all that it allows: one at the
-        same name, or at a prefix of it. The default counts where some name is left that no ACL speaks of.
+        A DENY for all names means no. Otherwise an ALLOW counts unless a DENY covers all that it allows, at the same
+        name or at a prefix of it. The default counts if there are names without any ACL.
         """
         allowed: list[ResourcePattern] = []
         denied: set[ResourcePattern] = set()

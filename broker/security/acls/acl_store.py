@@ -1,9 +1,9 @@
-"""The ACLs of the cluster: read from ZooKeeper, changed there, and heard of.
+"""The ACLs of the cluster: reading them from ZooKeeper, changing them, and hearing of changes.
 
-One thread of the store reads, in the order in which it is told to, and makes each new snapshot: a later reading never
-gives way to an earlier one. While ZooKeeper is away the last snapshot stays in force. Whoever changes ACLs waits until
-the thread has read them back, so that what was granted holds on this broker when the answer is sent; the others hear
-of it by a note, within milliseconds.
+One thread of the store does all reading, in order, and makes each new snapshot, so an older reading never replaces a
+newer one. While ZooKeeper is away, the last snapshot stays in force. A change waits until the thread has read the ACLs
+back, so what was granted holds on this broker when the response is sent. Other brokers hear of it through a note,
+within milliseconds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ log = structlog.get_logger(__name__)
 _NOTE: Final = re.compile(re.escape(CHANGE_PREFIX) + r"([0-9]{1,10})")
 _NOTE_AGE_MS_MAX: Final = 15 * 60 * 1000
 _ATTEMPTS_MAX: Final = 20
-# A server closes the connection on whoever sends it more than a mebibyte.
+# A server closes the connection after a request of more than a mebibyte.
 _NODE_BYTES_MAX: Final = 900 * 1024
 _READ_BACK_SECONDS_MAX: Final = 30.0
 
@@ -59,7 +59,7 @@ _Work = Callable[[], None]
 
 
 class AclStore:
-    """What ZooKeeper holds of ACLs. `use` is given every new snapshot; any worker thread may change ACLs."""
+    """The ACLs in ZooKeeper. `use` is called with every new snapshot; any worker thread may change ACLs."""
 
     def __init__(
         self, zookeeper: ZooKeeper, use: Callable[[AclSnapshot], None], *, clock: Callable[[], int] = wall_clock_ms
@@ -67,23 +67,23 @@ class AclStore:
         self._zookeeper = zookeeper
         self._use = use
         self._clock = clock
-        # Both are changed by the thread alone, and by `start` before there is one.
+        # Only the thread changes these two, and `start` before the thread runs.
         self._snapshot = AclSnapshot()
         self._last_notes = dict.fromkeys(PATTERN_TYPES, -1)
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="acl-changes", daemon=True)
 
-    # Life
+    # Life cycle
 
     def start(self) -> None:
-        """Read all ACLs, and hear of changes from then on; raise a ZooKeeperError where that cannot be."""
+        """Read all ACLs, and follow changes from then on; raise a ZooKeeperError if that fails."""
         for path in permanent_paths():
             self._zookeeper.ensure_path(path)
         self._read_all()
         self._thread.start()
 
     def close(self) -> None:
-        """Hear of no more changes."""
+        """Stop following changes."""
         self._work.put(None)
         if self._thread.is_alive():
             self._thread.join(timeout=60)
@@ -102,10 +102,10 @@ class AclStore:
     def change(
         self, pattern: ResourcePattern, *, added: Iterable[AclEntry] = (), removed: Iterable[AclEntry] = ()
     ) -> None:
-        """Add and remove ACLs of one pattern, in one write; KafkaError where that cannot be done."""
+        """Add and remove ACLs of one pattern, in one write; KafkaError if that fails."""
         with translated_errors():
             self._write(pattern, frozenset(added), frozenset(removed))
-            # Also where nothing had to be changed: a try before this one may have come no further than to the write.
+            # Add the note even if nothing changed: an earlier try may have failed after its write.
             note = f"{CHANGE_PATHS[pattern.pattern_type]}/{CHANGE_PREFIX}"
             self._zookeeper.create_sequential(note, encode_change(pattern))
         is_read = threading.Event()
@@ -114,7 +114,7 @@ class AclStore:
             try:
                 self._read({pattern})
             finally:
-                # Without ZooKeeper it is read later, and nobody is to wait for that.
+                # Without ZooKeeper the thread reads later, and nobody waits for that.
                 is_read.set()
 
         self._work.put(read_back)
@@ -163,7 +163,7 @@ class AclStore:
         self._work.put(self._take_notes)
 
     def _read_all(self) -> None:
-        """Read all ACLs. The notes are counted before: one that comes meanwhile is read again, and none is missed."""
+        """Read all ACLs. Notes are counted before: one that comes meanwhile is read again, and none is missed."""
         for pattern_type in PATTERN_TYPES:
             numbers = self._notes(pattern_type)
             self._last_notes[pattern_type] = max(numbers, default=-1)
@@ -187,7 +187,7 @@ class AclStore:
         return {pattern: _decoded(pattern, node) for pattern, node in zip(patterns, nodes, strict=True)}
 
     def _notes(self, pattern_type: PatternType) -> dict[int, str]:
-        """Return the notes that are there, by number, and watch for others."""
+        """Return the existing notes by number, and watch for others."""
         parent = CHANGE_PATHS[pattern_type]
         names = self._zookeeper.children(parent, watch=self._wake)
         return {int(match[1]): f"{parent}/{name}" for name in names if (match := _NOTE.fullmatch(name))}
@@ -199,7 +199,7 @@ class AclStore:
             fresh = sorted(number for number in numbers if number > last)
             nodes = self._zookeeper.read_many([numbers[number] for number in fresh])
             if None in nodes or fresh != list(range(last + 1, last + 1 + len(fresh))):
-                # One was forgotten before we saw it, by a broker with another clock.
+                # A broker with another clock has deleted a note before we saw it.
                 self._read_all()
                 return
             told = [
@@ -209,12 +209,12 @@ class AclStore:
             ]
             if told:
                 self._read({pattern for pattern in told if pattern is not None})
-            # Only now: what fails above is taken up again.
+            # Only now: if something fails above, these notes are read again.
             self._last_notes[pattern_type] = last + len(fresh)
             self._forget_old(path for _, path in sorted(numbers.items()))
 
     def _forget_old(self, paths: Iterable[str]) -> None:
-        """Delete notes that every broker has seen; they are given from the oldest on."""
+        """Delete notes that every broker has seen; `paths` start with the oldest."""
         for path in paths:
             node = self._zookeeper.read_or_none(path)
             if node is None:
@@ -236,7 +236,7 @@ def _told(pattern_type: PatternType, data: bytes, path: str) -> ResourcePattern 
 
 
 def _decoded(pattern: ResourcePattern, node: ZNode | None) -> Entries:
-    """Return the ACLs in a node. One that cannot be read denies everything: it may have been meant to."""
+    """Return the ACLs in a node. An unreadable node denies everything, because its ACLs may have been meant to."""
     if node is None or not node.data:
         return frozenset()
     try:
@@ -247,6 +247,6 @@ def _decoded(pattern: ResourcePattern, node: ZNode | None) -> Entries:
 
 
 def check_name(name: str) -> None:
-    """Raise INVALID_REQUEST for a name that no ACLs can stand at."""
+    """Raise INVALID_REQUEST for a name that cannot have ACLs."""
     if not is_node_name(name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "no ACLs can stand at an empty name, or at one with / in it")

@@ -1,7 +1,7 @@
-"""What is written down of decisions: who was refused what, without letting them fill the disk.
+"""The log of decisions: who was refused what, without letting clients fill the disk.
 
-One line for the same refusal in a while, and so many lines in all: what is left out is counted, and told with the next
-line. Names come from clients: they are cut, and the log's renderers escape what is not printable.
+The same refusal is logged once in a while, and the number of lines is limited. What is left out is counted, and the
+next line has the count. Names come from clients: they are cut, and the log's renderers escape unprintable characters.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class AuditLog:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # The refusals that were told in this period, and how many were not.
+        # The refusals that were logged in this period, and how many were not.
         self._told: set[Refusal] = set()
         self._period_ends = float("-inf")
         self._untold = 0
 
     def denied(self, session: Session, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
-        """Tell of a refusal, if it is news."""
+        """Log a refusal, unless it was logged a moment ago."""
         refusal = (session.principal, session.client_host, operation, resource_type, name)
         with self._lock:
             now = self._clock()
@@ -54,7 +54,7 @@ class AuditLog:
     def allowed(
         self, session: Session, operation: AclOperation, resource_type: ResourceType, name: str, *, reason: str
     ) -> None:
-        """Tell of what was allowed, to those who look closely."""
+        """Log what was allowed, at DEBUG level."""
         log.debug("access_allowed", **_fields(session, operation, resource_type, name), reason=reason)
 
 
@@ -69,6 +69,6 @@ def _fields(session: Session, operation: AclOperation, resource_type: ResourceTy
 
 
 def printable(text: str) -> str:
-    """Return a text that is safe in a line of a log: short, and without control characters."""
+    """Return a text that is safe in a log line: short, and without control characters."""
     cut = text[:_TEXT_MAX]
     return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")

@@ -1,7 +1,7 @@
-"""May somebody do something? Asked by handlers, for every request; answered from the newest ACLs.
+"""Whether a client may do something. Handlers ask for every request; the newest ACLs answer.
 
-Authorizer       no authorizer is configured: everybody may do everything, and nobody need be asked
-AclAuthorizer    super users may do everything; otherwise the ACLs decide, and where no ACL speaks of a resource,
+Authorizer       no authorizer is configured: everybody may do everything, and handlers need not ask
+AclAuthorizer    super users may do everything; otherwise the ACLs decide, and for a resource without ACLs,
                  `allow.everyone.if.no.acl.found`
 """
 
@@ -16,8 +16,8 @@ from ottla.broker.security.acls.audit import AuditLog
 from ottla.broker.security.session import Session
 from ottla.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
 
-# Answers that are kept for one snapshot: hundreds of clients with hundreds of topics each. Who asks for more, such as
-# one who tries names, makes the others be worked out anew.
+# Answers kept for one snapshot: enough for hundreds of clients with hundreds of topics each. A client that asks for
+# more, for example by trying names, only makes other answers be computed again.
 CACHED_MAX: Final = 100_000
 
 _NONE: Final[frozenset[str]] = frozenset()
@@ -26,9 +26,9 @@ _Question = tuple[str, str, AclOperation, ResourceType, str]
 
 
 class Authorizer:
-    """Who may do what; this one lets everybody do everything. Any thread may ask."""
+    """Who may do what; this one allows everything. Any thread may ask."""
 
-    # Constant, so that the way of a request can leave out the questions.
+    # Constant, so that handlers can skip the questions.
     is_open: ClassVar[bool] = True
 
     def allows(
@@ -38,24 +38,24 @@ class Authorizer:
         resource_type: ResourceType,
         name: str = CLUSTER_NAME,
     ) -> bool:
-        """Whether the one at the other end of a session may do something with a resource."""
+        """Return whether the client of a session may do something with a resource."""
         return True
 
     def allows_any(self, session: Session, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether they may do it with some resource of a type."""
+        """Return whether the client may do it with at least one resource of a type."""
         return True
 
     def denied(
         self, session: Session, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]
     ) -> frozenset[str]:
-        """Return those of some resources that they may not do it with."""
+        """Return those of some resources with which the client may not do it."""
         return _NONE
 
     def note_refusal(self, session: Session, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
-        """Write down that somebody was refused something; not every question that is answered no is a refusal."""
+        """Log that a client was refused something; not every question that is answered no is a refusal."""
 
     def operations(self, session: Session, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """Return what they may do with a resource, as bits: 1 << code for each operation."""
+        """Return what the client may do with a resource, as bits: 1 << code for each operation."""
         return sum(
             1 << operation
             for operation in SUPPORTED[resource_type]
@@ -79,7 +79,7 @@ class AclAuthorizer(Authorizer):
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
         self._audit = audit or AuditLog()
-        # Answers are kept together with the ACLs that they follow from, and go with them.
+        # Answers are kept together with the ACLs that they follow from, and are replaced with them.
         self._current: tuple[AclSnapshot, dict[_Question, bool]] = (snapshot or AclSnapshot(), {})
 
     @property
@@ -88,7 +88,7 @@ class AclAuthorizer(Authorizer):
         return self._current[0]
 
     def use(self, snapshot: AclSnapshot) -> None:
-        """Decide by other ACLs from now on."""
+        """Use other ACLs from now on."""
         self._current = (snapshot, {})
 
     def allows(
@@ -98,7 +98,7 @@ class AclAuthorizer(Authorizer):
         resource_type: ResourceType,
         name: str = CLUSTER_NAME,
     ) -> bool:
-        """Whether the one at the other end of a session may do something with a resource."""
+        """Return whether the client of a session may do something with a resource."""
         snapshot, answers = self._current
         question = (session.principal, session.client_host, operation, resource_type, name)
         answer = answers.get(question)
@@ -112,7 +112,7 @@ class AclAuthorizer(Authorizer):
         return answer
 
     def allows_any(self, session: Session, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether they may do it with some resource of a type."""
+        """Return whether the client may do it with at least one resource of a type."""
         if session.principal in self._super_users:
             return True
         return self.snapshot.decide_any(
@@ -122,7 +122,7 @@ class AclAuthorizer(Authorizer):
     def denied(
         self, session: Session, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]
     ) -> frozenset[str]:
-        """Return those of some resources that they may not do it with; most often one look for each tells."""
+        """Return those of some resources with which the client may not do it; usually one lookup each."""
         answers, principal, host = self._current[1], session.principal, session.client_host
         unknown = [name for name in names if not answers.get((principal, host, operation, resource_type, name))]
         if not unknown:
@@ -130,7 +130,7 @@ class AclAuthorizer(Authorizer):
         return frozenset(name for name in unknown if not self.allows(session, operation, resource_type, name))
 
     def note_refusal(self, session: Session, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
-        """Write down that somebody was refused something."""
+        """Log that a client was refused something."""
         self._audit.denied(session, operation, resource_type, name)
 
     def _decide(
@@ -141,7 +141,7 @@ class AclAuthorizer(Authorizer):
         name: str,
         snapshot: AclSnapshot,
     ) -> bool:
-        """Work an answer out. Allowed ones are written down here, once for each snapshot and not for each request."""
+        """Compute an answer. Allowed ones are logged here, once for each snapshot and not for each request."""
         if session.principal in self._super_users:
             answer, reason = True, "super user"
         else:

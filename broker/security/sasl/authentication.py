@@ -1,10 +1,10 @@
-"""How far the SASL authentication of one connection has come. No I/O.
+"""The state of the SASL authentication of one connection. No I/O.
 
     (none) --handshake--> tokens --last token--> done --handshake--> tokens of a repetition --last token--> done
 
-Before the first `done`, nothing but these steps and ApiVersions is admitted. Where an authentication lasts for a time
-only, the client repeats it on the same connection, as the same user and with the same mechanism; until then, and until
-the time is over, it is served as before.
+Before the first `done`, only these steps and ApiVersions are admitted. If an authentication expires, the client repeats
+it on the same connection, as the same user and with the same mechanism. Until it expires, the client is served as
+before.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _NAME_SHOWN_MAX: Final = 256
 
 
 class NotAuthenticatedError(Exception):
-    """A request that must not be answered: the connection is closed."""
+    """A request that must not be answered; the connection is closed."""
 
 
 class AuthenticationAnswer(NamedTuple):
-    """What to answer to a token."""
+    """The answer to a token."""
 
     error: ErrorCode
     message: str | None
     token: bytes
-    # How long the client is believed; 0 is for ever.
+    # How long the authentication lasts; 0 is for ever.
     lifetime_ms: int
 
 
 class Authentication:
-    """Of one connection; used by one thread at a time, the one that handles its requests."""
+    """The authentication of one connection. Only the thread that handles its requests uses it."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class Authentication:
         self._monotonic = monotonic
         self._wall = wall
         self.is_done = False
-        # Whether tokens come as they are, without a request around them: after a handshake of version 0.
+        # Whether tokens come without a request around them, as they do after a handshake of version 0.
         self.expects_raw_token = False
         # Called once, at the first success.
         self.on_done: Callable[[], None] = lambda: None
         self._mechanism = ""
         self._exchange: Exchange | None = None
         self._steps = 0
-        # Of the last success.
+        # Of the last successful authentication.
         self._proved_with = ""
         self._expires: float | None = None
 
@@ -76,7 +76,7 @@ class Authentication:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """What the listener has."""
+        """The mechanisms of the listener."""
         return self._listener.mechanisms
 
     def check(self, api: Api) -> None:
@@ -102,7 +102,7 @@ class Authentication:
         return ErrorCode.NONE
 
     def step(self, token: bytes) -> AuthenticationAnswer:
-        """Take a token of the mechanism."""
+        """Handle a token of the mechanism."""
         exchange = self._exchange
         if exchange is None:
             message = "SaslAuthenticate came without a SaslHandshake before it, or after the end"

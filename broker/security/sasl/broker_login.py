@@ -1,4 +1,4 @@
-"""How this broker is let in at a listener of other brokers: its certificate, and its login from the configuration."""
+"""How this broker authenticates at other brokers: with its certificate, and its login from the configuration."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
     from ottla.broker.security.tls.tls_listener import TlsListener
 
-# An option of OAUTHBEARER's login: the file of a token, which some other program renews.
+# An option of OAUTHBEARER's login: the path of a token file, which another program renews.
 _TOKEN_FILE: Final = "token_file"
 
 
 def connector_to(
     listener: str, config: Callable[[], BrokerConfig], tls: TlsListener | None, has_sasl: bool
 ) -> Connector:
-    """Say how other brokers are reached at their listener of a name; ConfigError where a login is missing."""
+    """Return how to connect to other brokers at a listener; ConfigError if a login is missing."""
     login = None
     if has_sasl:
         mechanism = config().for_listener(listener, BrokerOptions.sasl_mechanism_inter_broker_protocol)
         if mechanism is not None:
-            begin_exchange(listener, mechanism, config())  # to be told now of what is wrong
+            begin_exchange(listener, mechanism, config())  # finds wrong options now
             login = SaslLogin(mechanism, lambda: _begun(listener, mechanism, config()))
     return Connector(None if tls is None else lambda: tls.client_context, login)
 
 
 def _begun(listener: str, mechanism: str, config: BrokerConfig) -> sasl.Exchange:
-    """Begin our login at work: what has become wrong meanwhile is one more login that fails, and is tried again."""
+    """Start our login for a connection. Options that became invalid make this login fail; it is tried again later."""
     try:
         return begin_exchange(listener, mechanism, config)
     except ConfigError as error:
@@ -44,7 +44,7 @@ def _begun(listener: str, mechanism: str, config: BrokerConfig) -> sasl.Exchange
 
 
 def begin_exchange(listener: str, mechanism: str, config: BrokerConfig) -> sasl.Exchange:
-    """Begin our login with the names and passwords that are configured now."""
+    """Start our login with the names and passwords that are configured now."""
     name = f"listener.name.{listener.lower()}.{mechanism.lower()}.{BrokerOptions.sasl_jaas_config.name}"
     text = config.for_listener(listener, BrokerOptions.sasl_jaas_config, mechanism)
     try:

@@ -1,10 +1,10 @@
 """OAUTHBEARER (RFC 7628) with signed tokens: JWTs, checked against a set of public keys in a local file.
 
     client   n,[a=authorization id],^Aauth=Bearer token^A^A          ^A is the byte 1
-    broker   nothing; or what is wrong as JSON, which the client answers with ^A before it is refused
+    broker   nothing; or an error as JSON, which the client answers with ^A before it is refused
 
-The keys come from a file of this machine only: a broker that fetched them from where a setting points could be sent
-anywhere. The file is read again when it changes.
+The keys come only from a local file. A broker that fetched them from a configured address could be made to send
+requests anywhere. The file is read again when it changes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FIRST: Final = re.compile(
     r"auth=(?i:Bearer) (?P<token>[-_.~+/=A-Za-z0-9]+)\x01(?:[A-Za-z]+=[^\x01]*\x01)*\x01"
 )
 _INVALID: Final = b'{"status":"invalid_token"}'
-# Those with a public key: with a shared one, whoever can check tokens could also make them.
+# Only algorithms with a public key: with a shared key, everyone who can check tokens could also make them.
 _ALGORITHMS: Final = {
     "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     "EC": ("ES256", "ES384", "ES512"),
@@ -47,15 +47,15 @@ Verify = Callable[[str], Proof]
 
 
 class TokenKeysError(Exception):
-    """The keys cannot be read, or what reads them is missing."""
+    """The keys cannot be read, or the library that reads them is missing."""
 
 
 class InvalidTokenError(Exception):
-    """A token is not good; the text is for our log, and does not hold the token."""
+    """A token is invalid. The text is for our log and does not contain the token."""
 
 
 def oauth_bearer(verify: Verify, on_refused: Callable[[str], None] = lambda reason: None) -> Exchange:
-    """Take a token, and the client's word that it has seen why that was no good; `on_refused` is told why."""
+    """Check a token, and wait for the client to acknowledge an error; `on_refused` is called with the reason."""
     first = _FIRST.fullmatch(text_of((yield b"")))
     if first is None:
         raise AuthenticationFailedError("Authentication failed: the OAUTHBEARER message cannot be read")
@@ -71,7 +71,7 @@ def oauth_bearer(verify: Verify, on_refused: Callable[[str], None] = lambda reas
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token must say."""
+    """What a token must contain."""
 
     issuer: str | None = None
     audience: tuple[str, ...] | None = None
@@ -84,7 +84,7 @@ class TokenVerifier:
     """Checks tokens against the keys in a file. Thread-safe."""
 
     def __init__(self, keys: str, rules: TokenRules) -> None:
-        """Read the keys, from a path or a `file:` URL; TokenKeysError where that cannot be."""
+        """Read the keys from a path or a `file:` URL; TokenKeysError if that fails."""
         try:
             import jwt
         except ImportError as error:
@@ -98,7 +98,7 @@ class TokenVerifier:
         self._refresh(is_first=True)
 
     def __call__(self, token: str) -> Proof:
-        """Return who a token speaks for; InvalidTokenError where it is not good."""
+        """Return the user of a token; InvalidTokenError if it is invalid."""
         self._refresh()
         jwt, rules = self._jwt, self._rules
         try:
@@ -131,7 +131,7 @@ class TokenVerifier:
         return key
 
     def _refresh(self, *, is_first: bool = False) -> None:
-        """Read the keys if the file is another one; where that fails, go on with those that we have."""
+        """Read the keys again if the file has changed; keep the old ones if that fails."""
         with self._lock:
             try:
                 found = os.stat(self._path)
@@ -159,7 +159,7 @@ class TokenVerifier:
 
 
 def local_path(location: str) -> Path:
-    """Return the path that a setting names; TokenKeysError for what is elsewhere."""
+    """Return the path in a setting; TokenKeysError if it is not a local file."""
     parts = urlsplit(location)
     if parts.scheme in ("", "file") and parts.netloc in ("", "localhost"):
         return Path(unquote(parts.path) if parts.scheme else location)

@@ -18,12 +18,13 @@ _INVALID = "Authentication failed: Invalid username or password"
 
 
 def plain(users: Mapping[str, str]) -> Exchange:
-    """Take the one token that there is."""
+    """Check the only token."""
     parts = text_of((yield b"")).split("\0")
     if len(parts) != 3 or not parts[1] or not parts[2]:
         raise AuthenticationFailedError("Authentication failed: the token is not: user and password between NULs")
     authorization_id, user, password = parts
-    # A user who is not there takes as long as one who is. Digests, since comparing ends early at other lengths.
+    # An unknown user takes as long as a known one. Digests are compared, because comparing strings ends early if their
+    # lengths differ.
     expected = users.get(user)
     is_right = hmac.compare_digest(_digest(password), _digest(expected or ""))
     if expected is None or not is_right:

@@ -1,7 +1,7 @@
-"""The broker's side of a SASL mechanism, as a generator: sent what the client says, it yields what to answer.
+"""The broker's side of a SASL mechanism, as a generator: it is sent the client's tokens and yields the answers.
 
-The first thing that it yields is nothing, to be sent the first token. It returns who the client is, with the last
-token, or raises AuthenticationFailedError. No I/O.
+It first yields nothing, to be sent the first token. With the last token it returns who the client is, or it raises
+AuthenticationFailedError. No I/O.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 
 class AuthenticationFailedError(KafkaError):
-    """The client is not who it says; the text goes to the client, and tells no more than that."""
+    """The client is not who it claims to be. The text goes to the client and says no more than that."""
 
     def __init__(self, detail: str) -> None:
-        """Say what failed, without a secret and without whether the user exists."""
+        """`text` must contain no secret, and must not show whether the user exists."""
         super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, detail)
 
 
@@ -25,7 +25,7 @@ class Proof(NamedTuple):
 
     user: str
     last_token: bytes = b""
-    # Milliseconds since 1970 after which what it showed is no longer good; None is never.
+    # Milliseconds since 1970 when the proof expires; None is never.
     expires_ms: int | None = None
 
 
@@ -33,13 +33,13 @@ Exchange = Generator[bytes, bytes, Proof]
 
 
 def check_authorization_id(authorization_id: str, user: str) -> None:
-    """Refuse a client that wants to act as somebody else."""
+    """Refuse a client that wants to act as another user."""
     if authorization_id and authorization_id != user:
         raise AuthenticationFailedError("Authentication failed: Client requested an authorization id that is different")
 
 
 def text_of(token: bytes) -> str:
-    """Read a token as text."""
+    """Decode a token as text."""
     try:
         return token.decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""The SASL mechanisms of one listener: who may use which, and against what they are checked."""
+"""The SASL mechanisms of one listener, and the users and keys that they check against."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# What a stranger may send in one request.
+# The largest request of a client that is not authenticated.
 _FRAME_BYTES_MAX: Final = 64 * 1024
 
 
 class SaslListener:
-    """What authentications at one listener share. Thread-safe."""
+    """What the authentications at one listener share. Thread-safe."""
 
     def __init__(self, name: str, config: Callable[[], BrokerConfig], credentials: ScramCredentials) -> None:
-        """Read the logins and keys of the listener; ConfigError where they are missing or cannot be read."""
+        """Read the logins and keys of the listener; ConfigError if they are missing or unreadable."""
         self.name = name
         self._config = config
         self._credentials = credentials
@@ -46,7 +46,7 @@ class SaslListener:
         self.failures = 0
         self._logins: dict[str, JaasLogin | None] = {}
         self._verifier: TokenVerifier | None = None
-        # The same on all brokers that have the same login, so that a made-up salt is the same on all of them.
+        # The same on all brokers with the same login, so that they invent the same salt for an unknown user.
         self._fake_secret = secrets.token_bytes(32)
         self.configure()
 
@@ -55,16 +55,16 @@ class SaslListener:
 
     @property
     def frame_bytes_max(self) -> int:
-        """How large a request may be before its client is authenticated."""
+        """The largest request that a client may send before it is authenticated."""
         return min(self._config().for_listener(self.name, BrokerOptions.sasl_server_max_receive_size), _FRAME_BYTES_MAX)
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """What clients may choose from."""
+        """The mechanisms that clients may choose from."""
         return tuple(self._logins)
 
     def configure(self) -> None:
-        """Take the options as they are now; ConfigError where that cannot be, and nothing has changed then."""
+        """Apply the current options; if they are invalid, raise ConfigError and change nothing."""
         config = self._config()
         mechanisms = config.for_listener(self.name, BrokerOptions.sasl_enabled_mechanisms)
         logins = {mechanism: self._login(config, mechanism) for mechanism in mechanisms}
@@ -89,7 +89,7 @@ class SaslListener:
             raise _wrong(self.name, mechanism, str(error)) from error
         if mechanism in login.mechanisms:
             return login
-        # One login for all mechanisms may be about another one; only PLAIN has its users there.
+        # A login for all mechanisms may belong to another one; only PLAIN has its users there.
         if mechanism == "PLAIN":
             raise _wrong(self.name, mechanism, "the login module is not for PLAIN")
         return None
@@ -114,11 +114,11 @@ class SaslListener:
             raise ConfigError([Problem((name,), f"listener {self.name}: {error}")]) from error
 
     def authentication(self, session: Session) -> Authentication:
-        """Begin the authentication of a new connection."""
+        """Start the authentication of a new connection."""
         return Authentication(self, session)
 
     def exchange(self, mechanism: str) -> Exchange:
-        """Begin an exchange in one of the mechanisms."""
+        """Start an exchange with one of the mechanisms."""
         if mechanism == "PLAIN":
             login = self._logins.get(mechanism)
             return plain(login.users if login is not None else {})
@@ -137,14 +137,14 @@ class SaslListener:
             self.successes += 1
 
     def failed(self, peer: str, mechanism: str, reason: str) -> None:
-        """Count an authentication that failed, and log it unless that peer failed alike a moment ago."""
+        """Count a failed authentication, and log it unless that peer failed the same way a moment ago."""
         with self._counting:
             self.failures += 1
         if self._rarely.allows(f"{peer} {mechanism} {reason}"):
             log.warning("authentication_failed", listener=self.name, peer=peer, mechanism=mechanism, reason=reason)
 
     def _token_refused(self, reason: str) -> None:
-        # At once: not every client goes on to the end, where the authentication fails.
+        # Log it at once: not every client continues to the end, where the authentication fails.
         if self._rarely.allows(f"token {reason}"):
             log.warning("token_refused", listener=self.name, reason=reason)
 

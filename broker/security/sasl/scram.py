@@ -5,8 +5,8 @@
     client   c=first part of its first message,r=both nonces,p=proof
     broker   v=our signature
 
-A user who is not there gets a salt and iterations all the same, always the same ones, and fails at the end as one with
-a wrong password does.
+An unknown user gets a salt and iterations too, always the same ones, and fails at the end, like a user with a wrong
+password.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Lookup = Callable[[str], ScramCredential | None]
 
 
 def scram(mechanism: str, lookup: Lookup, fake_secret: bytes, nonce: str | None = None) -> Exchange:
-    """Take the two messages of a client; `fake_secret` makes the salts of users who are not there."""
+    """Check the two messages of a client; `fake_secret` makes the salts of unknown users."""
     digest = ScramMechanism.of(mechanism).digest
     failed = f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
     first = _matched(_CLIENT_FIRST, (yield b""))
@@ -58,7 +58,7 @@ def scram(mechanism: str, lookup: Lookup, fake_secret: bytes, nonce: str | None 
     server_first = f"r={both},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
 
     final = _matched(_CLIENT_FINAL, (yield server_first.encode()))
-    # librdkafka before 2.6.1 puts its own nonce in front once more; Kafka 3.9 lets that pass.
+    # librdkafka before 2.6.1 repeats its own nonce in front; Kafka 3.9 accepts that.
     is_same = final["nonce"] in (both, first["nonce"] + both)
     is_bound = hmac.compare_digest(_decoded(final["binding"]), first["header"].encode())
     message = f"{first['bare']},{server_first},{final['bare']}".encode()

@@ -1,6 +1,6 @@
-"""The SCRAM credentials of users: in ZooKeeper below /config/users, beside the quotas of the same users.
+"""The SCRAM credentials of users. They are in ZooKeeper below /config/users, beside the quotas of the same users.
 
-Authentication asks for each login, so what was read is kept: a broker without ZooKeeper goes on with what it read last.
+Every login needs them, so they are kept in memory. Without ZooKeeper, a broker continues with what it read last.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _USERS: Final = "users"
 
 
 def credentials_in(config: Mapping[str, str], user: str) -> dict[str, ScramCredential]:
-    """Return the credentials among what is set for a user, by mechanism; what cannot be read is left out."""
+    """Return the credentials among a user's options, by mechanism, without unreadable ones."""
     found = {}
     for mechanism in ScramMechanism:
         text = config.get(mechanism.label)
@@ -41,13 +41,13 @@ def credentials_in(config: Mapping[str, str], user: str) -> dict[str, ScramCrede
 
 
 class ScramCredentials:
-    """What each user's password is checked against. Any thread may ask, and none of those that do waits."""
+    """The credentials that passwords are checked against. Any thread may ask, and never has to wait."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._configs = Configs(zookeeper)
-        # Held by those who read from ZooKeeper, so that what was read first is not taken for the news.
+        # Held while reading from ZooKeeper, so that an older reading does not replace a newer one.
         self._reading = threading.Lock()
-        # By user, then by mechanism. The inner ones never change: they are replaced.
+        # By user, then by mechanism. The inner mappings are never changed, only replaced.
         self._by_user: dict[str, Mapping[str, ScramCredential]] = {}
 
     def get(self, mechanism: str, user: str) -> ScramCredential | None:
@@ -55,7 +55,7 @@ class ScramCredentials:
         return self._by_user.get(user, {}).get(mechanism)
 
     def start(self) -> None:
-        """Read what is set for all users."""
+        """Read the credentials of all users."""
         with self._reading:
             self._by_user = self._read_all()
 
@@ -67,14 +67,14 @@ class ScramCredentials:
         }
 
     def entity_changed(self, entity_type: str, name: str) -> None:
-        """Read anew what is set for a user."""
+        """Read the credentials of a user again."""
         if entity_type != _USERS or "/" in name:
             return
         with self._reading:
             try:
                 found = _credentials(name, self._configs.read(_USERS, name))
             except znodes.MalformedNodeError as error:
-                # One bad node locks out its own user alone.
+                # One malformed node locks out only its own user.
                 log.error("config_unreadable", reason=str(error))
                 found = {}
             if found:
@@ -83,7 +83,7 @@ class ScramCredentials:
                 self._by_user.pop(desanitized(name), None)
 
     def session_renewed(self) -> None:
-        """Read everything: notes of changes may have come and gone meanwhile."""
+        """Read everything, because notes of changes may have come and gone meanwhile."""
         self.start()
 
 

@@ -1,4 +1,4 @@
-"""The name in a certificate, written as Java writes it: RFC 2253, the most special part first.
+"""The name in a certificate, written as Java writes it: RFC 2253, the most specific part first.
 
     SEQUENCE certificate
       SEQUENCE to be signed
@@ -6,7 +6,7 @@
       ...
     subject = SEQUENCE of SET of SEQUENCE (OBJECT IDENTIFIER type, string value)
 
-Types that RFC 2253 has no short word for appear as their numbers, with the value as `#` and its bytes in hex.
+Types without a short name in RFC 2253 appear as their numbers, and their values as `#` and the bytes in hex.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ESCAPED: Final = frozenset(',+"\\<>;')
 
 
 class CertificateNameError(ValueError):
-    """The bytes are not those of a certificate."""
+    """The bytes are not a certificate."""
 
 
 class _Element(NamedTuple):
@@ -42,7 +42,7 @@ class _Element(NamedTuple):
 
 
 def subject_of(certificate: bytes) -> str:
-    """Return the subject of a certificate, which is in DER."""
+    """Return the subject of a certificate in DER."""
     signed = next(_elements(_only(memoryview(certificate)).content), None)
     if signed is None:
         raise CertificateNameError("nothing is signed")
@@ -79,7 +79,7 @@ def _escaped(text: str) -> str:
 
 
 def _identifier(content: bytes) -> str:
-    """Read an object identifier: numbers in base 128, the first one for two."""
+    """Decode an object identifier: numbers in base 128; the first one stands for two."""
     numbers: list[int] = []
     number = 0
     for byte in content:
@@ -101,7 +101,7 @@ def _only(data: memoryview) -> _Element:
 
 
 def _elements(data: memoryview) -> Iterator[_Element]:
-    """Cut into elements: a byte for the tag, one or more for the length, and so many bytes."""
+    """Split into elements: a byte for the tag, one or more for the length, and that many bytes."""
     position, end = 0, len(data)
     while position < end:
         if end - position < 2:

@@ -1,7 +1,7 @@
-"""Keys and certificates out of files or options: PEM text, or PKCS#12 as Java's tools write it.
+"""Keys and certificates from files or options: PEM text, or PKCS#12 as Java's tools write it.
 
-What is read becomes PEM text, since that is what contexts take. Keys stay in memory: OpenSSL wants a file, and gets one
-that has no name.
+Everything becomes PEM text, because contexts need that. Keys stay in memory: OpenSSL needs a file, and gets one without
+a name.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _JKS_START: Final = b"\xfe\xed\xfe\xed"
 
 
 class KeyStoreError(Exception):
-    """A store cannot be read; the text names the file and says what to do, and holds no secret."""
+    """A store cannot be read. The text names the file and says what to do, and contains no secret."""
 
 
 def read_file(path: str) -> bytes:
-    """Read a store; KeyStoreError where there is none, or where it is too large to be one."""
+    """Read a store; KeyStoreError if it is missing or too large."""
     try:
         if Path(path).stat().st_size > FILE_BYTES_MAX:
             raise KeyStoreError(f"{path} is too large for keys and certificates")
@@ -53,7 +53,7 @@ def key_pem(path: str, kind: str, password: str | None) -> bytes:
 
 
 def pem_of_text(text: str) -> bytes:
-    """Return PEM as OpenSSL wants it of the text of an option, in which lines often become one."""
+    """Return PEM as OpenSSL needs it, from the text of an option, in which line breaks are often lost."""
     blocks = [
         f"-----BEGIN {label}-----\n" + "\n".join(wrap("".join(body.split()), 64)) + f"\n-----END {label}-----\n"
         for label, body in _PEM_BLOCK.findall(text)
@@ -114,7 +114,7 @@ def _certificates_pem(certificates: list[Any]) -> bytes:
 
 @contextmanager
 def as_file(data: bytes) -> Iterator[str]:
-    """Give a path under which data can be read until the block ends, by this process alone."""
+    """Yield a path where only this process can read the data, until the block ends."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("keys", os.MFD_CLOEXEC)
         try:

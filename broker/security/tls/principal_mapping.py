@@ -1,10 +1,10 @@
-"""`ssl.principal.mapping.rules`: user names made of the names in certificates.
+"""`ssl.principal.mapping.rules`: user names from the names in certificates.
 
-    RULE:pattern/replacement/[LU]    where the whole name matches; then in lower or upper case
+    RULE:pattern/replacement/[LU]    if the whole name matches; then in lower or upper case
     DEFAULT                          the name as it is
 
-Rules stand between commas, and the first that matches counts. Pattern and replacement are as in Java, with `$1` for
-what the first group matched.
+Rules are separated by commas, and the first that matches counts. Pattern and replacement are as in Java, with `$1` for
+the first group.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _REFERENCE: Final = re.compile(r"\$(\d+)|\\(.)")
 
 
 class MappingRulesError(ValueError):
-    """The rules cannot be read."""
+    """The rules are malformed."""
 
 
 class _Rule(NamedTuple):
-    # None: the name as it is.
+    # None means the name as it is.
     pattern: re.Pattern[str] | None
     replacement: str
     case: str
 
     def apply(self, name: str) -> str | None:
-        """Return the user name; None where the rule is about others."""
+        """Return the user name; None if the rule does not match."""
         if self.pattern is None:
             return name
         match = self.pattern.fullmatch(name)
@@ -44,7 +44,7 @@ class PrincipalMapping:
     """The rules of a broker."""
 
     def __init__(self, text: str) -> None:
-        """Read the rules; MappingRulesError where they make no sense."""
+        """Parse the rules; MappingRulesError if they are malformed."""
         self._rules: list[_Rule] = []
         text = text.strip()
         position = 0
@@ -56,7 +56,7 @@ class PrincipalMapping:
             position = found.end()
 
     def user(self, distinguished_name: str) -> str | None:
-        """Return the user name; None where no rule is about it, and nobody knows who that is."""
+        """Return the user name; None if no rule matches, so the user is unknown."""
         return next((user for rule in self._rules if (user := rule.apply(distinguished_name))), None)
 
 

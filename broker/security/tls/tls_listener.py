@@ -1,4 +1,4 @@
-"""TLS at one listener: its context, renewed with its certificates, and who clients are by theirs."""
+"""TLS at one listener: its contexts, renewed with the certificates, and the users of client certificates."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _TLS_START: Final = b"\x16\x03"
-# The length of a frame has four bytes, and no first request is so long that its first one counts.
+# The length of a frame has four bytes, and no first request is long enough to need the first one.
 _KAFKA_START: Final = b"\0"
-# What OpenSSL calls it -> what to do about it.
+# OpenSSL's reason -> what to do about it.
 _HINTS: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client shows no certificate, and ssl.client.auth=required wants one",
     "CERTIFICATE_VERIFY_FAILED": "the client's certificate is not signed by one of ssl.truststore, or has expired",
@@ -42,14 +42,14 @@ _HINTS: Final = {
 
 
 class UnknownCertificateError(ValueError):
-    """A certificate is trusted, and no rule says whose it is."""
+    """A certificate is trusted, but no rule says which user it belongs to."""
 
 
 class TlsListener:
-    """The present contexts of one listener. They are swapped whole: open connections keep theirs."""
+    """The current contexts of one listener. They are replaced as a whole: open connections keep theirs."""
 
     def __init__(self, name: str, config: Callable[[], BrokerConfig]) -> None:
-        """Load keys and certificates; ConfigError where they are not good."""
+        """Load keys and certificates; ConfigError if they are invalid."""
         self.name = name
         self._config = config
         self._rarely = Rarely()
@@ -71,7 +71,7 @@ class TlsListener:
         return f"<TlsListener {self.name} {self._settings}>"
 
     def refresh(self) -> None:
-        """Load keys and certificates anew if options or files have changed; keep the old ones where that fails."""
+        """Load keys and certificates again if options or files have changed; keep the old ones if that fails."""
         with self._refreshing:
             self._refresh()
 
@@ -80,7 +80,7 @@ class TlsListener:
         stamp = settings.stamp()
         if (settings, stamp) == (self._settings, self._stamp):
             return
-        # Also what is broken is looked at only once.
+        # Broken files are also read only once.
         self._settings, self._stamp = settings, stamp
         try:
             context, client_context = settings.server_context(), settings.client_context()
@@ -93,7 +93,7 @@ class TlsListener:
         log.info("certificates_reloaded", listener=self.name)
 
     def principal(self, certificate: bytes | None) -> str:
-        """Return who a client is by the certificate that it has shown; ValueError where nobody knows."""
+        """Return the user of a client by its certificate; ValueError if the user is unknown."""
         if certificate is None:
             return ANONYMOUS
         name = subject_of(certificate)
@@ -103,8 +103,8 @@ class TlsListener:
         return f"User:{user}"
 
     def failed(self, peer: str, error: Exception, first_bytes: bytes) -> None:
-        """Count a handshake that failed, and log it unless one of that peer failed alike a moment ago."""
-        # A client that speaks Kafka in the clear gets a line of its own: OpenSSL's reason is the same for any garbage.
+        """Count a failed handshake, and log it unless one of that peer failed the same way a moment ago."""
+        # A client that speaks Kafka without TLS gets a line of its own: OpenSSL's reason is the same for any garbage.
         spoken = "Kafka" if first_bytes[:1] == _KAFKA_START else ""
         if self._rarely.allows(f"{peer} {getattr(error, 'reason', None) or type(error).__name__} {spoken}"):
             reason = getattr(error, "reason", None) or str(error)

@@ -1,4 +1,4 @@
-"""The TLS options of one listener, and the contexts that follow from them."""
+"""The TLS options of one listener, and the contexts made from them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _REASONS: Final = {
     "BAD_DECRYPT": "the private key has another password than ssl.key.password",
 }
 
-# Modification time in nanoseconds, size and inode of each file; None for one that is not there.
+# Modification time in nanoseconds, size and inode of each file; None for a missing one.
 Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """What is set for one listener; equal settings over unchanged files give equal contexts."""
+    """The TLS options of one listener; equal options with unchanged files make equal contexts."""
 
     keystore_type: str
     keystore_location: str | None
@@ -55,7 +55,7 @@ class TlsSettings:
     def of(cls, config: BrokerConfig, listener: str) -> TlsSettings:
         """Look up the options, those of the listener first.
 
-        Where clients say who they are with SASL, they show certificates only if the listener's own option wants them.
+        If clients authenticate with SASL, they need certificates only if the listener's own option says so.
         """
         options = BrokerOptions.rows()
         values = {
@@ -69,13 +69,13 @@ class TlsSettings:
         return cls(**values)
 
     def stamp(self) -> Stamp:
-        """Tell the present files from others."""
+        """Return what tells the current files from other versions of them."""
         return tuple(_stamp(path) for path in (self.keystore_location, self.truststore_location) if path)
 
     def server_context(self) -> ssl.SSLContext:
-        """Make the context of a listener; KeyStoreError where keys or certificates are not good for it."""
+        """Make the context of a listener; KeyStoreError if its keys or certificates are invalid."""
         context = self._limited(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
-        # A client cannot make us begin again: an exchange of keys costs us more than it costs him.
+        # A client must not trigger renegotiation: a key exchange costs us more than the client.
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
         if not self._load_key(context):
             raise KeyStoreError("a listener with TLS needs a key: set ssl.keystore.location or ssl.keystore.key")
@@ -85,7 +85,7 @@ class TlsSettings:
         return context
 
     def client_context(self) -> ssl.SSLContext:
-        """Make the context for connections to other brokers' listener of this name."""
+        """Make the context for connections to other brokers at the listener of this name."""
         context = self._limited(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         context.check_hostname = bool(self.endpoint_identification_algorithm)
         self._load_key(context)
@@ -96,7 +96,7 @@ class TlsSettings:
     def _limited(self, context: ssl.SSLContext) -> ssl.SSLContext:
         versions = sorted(_VERSIONS[name] for name in self.enabled_protocols)
         context.minimum_version, context.maximum_version = versions[0], versions[-1]
-        # The suites of TLS 1.3 are few and good, and all of them on.
+        # TLS 1.3 has few suites, all of them good, and all are enabled.
         older = [openssl_name(suite) for suite in self.cipher_suites if "_WITH_" in suite or "-" in suite]
         if older:
             try:
@@ -116,7 +116,7 @@ class TlsSettings:
             return False
         try:
             with as_file(pem) as path:
-                # Never none: OpenSSL would ask for a missing password on the terminal.
+                # Never None: OpenSSL would ask for a missing password on the terminal.
                 context.load_cert_chain(path, password=_shown(self.key_password) or "")
         except OSError as error:
             raise KeyStoreError(f"{origin}: {_reason(error)}") from error
@@ -138,7 +138,7 @@ class TlsSettings:
 
 
 def openssl_name(suite: str) -> str:
-    """Translate a standard name of a suite, as Kafka has them, to OpenSSL's; leave OpenSSL's as they are."""
+    """Translate the standard name of a suite, as Kafka uses it, to OpenSSL's; leave OpenSSL's names as they are."""
     exchange, separator, cipher = suite.removeprefix("TLS_").partition("_WITH_")
     if not separator:
         return suite
@@ -149,7 +149,7 @@ def openssl_name(suite: str) -> str:
 
 
 def _reason(error: OSError) -> str:
-    """Say what is wrong in words that hold nothing of a key."""
+    """Say what is wrong without revealing any part of a key."""
     reason = getattr(error, "reason", None)
     if not reason:
         return "a private key with its certificates is expected, and the password of the key in ssl.key.password"
