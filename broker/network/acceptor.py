@@ -1,4 +1,4 @@
-"""Takes the connections of one listener and deals them out to its network coroutines."""
+"""Accepts the connections of one listener and distributes them over its network coroutines."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ottla.broker.security.session import plain_address
 
 log = structlog.get_logger(__name__)
 
-# Connections taken each time the loop says that there are some.
+# Connections accepted each time the loop reports some.
 _ACCEPTED_MAX = 64
-# Without descriptors, accepting fails at once and again: wait until some are free.
+# Without free descriptors, accepting fails again and again: wait until some are free.
 _PAUSE_SECONDS = 0.5
-# Connections that wait for being refused.
+# The most connections that may wait to be refused.
 _HELD_MAX = 256
-# Descriptors that clients cannot have: a log that cannot open its files fails, and with it a whole directory.
+# Descriptors kept from clients: a log that cannot open its files fails, and takes its whole directory offline.
 _RESERVED_SHARE = 0.2
 _RESERVED_MIN = 32
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -50,7 +50,7 @@ class Acceptor:
         self._processors = cycle(processors)
         self._counts = counts
         self._rates = rates
-        # Of addresses that open too many; each is closed when its client has waited.
+        # Connections of addresses that open too many; each is closed after its pause.
         self._held: set[socket.socket] = set()
         self._adopt = adopt
         self._loop = asyncio.get_running_loop()
@@ -58,12 +58,12 @@ class Acceptor:
         self._is_paused = False
 
     def start(self) -> None:
-        """Begin to take connections."""
+        """Start to accept connections."""
         self._is_open = True
         self._loop.add_reader(self.socket.fileno(), self._accept)
 
     def stop(self) -> None:
-        """Take no more, and give the port back."""
+        """Stop accepting, and free the port."""
         if self._is_open:
             self._is_open = False
             self._loop.remove_reader(self.socket.fileno())
@@ -106,13 +106,13 @@ class Acceptor:
         try:
             self._adopt(client, next(self._processors))
         except OSError:
-            client.close()  # it went away while it was being taken
+            client.close()  # the client left before it was accepted
             return False
         self._counts.opened(self.name, address)
         return True
 
     def _hold(self, client: socket.socket, seconds: float) -> None:
-        """Close a connection after some time; at once where there are many such already."""
+        """Close a connection after some seconds; at once if many are waiting already."""
         if len(self._held) >= _HELD_MAX:
             client.close()
             return
@@ -145,9 +145,9 @@ class Acceptor:
 
 
 def _check_descriptors(fd: int) -> None:
-    """Raise OSError where a new descriptor would be one of those that are kept for files.
+    """Raise OSError if a new descriptor would be one of those that are kept for files.
 
-    The system gives the lowest number that is free, so the number of the next one tells how many are in use.
+    The system returns the lowest free number, so the next descriptor shows how many are in use.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     following = os.dup(fd)

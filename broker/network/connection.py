@@ -1,13 +1,13 @@
-"""One client connection: who reads, who handles, who sends.
+"""One client connection: which thread reads, handles and sends.
 
-    loop      reads frames, and goes on sending where the socket was full
+    loop      reads frames, and continues to send after the socket was full
     worker    handles the requests of the connection in turn, one worker at a time, and sends what is ready
-    anybody   fills the slot of a response that had to wait, and sends it if it is its turn
+    any       fills the slot of a response that had to wait, and sends it if it is next
 
-So requests take effect and are answered in the order in which they came. A request begins when the one before it is
-answered, as in Kafka: three JoinGroups of one member must not run side by side. Only a Produce may begin while Produces
-before it wait for their replicas, because a log keeps their order. A client that does not read its answers is not
-served further: its requests wait, its socket is not read, and after the write deadline it is cut off.
+So requests take effect and are answered in the order in which they came. A request starts when the one before it is
+answered, as in Kafka: three JoinGroups of one member must not run in parallel. Only a Produce may start while earlier
+Produces wait for their replicas, because a log keeps their order. A client that does not read its responses is not
+served further: its requests wait, its socket is not read, and after the write deadline it is disconnected.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from ottla.broker.security.session import Session, plain_address
 from ottla.protocol.api import Api
 from ottla.protocol.frame import size_prefix
 
-# Requests of one connection that may wait or be in flight; beyond that its socket is not read until half are answered.
+# Requests of one connection that may be queued or in flight. Beyond that, its socket is not read until half are
+# answered.
 _PIPELINED_MAX = 128
-# Requests that a worker handles before it lets other connections have their turn.
+# Requests that a worker handles before it lets other connections have a turn.
 _TURN_REQUESTS_MAX = 16
-# A request begins with the key of its API.
+# A request starts with the key of its API.
 _PRODUCE = Api.PRODUCE.value.to_bytes(2)
 
 
 class Processor(Protocol):
-    """The network coroutine that a connection belongs to; everything in it happens on the loop."""
+    """The network coroutine that a connection belongs to. All of it happens on the loop."""
 
     def call(self, function: Callable[[], None]) -> None:
         """Run a function on the loop soon; from any thread."""
@@ -47,15 +48,15 @@ class Processor(Protocol):
         ...
 
     def read(self, connection: Connection) -> None:
-        """Take what has come on a connection."""
+        """Read from a connection."""
         ...
 
     def set_reading(self, connection: Connection, wanted: bool) -> None:
-        """Watch the socket for something to read, or stop that; one that is muted is not watched."""
+        """Watch the socket for data to read, or stop watching; a muted one is not watched."""
         ...
 
     def set_writing(self, connection: Connection, wanted: bool) -> None:
-        """Watch the socket for room to write, or stop that."""
+        """Watch the socket for room to write, or stop watching."""
         ...
 
     def discard(self, connection: Connection, reason: str) -> None:
@@ -63,12 +64,12 @@ class Processor(Protocol):
         ...
 
 
-# What a worker does with a frame: decode, handle, and have the slot filled, now or later.
+# What a worker does with a frame: decode and handle it, and have the slot filled, now or later.
 Dispatch = Callable[["Connection", Frame, Slot, float], None]
 
 
 class Connection:
-    """The socket of one client and what is under way on it."""
+    """The socket of one client and its requests in flight."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class Connection:
         self.session = Session(listener, self.peer)
         self.opened = time.monotonic()
         self._source: ByteSource = client
-        # The loop's. When the connection could begin to say who it is, and whether it cannot yet.
+        # Used by the loop only. When the client could start to authenticate, and whether it still has to.
         self.established = self.opened
         self.is_handshaking = False
         self.reader = reader
@@ -99,24 +100,24 @@ class Connection:
         self.is_writing = False
         self.last_read = self.opened
         self.frame_begun = self.opened
-        # Under the lock.
+        # Changed under the lock.
         self._lock = threading.Lock()
         self._frames: deque[tuple[Frame, float]] = deque()
         self._outbox = ResponseOutbox()
         self._is_scheduled = False
-        # While a worker has further requests of this connection at hand, it sends their answers together.
+        # While a worker has more requests of this connection, it sends their responses together.
         self._is_gathering = False
         # Whether all requests that are handled and not answered are Produces.
         self._only_produces_wait = True
-        # Whether the socket is not read because too many requests are under way.
+        # Whether the socket is not read because too many requests are in flight.
         self._is_held = False
-        # Beyond a quota: until then nothing is read, and nothing that has come is handled.
+        # Beyond a quota: until this time, nothing is read and no queued request is handled.
         self.is_muted = False
         self._muted_until = 0.0
         self.is_closed = False
-        # To be closed: what was pipelined behind the request that failed must not take effect.
+        # The connection will be closed: requests pipelined behind the failed one must not take effect.
         self.is_failed = False
-        # The client is gone: what it has sent before still takes effect, and then the connection is closed.
+        # The client is gone: what it sent before still takes effect, and then the connection is closed.
         self.is_ended = False
         self.requests = 0
         self.blocked_since: float | None = None
@@ -129,12 +130,12 @@ class Connection:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request waits or is in flight."""
+        """Whether a request is queued or in flight."""
         return bool(self._frames) or self._outbox.slots_waiting > 0
 
     @property
     def bytes_sendfile(self) -> int:
-        """Bytes that went from the page cache to the socket without being copied here."""
+        """Bytes sent from the page cache to the socket without a copy in this process."""
         return self._outbox.bytes_sendfile
 
     @property
@@ -145,7 +146,7 @@ class Connection:
     # On the loop
 
     def receive(self) -> bool:
-        """Take what the socket has; return whether the connection goes on. Raises FrameError, OSError."""
+        """Read what the socket has; return whether the connection stays open. Raises FrameError, OSError."""
         with self._lock:
             self._is_held = len(self._frames) + self._outbox.slots_waiting >= _PIPELINED_MAX
         if self._is_held or self._queue.is_full:
@@ -176,7 +177,7 @@ class Connection:
             self._queue.put(self)
 
     def drain(self) -> None:
-        """Go on sending; called when the socket has room. Raises OSError."""
+        """Continue to send; called when the socket has room. Raises OSError."""
         with self._lock:
             if self.is_closed or not self._outbox.send(self.socket):
                 self.blocked_since = time.monotonic()
@@ -189,13 +190,13 @@ class Connection:
             self._queue.put(self)
 
     def end(self) -> bool:
-        """Know that the client is gone; return whether nothing is left to be handled, so that it can be closed."""
+        """Note that the client is gone; return whether the connection can be closed, as nothing is left to handle."""
         with self._lock:
             self.is_ended = True
             return not self._has_work
 
     def close(self) -> None:
-        """Drop the socket and what waited; called by the processor, once."""
+        """Drop the socket and queued requests; called by the processor, once."""
         with self._lock:
             self.is_closed = True
             waiting = list(self._frames)
@@ -208,7 +209,7 @@ class Connection:
     # On a worker
 
     def work(self, dispatch: Dispatch) -> None:
-        """Handle waiting requests in turn, for a while. Answers that are ready early go together with the next ones."""
+        """Handle queued requests in turn, for a while. Responses that are ready early are sent with the next ones."""
         for _ in range(_TURN_REQUESTS_MAX):
             with self._lock:
                 if (
@@ -235,7 +236,7 @@ class Connection:
             self.processor.call(self._resume_reading)
 
     def _may_begin_next(self) -> bool:
-        """Whether a request is there that need not wait for earlier answers. The caller holds the lock."""
+        """Whether a request is queued that need not wait for earlier responses. The caller holds the lock."""
         if not self._frames:
             return False
         is_produce = self._frames[0][0].body[:2] == _PRODUCE
@@ -245,7 +246,7 @@ class Connection:
         return is_produce and self._only_produces_wait
 
     def _send_gathered(self) -> None:
-        """Send what was held back while further requests waited: the last of them may have to wait itself."""
+        """Send what was held back while more requests were queued, because the last of them may have to wait itself."""
         with self._lock:
             self._is_gathering = False
             if self.is_closed or not self._outbox.has_parts or self._outbox.is_blocked:
@@ -253,13 +254,13 @@ class Connection:
         self._send()
 
     def release(self, frame: Frame) -> None:
-        """Give the memory of a handled request back."""
+        """Return the memory of a handled request."""
         if frame.buffer is not None:
             self._buffers.give_back(frame.buffer)
 
     @property
     def _has_work(self) -> bool:
-        """Whether requests are being handled, or will be when those before them are answered, or the time is over."""
+        """Whether requests are being handled, or will be once earlier ones are answered or the pause is over."""
         return self._is_scheduled or (bool(self._frames) and (self.is_muted or self._outbox.slots_waiting > 0))
 
     def _close_ended(self) -> None:
@@ -271,7 +272,7 @@ class Connection:
             self.processor.set_reading(self, True)
 
     def _unmute(self) -> None:
-        """Go on where `mute` stopped; on the loop."""
+        """Continue after `mute`; on the loop."""
         with self._lock:
             left_seconds = self._muted_until - time.monotonic()
             self.is_muted = left_seconds > 0
@@ -280,7 +281,7 @@ class Connection:
         if self.is_muted:
             self.processor.call_later(left_seconds, self._unmute)
             return
-        # A request that had begun to arrive gets its time anew.
+        # The deadline of a request that had started to arrive starts again.
         self.frame_begun = self.last_read = time.monotonic()
         if schedule:
             self._queue.put(self)
@@ -289,7 +290,7 @@ class Connection:
     # From any thread
 
     def mute(self, seconds: float) -> None:
-        """Take nothing from the client for a while; its answers still go out. Of several times the longest counts."""
+        """Read nothing from the client for a while; responses are still sent. The longest of several pauses counts."""
         with self._lock:
             self._muted_until = max(self._muted_until, time.monotonic() + seconds)
             begins, self.is_muted = not self.is_muted, True
@@ -298,18 +299,18 @@ class Connection:
             self.processor.call_later(seconds, self._unmute)
 
     def respond(self, slot: Slot, parts: Sequence[Any] | None) -> None:
-        """Fill a slot, and send what is ready. None: the request has no response."""
+        """Fill a slot, and send what is ready. None means that the request has no response."""
         if parts is not None:
             parts = [size_prefix(sum(map(len, parts))), *parts]
         with self._lock:
             if self.is_closed:
                 return
             has_parts = self._outbox.fill(slot, parts or ())
-            # The last of them may be answered long after a worker had to do with this connection.
+            # The last of them may be answered long after a worker last handled this connection.
             resumes = self._is_held and len(self._frames) + self._outbox.slots_waiting <= _PIPELINED_MAX // 2
             self._is_held = self._is_held and not resumes
             sends = has_parts and not self._outbox.is_blocked and not self._is_gathering
-            # Those that waited for this answer, if it was the last one that was missing.
+            # Requests that waited for this response, if it was the last one missing.
             schedule = (
                 bool(self._frames)
                 and not self._outbox.slots_waiting
@@ -335,7 +336,7 @@ class Connection:
         self.processor.call(lambda: self.processor.set_writing(self, True))
 
     def refuse(self, slot: Slot, parts: Sequence[Any] | None, delay_seconds: float, reason: str) -> None:
-        """Answer after a while, and close; what was sent behind this request does not take effect. None: no answer."""
+        """Answer after a pause, and close; later requests do not take effect. None means no response."""
         self.is_failed = True
         self.processor.call(lambda: self.processor.set_reading(self, False))
 
@@ -346,6 +347,6 @@ class Connection:
         self.processor.call_later(delay_seconds, answer)
 
     def fail(self, reason: str) -> None:
-        """Have the connection closed."""
+        """Close the connection."""
         self.is_failed = True
         self.processor.call(lambda: self.processor.discard(self, reason))

@@ -1,12 +1,11 @@
-"""How fast connections may come: to a listener, to the broker, and from one address (KIP-612).
+"""How fast connections may be opened: to a listener, to the broker, and from one address (KIP-612).
 
-    max.connection.creation.rate                        to the broker, but for the listener of the brokers themselves
+    max.connection.creation.rate                        to the broker, except for the listener of the brokers themselves
     listener.name.<name>.max.connection.creation.rate   to a listener
     connection_creation_rate of an address              from that address
 
-A listener that gets more than it may takes no further connection for a while; those that wait are in the kernel's
-queue. An address that opens more than it may is refused, after a pause: clients that are refused at once come again at
-once.
+A listener beyond its rate accepts no connection for a while; new ones wait in the kernel's queue. An address beyond its
+rate is refused, after a pause: clients that are refused at once reconnect at once.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.config.option import INT_MAX
 from ottla.broker.config.rows.broker import BrokerOptions
 
-# Returns how many connections an address may open in a second; None where there is no limit.
+# Returns how many connections an address may open a second; None if there is no limit.
 AddressRate = Callable[[str], float | None]
 
 _ADDRESSES_MAX: Final = 10_000
@@ -39,11 +38,11 @@ class ConnectionRates:
         self._clock_ms = clock_ms
         self._broker = self._rate()
         self._by_listener: dict[str, Rate] = {}
-        # Of those that have a limit, the least recent first.
+        # Only of addresses with a limit, the least recent first.
         self._by_address: OrderedDict[str, Rate] = OrderedDict()
 
     def pause_seconds(self, listener: str) -> float:
-        """Count a connection that was taken; return for how long the listener takes no other."""
+        """Count an accepted connection; return for how long the listener must accept no other."""
         now_ms = self._clock_ms()
         config = self.config
         pause_ms = 0.0
@@ -60,7 +59,7 @@ class ConnectionRates:
         return min(pause_ms / 1000, _PAUSE_SECONDS_MAX)
 
     def refusal_seconds(self, address: str) -> float:
-        """Count a connection from an address and return 0, or return after what pause it is to be refused."""
+        """Count a connection from an address and return 0, or return the pause after which to refuse it."""
         limit = self._address_rate(address)
         if limit is None:
             return 0.0

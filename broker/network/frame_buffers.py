@@ -1,7 +1,7 @@
-"""Buffers for large frames, used again instead of being allocated for each one.
+"""Buffers for large frames, reused instead of allocated for each one.
 
-Touching freshly allocated memory is most of the cost of receiving a large request, so buffers that become free are
-kept up to a bound. A frame's buffer is free when its request has been handled: handlers do not keep views of it.
+Touching freshly allocated memory is most of the cost of receiving a large request, so free buffers are kept up to a
+limit. A frame's buffer is free when its request has been handled: handlers do not keep views of it.
 """
 
 from __future__ import annotations

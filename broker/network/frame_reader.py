@@ -1,8 +1,8 @@
 """Reads frames from a non-blocking socket, each into its own memory.
 
-Small frames come many at a time through a shared scratch buffer. A large one that has not arrived yet gets a buffer
-of its own, and the rest is received straight into it. A size is checked before anything is allocated; beyond a
-megabyte the buffer grows with what arrives, so that a peer's word alone costs no more than that.
+Small frames come many at a time through a shared scratch buffer. A large frame that has not arrived yet gets its own
+buffer, and the rest is received straight into it. A size is checked before anything is allocated. Beyond a megabyte,
+the buffer grows with what arrives, so that a size alone cannot make us allocate more than that.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _TRUSTED_BYTES = 1024 * 1024
 
 
 class Frame(NamedTuple):
-    """The body of a frame; `buffer` is to be given back when it is done with, if it is not None."""
+    """The body of a frame. If `buffer` is not None, return it to the pool after use."""
 
     body: memoryview | bytes
     buffer: bytearray | None
 
 
 class ByteSource(Protocol):
-    """A socket, or what stands in its place."""
+    """A socket, or a replacement for one."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
-        """Receive into a buffer; 0 at the end. Raises BlockingIOError where nothing is there yet."""
+        """Receive into a buffer; 0 at the end. Raises BlockingIOError if there is no data yet."""
         ...
 
 
@@ -40,11 +40,11 @@ class FrameReader:
     def __init__(self, scratch: memoryview, buffers: FrameBuffers, max_size: int) -> None:
         self._scratch = scratch
         self._buffers = buffers
-        # Raised by the thread that authenticates the client, before the client knows.
+        # The thread that authenticates the client increases it, before the client knows.
         self.max_size = max_size
-        # The begin of a frame whose size is not complete, or that is small and not complete.
+        # The start of a frame that is small and incomplete, or whose size is incomplete.
         self._held = b""
-        # The frame that is being received into memory of its own: as much of it as the buffer holds by now.
+        # The frame that is being received into its own memory: as much of it as the buffer holds so far.
         self._target: memoryview | None = None
         self._buffer: bytearray | None = None
         self._size = 0
@@ -52,18 +52,18 @@ class FrameReader:
 
     @property
     def is_within_frame(self) -> bool:
-        """Whether a frame has begun to arrive and is not complete."""
+        """Whether a frame has started to arrive and is incomplete."""
         return bool(self._held) or self._target is not None
 
     @property
     def first_bytes(self) -> bytes:
-        """The begin of what is being received, to tell what a stranger speaks."""
+        """The start of what is being received, which shows the protocol that a stranger speaks."""
         return self._held[:16]
 
     def read(self, source: ByteSource) -> tuple[list[Frame], int] | None:
-        """Receive once; return the frames that are complete now and how many bytes came, or None at the end.
+        """Receive once; return the frames that are complete now and the number of bytes received, or None at the end.
 
-        Raises FrameError for a size that no honest peer would send, and OSError as the socket does.
+        Raises FrameError for an impossible size, and OSError as the socket does.
         """
         if self._target is not None:
             return self._read_target(self._target, source)

@@ -1,4 +1,4 @@
-"""How many connections there may be, and how long each may take for what it does."""
+"""How many connections there may be, and the deadlines of each."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class NetworkLimits:
     """The deadlines of connections."""
 
     idle_seconds: float
-    # From its first byte to its last.
+    # From the first byte of a request to its last.
     frame_seconds: float = 30.0
-    # Without the client taking a single byte of its answers.
+    # While the client takes no byte of its responses.
     write_seconds: float = 30.0
 
     @classmethod
     def of(cls, config: BrokerConfig) -> NetworkLimits:
-        """Work out the deadlines of a broker."""
+        """Return the deadlines of a broker."""
         idle_ms = config.connections_max_idle_ms
         return cls(
             idle_seconds=idle_ms / 1000 if idle_ms >= 0 else _FOREVER_SECONDS,
@@ -36,7 +36,7 @@ class NetworkLimits:
         )
 
     def overdue(self, connection: Connection, now: float) -> str | None:
-        """Return which deadline a connection has passed, in words; None where it has not."""
+        """Return the deadline that a connection has passed, in words; None if there is none."""
         if connection.is_handshaking:
             return "the TLS handshake takes too long" if now - connection.opened > SETUP_SECONDS else None
         authentication = connection.session.authentication
@@ -60,7 +60,7 @@ class NetworkLimits:
 
 
 class ConnectionCounts:
-    """How many connections are open: in all, per listener and per address. Belongs to the loop's thread."""
+    """The number of open connections: in all, per listener and per address. Belongs to the loop's thread."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
@@ -69,7 +69,7 @@ class ConnectionCounts:
         self.accepted: Counter[str] = Counter()
         self.rejected = 0
         self.frames_refused = 0
-        # Of the connections that are closed.
+        # Of closed connections.
         self.bytes_sendfile = self.bytes_copied = 0
 
     @property
@@ -78,7 +78,7 @@ class ConnectionCounts:
         return sum(self.by_listener.values())
 
     def refusal(self, address: str) -> str | None:
-        """Return why another connection from an address is not taken; None where it is."""
+        """Return why another connection from an address is refused; None if it is accepted."""
         config = self.config
         if self.total >= config.max_connections:
             return f"max.connections = {config.max_connections} are open"
@@ -94,7 +94,7 @@ class ConnectionCounts:
         self._by_address[address] += 1
 
     def closed(self, connection: Connection) -> None:
-        """Count a connection out."""
+        """Count a closed connection."""
         self.bytes_sendfile += connection.bytes_sendfile
         self.bytes_copied += connection.bytes_copied
         self.by_listener[connection.listener] -= 1

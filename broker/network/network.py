@@ -28,7 +28,7 @@ _DEADLINES_CHECKED_SECONDS = 1.0
 
 
 class Network:
-    """Everything between the sockets and the handlers. Made, started and stopped on the loop."""
+    """Everything between the sockets and the handlers. Created, started and stopped on the loop."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class Network:
         security: Mapping[str, ListenerSecurity] | None = None,
         address_rate: AddressRate = lambda _address: None,
     ) -> None:
-        """`security` says how clients are let in, for each listener that is not in the clear.
+        """`security` says how clients authenticate at each listener with TLS or SASL.
 
-        `address_rate` says how many connections an address may open in a second.
+        `address_rate` returns how many connections an address may open a second.
         """
         self._config = config
         self.security = security or {}
@@ -59,7 +59,7 @@ class Network:
         self.workers = Workers(self.queue, dispatch, config.num_io_threads)
 
     def bind(self, listeners: Sequence[Listener]) -> list[int]:
-        """Open the ports, without serving anybody yet; return them. Raises OSError where one is taken."""
+        """Open the ports without accepting connections yet; return them. Raises OSError if one is taken."""
         for listener in listeners:
             family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
             listening = socket.socket(family, socket.SOCK_STREAM)
@@ -84,7 +84,7 @@ class Network:
         return [acceptor.socket.getsockname()[1] for acceptor in self._acceptors]
 
     def _set_buffers(self, listening: socket.socket) -> None:
-        """Size the buffers of the sockets to come: what is accepted has those of the socket that accepts."""
+        """Set the buffer sizes of future connections: an accepted socket has those of the listening socket."""
         for option, size in (
             (socket.SO_SNDBUF, self._config.socket_send_buffer_bytes),
             (socket.SO_RCVBUF, self._config.socket_receive_buffer_bytes),
@@ -93,7 +93,7 @@ class Network:
                 listening.setsockopt(socket.SOL_SOCKET, option, size)
 
     def start(self) -> None:
-        """Serve."""
+        """Start to serve clients."""
         self.workers.start()
         self._tasks = [self._loop.create_task(processor.run()) for processor in self.processors]
         self._tasks.append(self._loop.create_task(self._watch_deadlines()))
@@ -101,7 +101,7 @@ class Network:
             acceptor.start()
 
     async def stop(self, timeout_seconds: float) -> None:
-        """Take no more connections, answer what has arrived, then close everything."""
+        """Accept no more connections, answer requests that have arrived, then close everything."""
         for acceptor in self._acceptors:
             acceptor.stop()
         for processor in self.processors:
@@ -117,7 +117,7 @@ class Network:
         self._handshakes.close()
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Take the options that may change while the broker runs: limits of connections, number of workers."""
+        """Apply the options that may change while the broker runs: limits of connections, number of workers."""
         self._config = self.counts.config = self._rates.config = config
         self.workers.resize(config.num_io_threads)
 
@@ -127,7 +127,7 @@ class Network:
 
     @property
     def bytes_sendfile(self) -> int:
-        """Bytes that went to clients without being copied here, over all connections."""
+        """Bytes sent to clients without a copy in this process, over all connections."""
         return self.counts.bytes_sendfile + sum(connection.bytes_sendfile for connection in self.connections())
 
     @property
@@ -154,7 +154,7 @@ class Network:
             self._handshakes.begun()
 
     def _authenticate(self, connection: Connection, sasl: SaslListener) -> None:
-        """Take small requests only, until the client has said who it is."""
+        """Accept only small requests until the client is authenticated."""
         connection.reader.max_size = sasl.frame_bytes_max
         connection.session.authentication = authentication = sasl.authentication(connection.session)
 

@@ -1,9 +1,9 @@
-"""What a connection has to send: responses in the order of their requests, whoever finishes them and when.
+"""What a connection has to send: responses in the order of their requests, whichever thread completes them.
 
-Each request takes a slot when its handling begins. A slot is filled with the parts of its response, from any thread;
-it leaves when all slots before it have left. Parts are bytes, or file slices that go from the page cache to the socket
-with `os.sendfile`; small ones are copied, for one call that sends all costs less than three that copy nothing. Nothing
-here waits: what the socket does not take now is kept, and the loop goes on with it.
+Each request takes a slot when its handling starts. Any thread may fill a slot with the parts of its response. The
+response is sent when all slots before it are sent. Parts are bytes, or file slices that go from the page cache to the
+socket with `os.sendfile`. Small parts are copied, because one call that sends all is cheaper than three that copy
+nothing. Nothing blocks here: what the socket does not take now is kept, and the loop continues with it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Slot:
     __slots__ = ("parts",)
 
     def __init__(self) -> None:
-        # None while the response is not there; empty for a request without response.
+        # None while there is no response yet; empty for a request without a response.
         self.parts: Sequence[Any] | None = None
 
 
@@ -38,17 +38,17 @@ class ResponseOutbox:
 
     def __init__(self) -> None:
         self._slots: deque[Slot] = deque()
-        # Parts on their way; `sent` bytes of the first one are gone.
+        # Parts being sent; `sent` bytes of the first one are done.
         self._parts: deque[Any] = deque()
         self.sent = 0
-        # Whether the socket did not take all that it was given last.
+        # Whether the socket refused a part of the last data.
         self.is_blocked = False
         self.bytes_sendfile = 0
         self.bytes_copied = 0
 
     @property
     def slots_waiting(self) -> int:
-        """How many responses are not complete or not at their turn."""
+        """How many responses are incomplete, or wait for others."""
         return len(self._slots)
 
     @property
@@ -57,13 +57,13 @@ class ResponseOutbox:
         return bool(self._parts)
 
     def open_slot(self) -> Slot:
-        """Take a place for the response of the request that is handled now."""
+        """Reserve the slot for the response of the request that is being handled."""
         slot = Slot()
         self._slots.append(slot)
         return slot
 
     def fill(self, slot: Slot, parts: Sequence[Any]) -> bool:
-        """Put a response in its slot; return whether something is ready to be sent now."""
+        """Fill a slot with a response; return whether something is ready to be sent."""
         slot.parts = parts
         slots = self._slots
         while slots and slots[0].parts is not None:
@@ -71,7 +71,7 @@ class ResponseOutbox:
         return bool(self._parts)
 
     def _add(self, parts: list[Any]) -> None:
-        """Queue parts, the first one as a piece with what was queued before it where both are small."""
+        """Queue parts. The first one is joined to the last queued one if both are small."""
         queued = self._parts
         if (
             parts
@@ -83,7 +83,7 @@ class ResponseOutbox:
         queued.extend(parts)
 
     def send(self, sink: socket.socket) -> bool:
-        """Send what the socket takes; return whether everything is gone. Raises OSError as the socket does."""
+        """Send what the socket takes; return whether all is sent. Raises OSError as the socket does."""
         parts = self._parts
         while parts:
             part = parts[0]
@@ -109,7 +109,7 @@ class ResponseOutbox:
 
 
 def _joined(parts: Sequence[Any]) -> list[Any]:
-    """Join neighbouring small byte strings: one system call costs more than copying them."""
+    """Join small neighbouring byte strings: a system call costs more than copying them."""
     joined: list[Any] = []
     run: list[Any] = []
     size = 0
@@ -130,7 +130,7 @@ def _joined(parts: Sequence[Any]) -> list[Any]:
 
 
 def _copied(part: Any) -> Any:
-    """Read a small file slice; where that fails, sending it will fail, and close the connection."""
+    """Read a small file slice. If that fails, sending it fails too and closes the connection."""
     if isinstance(part, FileSlice) and len(part) <= _COPIED_BYTES_MAX:
         with suppress(OSError):
             return part.read()

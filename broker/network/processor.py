@@ -1,9 +1,9 @@
 """A network coroutine: reads the sockets of its share of the connections.
 
-Each listener has `num.network.threads` of them, all on one loop; the acceptor deals new connections out in turn. A
-coroutine has a selector of its own, which the loop watches as one descriptor; when it stirs, the coroutine takes from
-each socket that has something in one go, so that a busy connection gets no more than its turn. (Sockets given to uvloop
-one by one would be lost when their client resets the connection: it stops watching them and tells nobody.)
+Each listener has `num.network.threads` of them, all on one loop; the acceptor distributes new connections in turn. A
+coroutine has its own selector, which the loop watches as one descriptor. When the selector has events, the coroutine
+reads once from each socket with data, so a busy connection gets only its turn. (uvloop would lose sockets that are
+added one by one: when a client resets its connection, uvloop stops watching the socket and reports nothing.)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NetworkProcessor:
         self._counts = counts
         self._loop = asyncio.get_running_loop()
         self._connections: dict[int, Connection] = {}
-        # Whose mistakes before they are authenticated have a line in the log.
+        # Limits the log lines about clients that fail before they are authenticated.
         self._strangers = Rarely()
         self._selector = selectors.DefaultSelector()
         # Set while the coroutine has nothing to do.
@@ -47,12 +47,12 @@ class NetworkProcessor:
         return iter(tuple(self._connections.values()))
 
     def adopt(self, connection: Connection) -> None:
-        """Take care of a new connection."""
+        """Add a new connection."""
         self._selector.register(connection.fd, selectors.EVENT_READ, connection)
         self._connections[connection.fd] = connection
 
     async def run(self) -> None:
-        """Read and write what can be, until cancelled."""
+        """Read and write whatever is possible, until cancelled."""
         while True:
             self._waiter = self._loop.create_future()
             await self._waiter
@@ -63,7 +63,7 @@ class NetworkProcessor:
                     self.read(key.data)
 
     def close_overdue(self) -> None:
-        """Close the connections that pass one of the deadlines."""
+        """Close the connections that have passed a deadline."""
         now = time.monotonic()
         for connection in self:
             reason = self._limits.overdue(connection, now)
@@ -71,16 +71,16 @@ class NetworkProcessor:
                 self.discard(connection, reason)
 
     def close_all(self) -> None:
-        """Close every connection, as the broker stops."""
+        """Close every connection when the broker stops."""
         for connection in self:
             self.discard(connection, "the broker stops")
         self._loop.remove_reader(self._selector)
         self._selector.close()
 
-    # What connections ask for
+    # For connections
 
     def call(self, function: Callable[[], object]) -> None:
-        """Run a function on the loop soon; from any thread. Once the loop has stopped there is nobody to run it."""
+        """Run a function on the loop soon; from any thread. Does nothing once the loop has stopped."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function)
 
@@ -89,14 +89,14 @@ class NetworkProcessor:
         self.call(lambda: self._loop.call_later(seconds, function))
 
     def set_reading(self, connection: Connection, wanted: bool) -> None:
-        """Watch the socket for something to read, or stop that; one that is muted is not watched."""
+        """Watch the socket for data to read, or stop watching; a muted one is not watched."""
         wanted = wanted and not (connection.is_ended or connection.is_muted)
         if not connection.is_closed and connection.is_reading != wanted:
             connection.is_reading = wanted
             self._watch(connection)
 
     def set_writing(self, connection: Connection, wanted: bool) -> None:
-        """Watch the socket for room to write, or stop that."""
+        """Watch the socket for room to write, or stop watching."""
         if not connection.is_closed and connection.is_writing != wanted:
             connection.is_writing = wanted
             self._watch(connection)
@@ -128,7 +128,7 @@ class NetworkProcessor:
             if not connection.is_reading:
                 self.set_reading(connection, True)
 
-    # What the loop tells
+    # For the loop
 
     def _note(self) -> None:
         if self._waiter is not None:
@@ -136,7 +136,7 @@ class NetworkProcessor:
             self._waiter = None
 
     def read(self, connection: Connection) -> None:
-        """Take what has come on a connection."""
+        """Read from a connection."""
         try:
             if connection.is_closed or connection.receive():
                 return
@@ -149,7 +149,9 @@ class NetworkProcessor:
             self._end(connection, f"cannot read: {error}")
 
     def _end(self, connection: Connection, reason: str) -> None:
-        """Close a connection whose client is gone, once what came from it is handled: acks=0 does not wait for us."""
+        """Close a connection whose client is gone, after its requests are handled: a client with acks=0 does not wait
+        for us.
+        """
         if connection.end():
             self.discard(connection, reason)
         else:

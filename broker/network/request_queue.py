@@ -1,12 +1,11 @@
-"""Between the network coroutines and the IO workers: connections that have requests to be handled.
+"""The queue between network coroutines and IO workers: connections with requests to handle.
 
-An entry is a connection with work, not a request: one worker at a time takes a connection and handles its requests
-in turn, which keeps their order without any sorting. The queue is bounded by the requests and by the bytes that wait
-in it, over all connections. When it is full, connections stop reading from their sockets, and the kernel tells the
-clients to wait.
+An entry is a connection with work, not a request. One worker at a time takes a connection and handles its requests in
+turn, which keeps their order without sorting. The queue is bounded by the number and by the bytes of waiting requests,
+over all connections. When it is full, connections stop reading from their sockets, and TCP makes the clients wait.
 
 Work goes to the worker that became idle last. Its memory is warm in the processor's caches, and under light load the
-others sleep on: with eight workers in turn a request costs half as much again.
+others stay asleep: with eight workers in turn, a request costs half as much again.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# Reading starts again when the queue has been emptied to this part of its bounds.
+# Reading starts again when the queue is down to this share of its limits.
 _RESUME_SHARE = 0.75
 
 
 class Waiter(Generic[T]):
-    """A worker's place to wait in; each worker has its own."""
+    """Where a worker waits; each worker has its own."""
 
     __slots__ = ("item", "woken")
 
     def __init__(self) -> None:
         self.item: T | None = None
-        # Held while nobody has work for the worker.
+        # Held while there is no work for the worker.
         self.woken = threading.Lock()
         self.woken.acquire()
 
@@ -39,12 +38,12 @@ class RequestQueue(Generic[T]):
 
     def __init__(self, requests_max: int, bytes_max: int, on_room: Callable[[], None]) -> None:
         self._requests_max = requests_max
-        # Zero or less: no bound, as in Kafka.
+        # Zero or less means no limit, as in Kafka.
         self._bytes_max = bytes_max if bytes_max > 0 else float("inf")
         self._on_room = on_room
         self._lock = threading.Lock()
         self._ready: deque[T | None] = deque()
-        # Idle workers, the latest last. There are none while something is ready.
+        # Idle workers, the latest last. There are none while a connection is ready.
         self._idle: list[Waiter[T]] = []
         self._requests = 0
         self._bytes = 0
@@ -63,13 +62,13 @@ class RequestQueue(Generic[T]):
             return self._was_full
 
     def arrived(self, requests: int, size: int) -> None:
-        """Count requests that wait on their connections."""
+        """Count requests that are queued on their connections."""
         with self._lock:
             self._requests += requests
             self._bytes += size
 
     def taken(self, size: int) -> None:
-        """Count out one request that a worker begins to handle, or that went with its connection."""
+        """Count one request less: a worker starts to handle it, or its connection was closed."""
         with self._lock:
             self._requests -= 1
             self._bytes -= size
@@ -81,7 +80,7 @@ class RequestQueue(Generic[T]):
         self._on_room()
 
     def put(self, connection: T | None) -> None:
-        """Hand a connection with work to the workers."""
+        """Queue a connection with work."""
         with self._lock:
             if not self._idle:
                 self._ready.append(connection)
@@ -101,6 +100,6 @@ class RequestQueue(Generic[T]):
         return item
 
     def stop(self, workers: int) -> None:
-        """Ask that many workers to stop when they have done what waits now."""
+        """Ask that many workers to stop after the work that is queued now."""
         for _ in range(workers):
             self.put(None)

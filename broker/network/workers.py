@@ -26,16 +26,16 @@ class Workers:
 
     @property
     def count(self) -> int:
-        """How many there are to be."""
+        """The wanted number of threads."""
         return self._count
 
     def start(self) -> None:
-        """Begin to handle requests."""
+        """Start to handle requests."""
         count, self._count = self._count, 0
         self.resize(count)
 
     def resize(self, count: int) -> None:
-        """Have so many threads from now on; surplus ones stop when they have nothing to do."""
+        """Change the number of threads; surplus ones stop when they have nothing to do."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         self._queue.stop(max(self._count - count, 0))
         for _ in range(count - self._count):
@@ -45,7 +45,7 @@ class Workers:
         self._count = count
 
     def stop(self, timeout_seconds: float) -> None:
-        """Stop when what waits has been handled, or when the time is over."""
+        """Stop when the queued requests are handled, or after a timeout."""
         self._queue.stop(self._count)
         deadline = time.monotonic() + timeout_seconds
         for thread in self._threads:

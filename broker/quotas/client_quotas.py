@@ -1,14 +1,14 @@
-"""How much of the broker each user, client id and address may have.
+"""How much of the broker each user, client id and address may use.
 
     producer_byte_rate          users, client ids    bytes of Produce requests a second
-    consumer_byte_rate          users, client ids    bytes of records a second in answers to Fetch
+    consumer_byte_rate          users, client ids    bytes of records a second in responses to Fetch
     request_percentage          users, client ids    time of the broker's threads, in hundredths of one thread
     controller_mutation_rate    users, client ids    partitions created and deleted a second
     connection_creation_rate    addresses            new connections a second
 
-They are set in ZooKeeper, beside credentials and topics' options, and hold for each broker by itself. What brokers ask
-of each other is not counted. A client that is beyond one is answered at once and told how long to wait; whether it does
-or not, nothing is taken from its connection for that long.
+They are set in ZooKeeper, beside credentials and topics' options, and each broker applies them by itself. Requests
+between brokers do not count. A client beyond a quota is answered at once, and the response says how long to wait. Its
+connection is not read for that long, whether the client waits or not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CONNECTION: Final = "connection_creation_rate"
 
 USERS, CLIENTS, IPS = "users", "clients", "ips"
 
-# What is set for an entity, by type and name as in its path.
+# The options of each entity, by type and name as in its path.
 _Path = tuple[str, str]
 
 
@@ -56,7 +56,7 @@ class ClientQuotas:
         self._configs = configs
         options = config()
         windows = Windows(options.quota_window_num, options.quota_window_size_seconds * 1000.0)
-        # Looked at for each request: whether any quota but those of connections is set.
+        # Read for each request: whether any quota is set, apart from those of connections.
         self.is_set = False
         self.produce = RateQuota(windows, clock_ms)
         self.fetch = RateQuota(windows, clock_ms)
@@ -65,29 +65,29 @@ class ClientQuotas:
             Windows(options.controller_quota_window_num, options.controller_quota_window_size_seconds * 1000.0),
             clock_ms,
         )
-        # Connections a second by address as in paths; replaced whole.
+        # Connections a second by address as in paths; replaced as a whole.
         self._address_rates: Mapping[str, float] = {}
-        # Held by those who read from ZooKeeper, so that what was read first is not taken for the news.
+        # Held while reading from ZooKeeper, so that an older reading does not replace a newer one.
         self._reading = threading.Lock()
         self._set: dict[_Path, Mapping[str, str]] = {}
 
     def connection_rate(self, address: str) -> float | None:
-        """Return how many connections an address may open in a second; None for as many as it likes."""
+        """Return how many connections an address may open a second; None if there is no limit."""
         rates = self._address_rates
         if not rates:
             return None
         return rates.get(sanitized(address), rates.get(DEFAULT_ENTITY))
 
-    # What is set
+    # Reading the quotas
 
     def start(self) -> None:
-        """Read what is set, before any request is handled."""
+        """Read the quotas, before any request is handled."""
         with self._reading:
             self._set = dict(self._read_all())
             self._apply()
 
     def entity_changed(self, entity_type: str, name: str) -> None:
-        """Read anew what is set for a user, a client id or an address."""
+        """Read the quotas of a user, a client id or an address again."""
         if entity_type not in (USERS, CLIENTS, IPS):
             return
         with self._reading:
@@ -101,10 +101,10 @@ class ClientQuotas:
             self._apply()
 
     def session_expired(self) -> None:
-        """Go on with what was read last."""
+        """Do nothing: what was read last stays in force."""
 
     def session_renewed(self) -> None:
-        """Read everything: notes of changes may have come and gone meanwhile."""
+        """Read everything, because notes of changes may have come and gone meanwhile."""
         self.start()
 
     def _read_all(self) -> Iterator[tuple[_Path, Mapping[str, str]]]:
@@ -117,7 +117,7 @@ class ClientQuotas:
                 yield (top, prefix + name), config
 
     def _apply(self) -> None:
-        """Have what is set hold from now on."""
+        """Apply the quotas from now on."""
         for key, quota in (
             (PRODUCE, self.produce),
             (FETCH, self.fetch),

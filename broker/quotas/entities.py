@@ -1,4 +1,4 @@
-"""The entities of DescribeClientQuotas and AlterClientQuotas, and where in ZooKeeper their quotas stand.
+"""The entities of DescribeClientQuotas and AlterClientQuotas, and the nodes of their quotas in ZooKeeper.
 
     user                  /config/users/<user>
     user and client-id    /config/users/<user>/clients/<client id>
@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 
 def quota_entity(named: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """Check what a client names; raise KafkaError where there is no such entity."""
+    """Check the entity in a request; raise KafkaError if it cannot exist."""
     entity: dict[str, str | None] = {}
     for entity_type, name in named:
         check_type(entity_type, seen=entity_type in entity)
@@ -60,7 +60,7 @@ def quota_entity(named: Iterable[tuple[str, str | None]]) -> QuotaEntity:
 
 
 def check_type(entity_type: str, *, seen: bool) -> None:
-    """Raise KafkaError for a type that does not exist, or comes twice."""
+    """Raise KafkaError for an unknown or repeated type."""
     if not entity_type:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a type of entity has no name")
     if entity_type not in _TYPES:
@@ -70,7 +70,7 @@ def check_type(entity_type: str, *, seen: bool) -> None:
 
 
 def place_of(entity: QuotaEntity) -> Place:
-    """Return where the quotas of an entity stand."""
+    """Return the node of an entity's quotas."""
     if IP in entity:
         return Place(IPS, _part(entity[IP]))
     if USER not in entity:
@@ -80,7 +80,7 @@ def place_of(entity: QuotaEntity) -> Place:
 
 
 def entity_of(place: Place) -> QuotaEntity:
-    """Return whose quotas stand at a place."""
+    """Return the entity whose quotas are in a node."""
     if place.entity_type == USERS:
         user, _, client_id = place.name.partition(f"/{CLIENTS}/")
         return {USER: _name(user), **({CLIENT_ID: _name(client_id)} if client_id else {})}
@@ -88,7 +88,7 @@ def entity_of(place: Place) -> QuotaEntity:
 
 
 def quotas_in(entity: QuotaEntity, config: Mapping[str, str]) -> dict[str, float]:
-    """Return the quotas among what is set for an entity; credentials and what is no number are none."""
+    """Return the quotas among the options of an entity, without credentials and values that are not numbers."""
     found = {}
     for key in sorted(_keys(entity) & config.keys()):
         try:
@@ -99,7 +99,7 @@ def quotas_in(entity: QuotaEntity, config: Mapping[str, str]) -> dict[str, float
 
 
 def quota_text(entity: QuotaEntity, key: str, value: float) -> str:
-    """Check a value for a quota; return it as it is kept."""
+    """Check the value of a quota; return it as it is stored."""
     check_key(entity, key)
     if not 0 < value <= LONG_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} is greater than 0")
@@ -125,7 +125,7 @@ def _check_address(text: str) -> None:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        # A host name would have to be looked up, by a thread that clients wait for, and mean something else tomorrow.
+        # Looking up a host name would block a thread that clients wait for, and the result may change.
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text} is not an address") from None
 
 

@@ -1,7 +1,7 @@
-"""Which limit holds for a user and a client id, of all that are set.
+"""Which of all limits applies to a user and a client id.
 
-Names are as in the paths of ZooKeeper's nodes, where a user may be called `<default>` without being the default. None
-stands for a user or a client id that an entity does not speak of.
+Names are those in the paths of ZooKeeper's nodes, where a user may be called `<default>` without being the default.
+None means that the entity has no user or no client id.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ _FOUND_MAX: Final = 4096
 
 
 class Entity(NamedTuple):
-    """Whom something is set for."""
+    """The user, the client id, or the pair that a limit is set for."""
 
     user: str | None = None
     client_id: str | None = None
 
 
 class Limit(NamedTuple):
-    """A limit, and those who share it: all that come with the same `usage` are counted together."""
+    """A limit, and who shares it: all clients with the same `usage` are counted together."""
 
     value: float
     usage: Entity
 
 
 class QuotaLimits:
-    """What is set for one kind of quota; never changed, but replaced. The more an entity says, the earlier it holds:
+    """The limits of one kind of quota. Immutable. The most specific entity counts, in this order:
 
     users/u/clients/c, users/u/clients/<default>, users/u, then the same for users/<default>, then clients/c and
-    clients/<default>. A limit for a user counts all client ids of that user together, and one by default counts each
-    user, client id or pair by itself.
+    clients/<default>. A limit of a user counts all client ids of that user together. A default limit counts each user,
+    client id or pair by itself.
     """
 
     __slots__ = ("_found", "_values")
 
     def __init__(self, values: Mapping[Entity, float]) -> None:
         self._values = dict(values)
-        # What was found for those who asked lately, by principal and client id as they come.
+        # The results of recent lookups, by principal and client id as they come.
         self._found: dict[tuple[str, str], Limit | None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._values)
 
     def of(self, principal: str, client_id: str) -> Limit | None:
-        """Return what holds for a principal such as `User:alice` and a client id; None where nothing does."""
+        """Return the limit of a principal such as `User:alice` with a client id; None if there is none."""
         key = (principal, client_id)
         try:
             return self._found[key]
@@ -61,7 +61,7 @@ class QuotaLimits:
         return found
 
     def find(self, user: str, client_id: str) -> Limit | None:
-        """Return the same for names as they are in paths."""
+        """Return the same for names as in paths."""
         values = self._values
         both = Entity(user, client_id)
         for named in (user, DEFAULT):

@@ -1,7 +1,8 @@
-"""Quotas on rates: what clients use is counted for those who have a limit, and who is beyond it is to wait.
+"""Quotas on rates: the usage of clients with a limit is counted, and clients beyond their limit must wait.
 
-Nothing is counted where nothing is set. What has not been used for an hour is forgotten, and so is what was used
-longest ago where there is too much of it: client ids are the clients' choice, and must not cost memory without end.
+Nothing is counted for clients without a limit. Usage is forgotten after an hour without requests, and the least recent
+usage is forgotten if there are too many entries: clients choose their client ids, which must not cost memory without
+end.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ C = TypeVar("C")
 
 
 class Windows(NamedTuple):
-    """How long usage is looked back on."""
+    """The window over which usage is measured."""
 
     samples: int = 11
     sample_ms: float = 1000.0
 
     @property
     def full_seconds(self) -> float:
-        """What is in the samples that are complete."""
+        """The length of the complete samples."""
         return (self.samples - 1) * self.sample_ms / 1000
 
 
 class UsageRow(NamedTuple):
-    """What one entity uses, for those who watch the broker."""
+    """The usage of one entity, for metrics."""
 
     user: str
     client_id: str
@@ -47,7 +48,7 @@ class UsageRow(NamedTuple):
 
 
 class _Used(Generic[C]):
-    """What one entity has used, and how long it was made to wait."""
+    """What one entity has used, and how long it was throttled."""
 
     __slots__ = ("counter", "last_ms", "throttle_count", "throttle_ms")
 
@@ -72,7 +73,7 @@ class _Usage(Generic[C]):
 
     def __init__(self, windows: Windows, clock_ms: Callable[[], float], make: Callable[[], C]) -> None:
         self.limits = NO_LIMITS
-        # Looked at for each request: whether anything is set at all.
+        # Read for each request: whether any limit is set.
         self.is_set = False
         self.windows = windows
         self.clock_ms = clock_ms
@@ -81,7 +82,7 @@ class _Usage(Generic[C]):
         self._used: OrderedDict[Entity, _Used[C]] = OrderedDict()
 
     def set_limits(self, limits: QuotaLimits) -> None:
-        """Have other limits from now on; what was used stays counted."""
+        """Apply other limits from now on; the usage so far stays counted."""
         self.limits = limits
         self.is_set = bool(limits)
         if not limits:
@@ -89,11 +90,11 @@ class _Usage(Generic[C]):
                 self._used.clear()
 
     def limit_of(self, session: Session, client_id: str) -> Limit | None:
-        """Return what holds for a client."""
+        """Return the limit of a client."""
         return self.limits.of(session.principal, client_id)
 
     def used(self, usage: Entity, now_ms: float) -> _Used[C]:
-        """Return the counter of an entity, and forget those that nobody uses."""
+        """Return the counter of an entity, and forget unused ones."""
         entries = self._used
         found = entries.get(usage)
         if found is None:
@@ -108,7 +109,7 @@ class _Usage(Generic[C]):
         return len(self._used)
 
     def items(self) -> list[tuple[Entity, _Used[C]]]:
-        """Every counter, the most recently used first."""
+        """Return every counter, the most recently used first."""
         with self.lock:
             return list(reversed(self._used.items()))
 
@@ -127,7 +128,7 @@ class RateQuota(_Usage[Rate]):
         self._throttle_ms_max = throttle_ms_max
 
     def record(self, session: Session, client_id: str, amount: float) -> int:
-        """Count what a client has used; return for how many milliseconds it is to wait."""
+        """Count what a client has used; return for how many milliseconds it must wait."""
         limit = self.limit_of(session, client_id)
         if limit is None:
             return 0
@@ -140,9 +141,9 @@ class RateQuota(_Usage[Rate]):
         return throttle_ms
 
     def admit(self, session: Session, client_id: str, amount: float) -> int:
-        """Count an amount and return 0, or count nothing and return for how many milliseconds a client is to wait.
+        """Count an amount and return 0, or count nothing and return for how many milliseconds the client must wait.
 
-        An amount that is beyond the limit by itself is let through when nothing came before it, or it never would be.
+        An amount beyond the limit by itself is allowed if nothing came before it. Otherwise it would never be.
         """
         limit = self.limit_of(session, client_id)
         if limit is None:
@@ -158,12 +159,12 @@ class RateQuota(_Usage[Rate]):
         return throttle_ms
 
     def window_amount(self, session: Session, client_id: str) -> float | None:
-        """Return what a client may use in a whole window; None where it has no limit."""
+        """Return what a client may use in a whole window; None if it has no limit."""
         limit = self.limit_of(session, client_id)
         return None if limit is None else limit.value * self.windows.full_seconds
 
     def rows(self) -> Iterator[UsageRow]:
-        """Rate and average throttle time of each entity."""
+        """Yield the rate and the average throttle time of each entity."""
         now_ms = self.clock_ms()
         for entity, used in self.items():
             with self.lock:
@@ -182,9 +183,10 @@ class MutationQuota(_Usage[TokenBucket]):
         super().__init__(windows, clock_ms, lambda: TokenBucket(burst_seconds))
 
     def take(self, session: Session, client_id: str, partitions: int, *, strict: bool) -> tuple[bool, int]:
-        """Take tokens for a change; return whether it may be done, and for how many milliseconds to wait.
+        """Take tokens for a change; return whether it is allowed, and for how many milliseconds to wait.
 
-        Strict: while something is owed, nothing more is given, and nothing is counted. Else all is done and counted.
+        If `strict`, a client in debt gets nothing more and nothing is counted. Otherwise everything is allowed and
+        counted.
         """
         limit = self.limit_of(session, client_id)
         if limit is None:
@@ -202,7 +204,7 @@ class MutationQuota(_Usage[TokenBucket]):
         return True, throttle_ms
 
     def rows(self) -> Iterator[UsageRow]:
-        """Tokens and average throttle time of each entity."""
+        """Yield the tokens and the average throttle time of each entity."""
         now_ms = self.clock_ms()
         for entity, used in self.items():
             limit = self.limits.find(entity.user or "", entity.client_id or "")

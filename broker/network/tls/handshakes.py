@@ -1,4 +1,4 @@
-"""The TLS handshakes under way: how many there are, and the threads that do their arithmetic."""
+"""The TLS handshakes in progress: how many there are, and the threads that compute them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 _THREADS: Final = 2
-# Each holds a connection and some memory, for as long as its deadline lets it.
+# Each holds a connection and some memory until its deadline.
 HANDSHAKES_MAX: Final = 1000
 
 
 class Handshakes:
-    """Those of all listeners. Everything but the work itself happens on the loop."""
+    """The handshakes of all listeners. Everything but the computation happens on the loop."""
 
     def __init__(self, count_max: int = HANDSHAKES_MAX) -> None:
         self._count_max = count_max
@@ -25,20 +25,20 @@ class Handshakes:
         return self.count >= self._count_max
 
     def begun(self) -> None:
-        """Count one."""
+        """Count a handshake."""
         self.count += 1
 
     def ended(self) -> None:
-        """Count one out, however it ended."""
+        """Count a handshake that ended in any way."""
         self.count -= 1
 
     def submit(self, step: Callable[[], None]) -> None:
-        """Have a step worked out on another thread. Each handshake has one at a time under way."""
+        """Run a step on another thread. Each handshake runs one step at a time."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tls-handshake")
         self._threads.submit(step)
 
     def close(self) -> None:
-        """Begin no further step."""
+        """Start no more steps."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)

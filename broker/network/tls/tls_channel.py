@@ -1,12 +1,12 @@
-"""TLS on a non-blocking socket: what a connection reads from and sends to in the socket's place.
+"""TLS on a non-blocking socket. A connection reads from it and sends to it instead of the socket.
 
-TLS itself works in memory, between two buffers, and never waits:
+TLS itself works in memory, between two buffers, and never blocks:
 
     socket --recv--> _incoming --decrypt--> the reader's memory
     socket <--send-- _unsent <-- _outgoing <--encrypt-- parts of responses
 
-So a piece of a response costs one call into the kernel and not one for each record of 16 KiB, and the handshake can
-happen on any thread. The loop decrypts while a worker encrypts: the state of TLS is one, and has a lock.
+So a piece of a response costs one system call and not one for each record of 16 KiB, and the handshake can run on any
+thread. The loop decrypts while a worker encrypts. Both share the state of TLS, which has a lock.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, cast
 
-# What is received or encrypted in one go; also the most that is held in memory each way.
+# What is received or encrypted at once; also the most that is kept in memory each way.
 PIECE_BYTES: Final = 256 * 1024
-# Records do not end where requests end: the last bytes of one may come in a record with much that follows.
+# Records do not end where requests end: the last bytes of a request may come in a record with much that follows.
 _READ_BYTES_MIN: Final = 64 * 1024
-# Hellos and a chain of certificates; more comes from nobody who wants to be let in.
+# Enough for hellos and a chain of certificates; no honest client sends more.
 _HANDSHAKE_BYTES_MAX: Final = 128 * 1024
 _HANDSHAKE_READ_BYTES: Final = 16 * 1024
 _NOTHING: Final = memoryview(b"")
@@ -46,21 +46,21 @@ class TlsChannel:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        # With a buffer it returns how much it has put there, whatever its type says.
+        # With a buffer, it returns the number of bytes put there, whatever its type says.
         self._read = cast(Callable[[int, memoryview], int], self._tls.read)
         self._lock = threading.Lock()
         self._unsent = _NOTHING
         self._is_ended = False
-        # Whether something waits here that no selector knows of, apart from an unfinished record.
+        # Whether data waits here that no selector knows of, apart from an unfinished record.
         self.has_received = False
         self._handshake_bytes = 0
-        # The begin of what the client said, to tell what a stranger speaks.
+        # The start of what the client sent, which shows the protocol that a stranger speaks.
         self.first_bytes = b""
 
-    # The handshake: received on the loop, worked out on another thread
+    # The handshake: received on the loop, computed on another thread
 
     def receive_handshake(self) -> bool:
-        """Take what the socket has of the client's part; False at its end. Raises OSError."""
+        """Receive the client's part of the handshake; False at the end of the connection. Raises OSError."""
         data = self._socket.recv(_HANDSHAKE_READ_BYTES)
         if not data:
             return False
@@ -73,7 +73,9 @@ class TlsChannel:
         return True
 
     def step_handshake(self) -> bool:
-        """Work out our part as far as it goes, and send it; return whether we are done. Raises SSLError, OSError."""
+        """Compute our part as far as possible, and send it; return whether the handshake is done. Raises SSLError,
+        OSError.
+        """
         with self._lock:
             try:
                 self._tls.do_handshake()
@@ -82,13 +84,13 @@ class TlsChannel:
                 return False
             except ssl.SSLError:
                 with suppress(OSError):
-                    self._send_pending()  # the alert that tells the client why
+                    self._send_pending()  # the alert that tells the client the reason
                 raise
             self._send_pending()
             return True
 
     def peer_certificate(self) -> bytes | None:
-        """Return the client's certificate in DER, where it has shown one that we trust."""
+        """Return the client's certificate in DER, if it has sent one that we trust."""
         return self._tls.getpeercert(binary_form=True)
 
     @property
@@ -99,7 +101,7 @@ class TlsChannel:
     # Reading, on the loop
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Decrypt into a buffer, as `socket.recv_into`; 0 at the end, BlockingIOError where nothing is there yet."""
+        """Decrypt into a buffer, like `socket.recv_into`; 0 at the end, BlockingIOError if there is no data yet."""
         with self._lock:
             count = self._decrypt(buffer)
             if count or self._is_ended:
@@ -116,7 +118,7 @@ class TlsChannel:
         return count
 
     def _send_answer(self) -> None:
-        """Send the answer to a change of keys: it must not wait for our next response, nor pile up."""
+        """Send the answer to a key update: it must not wait for our next response, nor pile up."""
         if not self._send_pending() and self._outgoing.pending > PIECE_BYTES:
             raise ConnectionError("the client changes keys and does not read")
 
@@ -137,17 +139,17 @@ class TlsChannel:
         self.has_received = filled == size > 0
         return filled
 
-    # Sending, by whoever holds the connection's lock
+    # Sending, by the thread that holds the connection's lock
 
     def encrypt(self, data: memoryview) -> None:
-        """Take data to be sent; `flush` sends it. Callers flush what was taken before."""
+        """Take data to send; `flush` sends it. Callers flush earlier data first."""
         with self._lock:
             taken = 0
             while taken < len(data):
                 taken += self._tls.write(data[taken:])
 
     def flush(self) -> bool:
-        """Send what the socket takes; return whether nothing is left. Raises OSError."""
+        """Send what the socket takes; return whether all is sent. Raises OSError."""
         with self._lock:
             return self._send_pending()
 
@@ -159,12 +161,12 @@ class TlsChannel:
                 sent = self._socket.send(self._unsent)
             except BlockingIOError:
                 return False
-            # An empty view of what was sent would keep it.
+            # An empty view of the data would keep it in memory.
             self._unsent = self._unsent[sent:] if sent < len(self._unsent) else _NOTHING
         return True
 
     def close(self) -> None:
-        """Tell the client that this is the end, if the socket takes it."""
+        """Send the end of the TLS stream, if the socket takes it."""
         with self._lock, suppress(OSError, ValueError):
             if not self._unsent:
                 with suppress(ssl.SSLWantReadError):

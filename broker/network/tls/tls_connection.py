@@ -1,8 +1,8 @@
 """A client connection with TLS.
 
-The handshake comes first: its bytes are received on the loop, and worked out on threads of their own, since one
-signature takes as long as hundreds of small requests. Later the loop decrypts, and workers encrypt: also what the
-socket did not take at once, which for a connection in the clear the loop goes on with.
+The handshake comes first. Its bytes are received on the loop and computed on separate threads, because one signature
+takes as long as hundreds of small requests. After that the loop decrypts and workers encrypt. Workers also send what
+the socket did not take at once; without TLS, the loop does that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.broker.security.tls.tls_listener import TlsListener
 
 
 class TlsConnection(Connection):
-    """The socket of one client, encrypted. Whoever makes it counts its handshake in; it counts it out."""
+    """The socket of one client, encrypted. The creator has counted its handshake; the connection counts it out."""
 
     def __init__(
         self,
@@ -39,21 +39,21 @@ class TlsConnection(Connection):
         self._handshakes = handshakes
         self._source = self.channel = TlsChannel(client, tls.context)
         self._outbox = TlsOutbox(self.channel)
-        # The loop's.
+        # Used by the loop only.
         self.is_handshaking = True
-        # Whether another thread has the handshake in hand: its memory is not ours then.
+        # Whether another thread works on the handshake and owns its memory.
         self._is_stepping = False
-        # Under the lock: whether a worker is to send what waits.
+        # Changed under the lock: whether a worker must send what is left.
         self._is_draining = False
 
     # On the loop
 
     def receive(self) -> bool:
-        """Take what the socket has; return whether the connection goes on. Raises FrameError, OSError."""
+        """Read what the socket has; return whether the connection stays open. Raises FrameError, OSError."""
         if self.is_handshaking:
             return self._receive_handshake()
         goes_on = super().receive()
-        # What was decrypted must become requests now: the selector does not know of it.
+        # Decrypted data must become requests now, because the selector does not know of it.
         while goes_on and self.channel.has_received:
             goes_on = self._take_frames()
         return goes_on
@@ -61,7 +61,7 @@ class TlsConnection(Connection):
     def _receive_handshake(self) -> bool:
         if not self._is_stepping:
             if not self.channel.receive_handshake():
-                # Who has not said a word only looked whether somebody listens.
+                # A client that sent nothing only checked whether the port is open.
                 if self.channel.first_bytes:
                     self._tls.failed(
                         self.peer, ConnectionAbortedError("no end of the handshake"), self.channel.first_bytes
@@ -74,7 +74,7 @@ class TlsConnection(Connection):
         return True
 
     def drain(self) -> None:
-        """Have a worker go on sending."""
+        """Let a worker continue to send."""
         self.processor.set_writing(self, False)
         with self._lock:
             self._is_draining = True
@@ -84,7 +84,7 @@ class TlsConnection(Connection):
             self._queue.put(self)
 
     def close(self) -> None:
-        """Drop the socket and what waited; called by the processor, once."""
+        """Drop the socket and queued requests; called by the processor, once."""
         if self.is_handshaking:
             self._handshakes.ended()
         else:
@@ -99,7 +99,7 @@ class TlsConnection(Connection):
             self.is_handshaking = False
             self._handshakes.ended()
             self.established = time.monotonic()
-            # The first request may have come together with the end of the handshake.
+            # The first request may have come with the end of the handshake.
             self.channel.has_received = True
         self.processor.set_reading(self, True)
         if is_done:
@@ -122,7 +122,7 @@ class TlsConnection(Connection):
     # On a worker
 
     def work(self, dispatch: Dispatch) -> None:
-        """Send what waits, then handle requests in turn, for a while."""
+        """Send what is left, then handle requests in turn, for a while."""
         with self._lock:
             drains, self._is_draining = self._is_draining, False
         if drains:

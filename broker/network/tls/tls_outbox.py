@@ -1,4 +1,4 @@
-"""What a connection with TLS has to send. The kernel cannot encrypt files, so file slices are read, piece by piece."""
+"""What a connection with TLS has to send. The kernel cannot encrypt files, so file slices are read piece by piece."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ottla.broker.network.outbox import ResponseOutbox
 from ottla.broker.network.tls.tls_channel import PIECE_BYTES, SCRATCH, TlsChannel
 from ottla.broker.storage.file_slice import FileSlice
 
-# What is sent before others have their turn with the connection's lock, the loop among them.
+# What is sent before other threads, such as the loop, may take the connection's lock.
 _TURN_BYTES: Final = 4 * 1024 * 1024
 
 
 class TlsOutbox(ResponseOutbox):
-    """As `ResponseOutbox`, with no more than one piece encrypted ahead of what the socket has taken."""
+    """Like `ResponseOutbox`, with at most one piece encrypted ahead of what the socket has taken."""
 
     __slots__ = ("_channel",)
 
@@ -22,7 +22,7 @@ class TlsOutbox(ResponseOutbox):
         self._channel = channel
 
     def send(self, sink: Any) -> bool:
-        """Send what the socket takes; return whether everything is gone. Raises OSError as the socket does."""
+        """Send what the socket takes; return whether all is sent. Raises OSError as the socket does."""
         channel, parts = self._channel, self._parts
         turn = 0
         while channel.flush() and turn < _TURN_BYTES:
@@ -37,7 +37,7 @@ class TlsOutbox(ResponseOutbox):
         return False
 
     def _encrypt_some(self, part: Any, count_max: int) -> int:
-        """Encrypt the next bytes of the first part, and let it go when it is through."""
+        """Encrypt the next bytes of the first part, and drop the part when it is done."""
         count = min(len(part) - self.sent, count_max)
         if isinstance(part, FileSlice):
             piece = SCRATCH.piece[:count]
