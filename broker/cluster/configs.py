@@ -81,7 +81,7 @@ def changed_config(
         else:
             row = option(change.name)
             if row is None or row.kind.type is not ConfigType.LIST:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name} is not a list that items come to or go from")
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name} is not a list to append to or remove from")
             items = _items(config.get(change.name, effective(change.name) or ""))
             named = _items(change.value)
             if change.operation is ConfigOperation.APPEND:
@@ -158,7 +158,7 @@ class Configs:
             except (BadVersionError, NodeExistsError):
                 continue
         else:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the config of {name} is changed by others all the time")
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the config of {name} keeps being changed by others")
         note = znodes.ConfigChangeNode(entity_path=f"{entity_type}/{name}").encode()
         self._zookeeper.create_sequential(f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}", note)
 

@@ -34,7 +34,7 @@ class ControllerGate:
         with self._lock:
             if controller_epoch < self._controller_epoch:
                 raise KafkaError(
-                    ErrorCode.STALE_CONTROLLER_EPOCH, f"epoch {controller_epoch}, {self._controller_epoch} is known"
+                    ErrorCode.STALE_CONTROLLER_EPOCH, f"epoch {controller_epoch}, newest is {self._controller_epoch}"
                 )
             if broker_epoch != UNKNOWN_BROKER_EPOCH:
                 self._check_life(broker_epoch)

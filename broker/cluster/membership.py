@@ -121,7 +121,9 @@ class Membership:
             self._earlier_sessions.add(self._zookeeper.session_id)
             log.info("broker_registered", broker=self.broker_id, epoch=stat.czxid, endpoints=content.endpoints)
             return stat.czxid
-        raise RegistrationError(f"{path} comes and goes; is broker {self.broker_id} started again and again elsewhere?")
+        raise RegistrationError(
+            f"{path} keeps changing; is broker {self.broker_id} restarted again and again elsewhere?"
+        )
 
     def await_registration(self) -> None:
         """Wait until the broker is a member, but only briefly: other requests wait behind the caller's."""

@@ -30,11 +30,11 @@ def placement(
     starts, for leaders and for the shift; random by default.
     """
     if partition_count <= 0:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"there cannot be {partition_count} partitions")
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic cannot have {partition_count} partitions")
     if not 0 < replication_factor <= len(racks):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas were asked for, and {len(racks)} brokers are alive",
+            f"{replication_factor} replicas were requested, but {len(racks)} brokers are alive",
         )
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
     is_rack_aware = len(known) == len(racks)

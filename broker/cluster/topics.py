@@ -116,7 +116,7 @@ class Topics:
                     return
                 if not isinstance(error.reason, NoNodeError | BadVersionError):
                     raise
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"topic {name} is changed by others all the time")
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"topic {name} keeps being changed by others")
 
     def add_partitions(
         self,
@@ -144,7 +144,7 @@ class Topics:
                 return added
             except BadVersionError:
                 continue
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"topic {name} is changed by others all the time")
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"topic {name} keeps being changed by others")
 
     def checked_config(self, overrides: Mapping[str, str]) -> TopicConfig:
         """Return the options of a topic with these overrides; INVALID_CONFIG if one is unknown or wrong."""
@@ -170,7 +170,7 @@ class Topics:
         if topic.assignment:
             if counts != (DEFAULT_COUNT, DEFAULT_COUNT):
                 raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, "an assignment was given, and counts too; give one of the two"
+                    ErrorCode.INVALID_REQUEST, "give either an assignment, or the numbers of partitions and replicas"
                 )
             return _checked_assignment(topic.assignment, self._racks())
         config = self._config()
@@ -210,7 +210,7 @@ class Topics:
                 if node is not None:
                     raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, topic.name) from error
                 config_operation = SetData(config_path, config)
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"topic {topic.name} is made and deleted by others all the time")
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"topic {topic.name} keeps being created and deleted by others")
 
     def _added(
         self, name: str, content: znodes.TopicNode, count: int, assignment: Sequence[Sequence[int]] | None
@@ -221,7 +221,7 @@ class Topics:
         if self._zookeeper.exists(znodes.delete_topic_path(name)) is not None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is being deleted")
         if count <= present:
-            detail = f"{name} has {present} partitions and would have {count}; their number can only grow"
+            detail = f"{name} has {present} partitions, and {count} were requested; their number can only grow"
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, detail)
         first = content.partitions.get(0)
         if not first:
@@ -231,7 +231,7 @@ class Topics:
             start = start_of_added(sorted(racks), first[0])
             return placement(racks, count - present, len(first), first_partition=present, start=start)
         if len(assignment) != count - present:
-            detail = f"{count - present} partitions are added, and {len(assignment)} have replicas given"
+            detail = f"{count - present} partitions are added, but replicas are given for {len(assignment)}"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail)
         added = {present + index: replicas for index, replicas in enumerate(assignment)}
         return _checked_assignment(added, racks, first_partition=present, replication_factor=len(first))

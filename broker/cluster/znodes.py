@@ -128,7 +128,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             found = f"{len(data)} bytes" if cls.IS_SECRET else repr(data[:200])
-            raise MalformedNodeError(f"{path} holds {found}, which is no {cls.__name__}: {error}") from error
+            raise MalformedNodeError(f"{path} holds {found}, which is not a {cls.__name__}: {error}") from error
 
 
 class ClusterIdNode(Content, frozen=True, kw_only=True):
@@ -298,4 +298,4 @@ def decode_number(data: bytes, path: str) -> int:
     try:
         return int(data.decode("ascii"))
     except ValueError as error:
-        raise MalformedNodeError(f"{path} holds {data[:200]!r}, which is no number") from error
+        raise MalformedNodeError(f"{path} holds {data[:200]!r}, which is not a number") from error

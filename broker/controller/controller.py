@@ -1,10 +1,10 @@
-"""The controller of a broker: waits for the office, holds it, gives it up.
+"""The controller of a broker: waits to be elected, serves its term, resigns.
 
-One thread, fed by a queue of events, does everything. When it is elected it has a `Term`; it resigns when ZooKeeper
-refuses a write because a newer controller is in office, when /controller is no longer its own, and when its session is
-over. An event that fails unexpectedly costs the office too: the next controller starts from what ZooKeeper has.
+One thread with a queue of events does everything. When it is elected it has a `Term`. It resigns when ZooKeeper refuses
+a write because there is a newer controller, when /controller is no longer its own, and when its session ends. It also
+resigns after an event that fails unexpectedly: the next controller starts from what is in ZooKeeper.
 
-Requests that only a controller can serve come in through `submit`, and are answered whatever becomes of the term.
+Requests that only a controller can serve come in through `submit`, and are answered whether the term lasts or not.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Submission:
 
 
 class Controller:
-    """This broker's candidacy for the office, and its terms. A SessionListener."""
+    """This broker's candidacy, and its terms. A SessionListener."""
 
     def __init__(
         self,
@@ -57,15 +57,15 @@ class Controller:
         clock: Callable[[], int],
         connector: Connector = IN_THE_CLEAR,
     ) -> None:
-        """`config` gives the broker's options as they are now; `clock` the time in milliseconds since 1970."""
+        """`config` returns the broker's current options; `clock` returns milliseconds since 1970."""
         self._zookeeper = zookeeper
         self._broker_id = broker_id
         self._clock = clock
-        # None ends the thread.
+        # None stops the thread.
         self._events: queue.SimpleQueue[Event | _Submission | None] = queue.SimpleQueue()
         self._tools = ControllerTools(zookeeper, broker_id, config, connector, self._events.put)
         self._schedule = self._tools.schedule
-        # Changed by the controller's thread only, and under the lock: nothing is submitted to a term that is over.
+        # Only the controller's thread changes it, and under the lock: nothing is submitted to a term that has ended.
         self._term: Term | None = None
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="controller", daemon=True)
@@ -80,40 +80,40 @@ class Controller:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the present term; -1 out of office."""
+        """The epoch of the current term; -1 if this broker is not the controller."""
         term = self._term
         return -1 if term is None else term.epoch
 
     @property
     def stats(self) -> ControllerStats:
-        """What there is to show, as it is now."""
+        """The numbers that the controller publishes, as of now."""
         term = self._term
         return stats_of(None if term is None else term.context, self._tools.counters)
 
     def start(self) -> None:
-        """Stand for election, when the broker is registered."""
+        """Stand for election, after the broker has registered."""
         self._thread.start()
         self._events.put(self._elect)
 
     def close(self) -> None:
-        """Give up the office, and stop; before the session is closed."""
+        """Resign and stop; called before the session is closed."""
         self._events.put(self._resign)
         self._events.put(None)
         if self._thread.is_alive():
             self._thread.join(timeout=_JOIN_SECONDS)
 
     def submit(self, work: Callable[[Term], T], answer: Callable[[T | KafkaError], None]) -> None:
-        """Do a piece of work on the controller's thread, in the present term, and then call `answer`.
+        """Run some work on the controller's thread, in the current term, and then call `answer`.
 
-        What the work has for the brokers is on its way when `answer` is called, with the result or with what the work
-        raised; with NOT_CONTROLLER where there is no term, or the term ends first. `answer` is called exactly once, on
-        the controller's thread or on this one, and must not block.
+        `answer` gets the result of the work or what the work raised, after its messages to brokers were queued. It gets
+        NOT_CONTROLLER if there is no term or the term ends first. It is called exactly once, on the controller's thread
+        or on this one, and must not block.
         """
 
         def reply(outcome: T | KafkaError) -> None:
             try:
                 answer(outcome)
-            except Exception:  # a response that cannot be sent must not cost the office
+            except Exception:  # a response that cannot be sent must not end the term
                 log.exception("controller_answer_failed", broker=self._broker_id)
 
         def refuse() -> None:
@@ -127,16 +127,16 @@ class Controller:
             refuse()
 
     def options_changed(self, topic: str | None = None) -> None:
-        """Learn that the options of a topic, or those of all brokers, have changed; returns at once.
+        """Handle that the options of a topic, or those of all brokers, have changed; returns at once.
 
-        They may allow leaders that are not in sync, for partitions that have none.
+        They may now allow out-of-sync leaders, for partitions that have none.
         """
         term = self._term
         if term is not None:
             term.options_changed(topic)
 
     def session_expired(self) -> None:
-        """Resign; returns when that is done."""
+        """Resign; return when that is done."""
         done = threading.Event()
 
         def expire() -> None:
@@ -160,7 +160,7 @@ class Controller:
         self._refuse_queued()
 
     def _next(self) -> Event | None:
-        """Wait for an event; None to end."""
+        """Wait for an event; None to stop."""
         while True:
             try:
                 event = self._events.get(timeout=self._schedule.seconds_left())
@@ -179,14 +179,14 @@ class Controller:
         except KafkaError as error:
             reply(error)
         except Exception:
-            # The term is about to end, by what is raised here.
+            # What is raised here ends the term.
             reply(KafkaError(ErrorCode.NOT_CONTROLLER))
             raise
         else:
             reply(result)
 
     def _refuse_queued(self) -> None:
-        """Answer what was queued behind the end; nothing more comes, for there is no term."""
+        """Answer what was queued behind the last event; nothing more is queued, because there is no term."""
         while True:
             try:
                 event = self._events.get_nowait()
@@ -203,7 +203,7 @@ class Controller:
             self._resign()
             self._events.put(self._elect)
         except SessionExpiredError:
-            # The end of the session is an event of its own, which is on its way.
+            # The end of the session is an event of its own, which follows.
             log.info("controller_without_session")
         except ZooKeeperUnavailableError as error:
             log.warning("controller_cut_off", reason=str(error))
@@ -241,7 +241,7 @@ class Controller:
             log.info("controller_resigned", broker=self._broker_id, epoch=term.epoch)
 
     def _step_down(self) -> None:
-        """Leave the office to whoever is elected next, and stand again after a pause."""
+        """Resign, and stand for election again after a pause."""
         self._resign()
         self._schedule.add(_PAUSE_SECONDS, self._elect)
         try:

@@ -1,7 +1,7 @@
-"""What leaders ask of the controller about their ISR: AlterPartition.
+"""ISR changes that leaders ask the controller for: AlterPartition.
 
-A leader proposes an ISR on top of the state that it knows, named by leader epoch and partition epoch. The controller
-writes it if that is still the state; so an ISR never changes behind the back of an election.
+A leader proposes an ISR based on the state that it knows, identified by leader epoch and partition epoch. The
+controller writes it if that is still the state, so an ISR never changes without an election noticing.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ log = structlog.get_logger(__name__)
 
 
 class IsrUpdate(NamedTuple):
-    """The ISR that a leader wants for a partition, and the state that it builds on."""
+    """The ISR that a leader wants for a partition, and the state that it is based on."""
 
     leader_epoch: int
     partition_epoch: int
-    # Brokers, each with the epoch of the life in which the leader saw it catch up; -1 if that is not known.
+    # Brokers, each with the epoch of the registration that the leader saw catch up; -1 if it is not known.
     isr: tuple[tuple[int, int], ...]
     leader_recovery_state: int = RECOVERED
 
@@ -42,7 +42,7 @@ IsrOutcome = LeaderAndIsr | ErrorCode
 
 
 class IsrUpdates:
-    """Takes updates in one term."""
+    """Applies updates in one term."""
 
     def __init__(
         self,
@@ -60,7 +60,9 @@ class IsrUpdates:
     def update(
         self, broker_id: int, broker_epoch: int, updates: Mapping[TopicPartition, IsrUpdate]
     ) -> dict[TopicPartition, IsrOutcome]:
-        """Do what a leader asks for; STALE_BROKER_EPOCH where another life of that broker is registered, or none."""
+        """Apply the updates of a leader; STALE_BROKER_EPOCH if that broker is registered with another epoch, or not at
+        all.
+        """
         registered = self._context.brokers.get(broker_id)
         if registered is None or registered.epoch != broker_epoch:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} with epoch {broker_epoch}")
@@ -97,9 +99,10 @@ class IsrUpdates:
         return refusal
 
     def _is_eligible(self, partition: TopicPartition, broker: int, epoch: int) -> bool:
-        """Say whether a replica may be in sync: it works, goes on working, and is the one that the leader saw.
+        """Return whether a replica may be in sync: it works, is not shutting down, and is the one that the leader saw.
 
-        A broker that registered anew may have lost what it had when it caught up, so its earlier life does not count.
+        A broker that registered again may have lost records since it caught up, so an earlier registration does not
+        count.
         """
         if not self._context.is_online(Replica(partition.topic, partition.partition, broker)):
             return False
@@ -112,7 +115,7 @@ class IsrUpdates:
         self._context.leadership |= written
         lost = [partition for partition in wanted if partition not in written]
         if lost:
-            # Somebody else has changed these nodes; leaders get along with what they hold from now on.
+            # Somebody else has changed these nodes; leaders continue with what the nodes hold now.
             self._context.leadership |= self._store.read(lost)
         self._outbox.add_metadata(wanted)
         if written:
@@ -123,7 +126,9 @@ class IsrUpdates:
 
 
 def is_present_state(present: LeaderAndIsr, broker_id: int, update: IsrUpdate) -> bool:
-    """Say whether an update asks for what is there: such as one that is sent again, because its answer was lost."""
+    """Return whether an update asks for the current state, for example because it was sent again after its answer was
+    lost.
+    """
     return (
         broker_id == present.leader
         and update.leader_epoch == present.leader_epoch
@@ -134,9 +139,9 @@ def is_present_state(present: LeaderAndIsr, broker_id: int, update: IsrUpdate) -
 
 
 def refusal_of(present: LeaderAndIsr, replicas: tuple[int, ...], broker_id: int, update: IsrUpdate) -> ErrorCode | None:
-    """Return why an update cannot follow a state; None if it can."""
+    """Return why an update does not fit a state; None if it does."""
     if update.leader_epoch > present.leader_epoch:
-        # The leader has heard of an election that we have not: from another controller.
+        # The leader knows of an election that we do not know, by another controller.
         return ErrorCode.NOT_CONTROLLER
     if update.leader_epoch < present.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH

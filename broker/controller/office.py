@@ -1,4 +1,4 @@
-"""What the parts of one term share: what is known, the ways to ZooKeeper and to the brokers, and the event loop."""
+"""What the parts of one term share: the context, ZooKeeper, the channels to brokers, and the event loop."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from ottla.protocol.api import Api
 
 log = structlog.get_logger(__name__)
 
-# Takes a broker, what it was asked and its response.
+# Called with a broker, the request to it and its response.
 OnAnswer = Callable[[int, Any, Any], None]
 
 
 @dataclass(frozen=True)
 class Notice:
-    """A watch that posts an event; equal ones are one watch to ZooKeeper."""
+    """A watch that posts an event; ZooKeeper takes equal ones for one watch."""
 
     office: Office
     handler: Callable[..., None]
@@ -48,11 +48,11 @@ class ControllerTools:
 
     zookeeper: ZooKeeper
     broker_id: int
-    # Returns the broker's options as they are now.
+    # Returns the broker's current options.
     config: Callable[[], BrokerConfig]
     # Connects to other brokers.
     connector: Connector
-    # Takes an event for the controller's thread, from any thread.
+    # Queues an event for the controller's thread, from any thread.
     queue_event: Callable[[Event], None]
     schedule: Schedule = field(default_factory=Schedule)
     counters: ElectionCounters = field(default_factory=ElectionCounters)
@@ -75,25 +75,25 @@ class Office:
             self.context, self.store, self.outbox, unclean_topics=self.reader.unclean_topics, counters=tools.counters
         )
         self.channels = Channels(self._connection, self._answered, self._fell_behind)
-        # Who is told of the answers of brokers, and of a broker that dropped what waited for it.
+        # Called with the answers of brokers, and with a broker whose queue was dropped.
         self.on_answer: dict[Api, list[OnAnswer]] = {}
         self.on_fell_behind: Callable[[int], None] = lambda _broker: None
-        # Puts more into the outbox, when all that the event had to say has been sent.
+        # Adds to the outbox after the messages of an event were sent.
         self.after_event: Callable[[], None] = lambda: None
         self._is_closed = False
 
     # Events
 
     def post(self, handler: Callable[..., None], *arguments: object) -> None:
-        """Queue an event of this term, from any thread; it is dropped when the term is over by then."""
+        """Queue an event of this term, from any thread; it is dropped if the term has ended by then."""
         self._tools.queue_event(self._event(handler, arguments))
 
     def post_after(self, delay_seconds: float, handler: Callable[..., None], *arguments: object) -> None:
-        """Let an event of this term happen later."""
+        """Queue an event of this term for later."""
         self._tools.schedule.add(delay_seconds, self._event(handler, arguments))
 
     def notice(self, handler: Callable[..., None], *arguments: object) -> Notice:
-        """Make a watch that posts an event."""
+        """Return a watch that posts an event."""
         return Notice(self, handler, arguments)
 
     def _event(self, handler: Callable[..., None], arguments: tuple[object, ...]) -> Event:
@@ -105,13 +105,13 @@ class Office:
         return event
 
     def finish(self) -> None:
-        """Send what an event had to say, and then what follows from it."""
+        """Send the messages of an event, and then those that follow from it."""
         self.send()
         self.after_event()
         self.send()
 
     def send(self) -> None:
-        """Send what is in the outbox: what comes later in this event, comes after it."""
+        """Send the outbox now: later messages of this event are sent after it."""
         self.channels.send(self.outbox.take())
 
     def close(self) -> None:

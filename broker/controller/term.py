@@ -1,7 +1,8 @@
 """One term of a controller: from its election until it resigns.
 
-Everything here runs on the controller's thread. Watches, answers of brokers and requests are events; each is handled to
-its end, and then what it has to say is sent. A watch only says that something changed: the event reads what there is.
+Everything here runs on the controller's thread. Watches, answers of brokers and requests are events. Each event is
+handled to its end, and then its messages are sent. A watch only says that something changed: its event reads what is
+there.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-# Brokers that were started together with the controller are there by then, and in sync.
+# By then, brokers that were started together with the controller have registered and are in sync.
 _FIRST_REBALANCE_SECONDS: Final = 5.0
 
 
@@ -69,7 +70,7 @@ class Term:
         return self.context.epoch
 
     def run(self, work: Callable[[Term], T]) -> T:
-        """Do a piece of work, and send what it has to say, also when it is refused: what it has written is told."""
+        """Run some work, and send its messages, even if it raises: brokers must hear of what it has written."""
         try:
             result = work(self)
         except KafkaError:
@@ -79,17 +80,17 @@ class Term:
         return result
 
     def options_changed(self, topic: str | None) -> None:
-        """Learn that the options of a topic, or of all, have changed; from any thread."""
+        """Handle that the options of a topic, or of all, have changed; from any thread."""
         self._office.post(self._office.transitions.bring_online, topic)
 
     def close(self) -> None:
         """End the term: nothing more is written or sent."""
         self._office.close()
 
-    # Taking office
+    # Start of the term
 
     def begin(self) -> None:
-        """Learn what there is, tell the brokers, and get leaders for partitions that have none."""
+        """Read the cluster, send it to the brokers, and elect leaders for partitions without one."""
         office = self._office
         office.reader.prepare()
         self._brokers.load()
@@ -132,7 +133,7 @@ class Term:
         self._office.transitions.elect(restarted, self._election)
 
     def _with_restarted_members(self) -> list[TopicPartition]:
-        """Return partitions with a leader whose ISR has members that went and came while nobody was in office."""
+        """Return partitions with a leader whose ISR has members that restarted while there was no controller."""
         context = self.context
         epochs = context.broker_epochs
         return [

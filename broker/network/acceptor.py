@@ -153,4 +153,4 @@ def _check_descriptors(fd: int) -> None:
     following = os.dup(fd)
     os.close(following)
     if limit != resource.RLIM_INFINITY and following >= limit - max(_RESERVED_MIN, int(limit * _RESERVED_SHARE)):
-        raise OSError(errno.EMFILE, f"{following} files are open, of {limit} at most, and some are kept for logs")
+        raise OSError(errno.EMFILE, f"{following} of at most {limit} files are open, and the rest are kept for logs")

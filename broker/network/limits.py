@@ -38,14 +38,14 @@ class NetworkLimits:
     def overdue(self, connection: Connection, now: float) -> str | None:
         """Return the deadline that a connection has passed, in words; None if there is none."""
         if connection.is_handshaking:
-            return "the TLS handshake takes too long" if now - connection.opened > SETUP_SECONDS else None
+            return "the TLS handshake took too long" if now - connection.opened > SETUP_SECONDS else None
         authentication = connection.session.authentication
         if authentication is not None and not authentication.is_done:
             is_late = now - connection.established > SETUP_SECONDS
-            return "the client does not authenticate itself" if is_late else None
+            return "the client did not authenticate in time" if is_late else None
         blocked_since = connection.blocked_since
         if blocked_since is not None:
-            return "the client does not read its answers" if now - blocked_since > self.write_seconds else None
+            return "the client does not read its responses" if now - blocked_since > self.write_seconds else None
         if connection.is_busy:
             return None
         if (

@@ -142,7 +142,7 @@ class Network:
             connection = Connection(client, listener, processor, reader, self.queue, self._buffers)
         elif self._handshakes.is_full:
             self.counts.rejected += 1
-            raise ConnectionRefusedError("too many TLS handshakes are under way")
+            raise ConnectionRefusedError("too many TLS handshakes in progress")
         else:
             connection = TlsConnection(
                 client, listener, processor, reader, self.queue, self._buffers, security.tls, self._handshakes

@@ -73,7 +73,7 @@ class NetworkProcessor:
     def close_all(self) -> None:
         """Close every connection when the broker stops."""
         for connection in self:
-            self.discard(connection, "the broker stops")
+            self.discard(connection, "the broker is stopping")
         self._loop.remove_reader(self._selector)
         self._selector.close()
 

@@ -47,12 +47,12 @@ def quota_entity(named: Iterable[tuple[str, str | None]]) -> QuotaEntity:
     for entity_type, name in named:
         check_type(entity_type, seen=entity_type in entity)
         if name == "":
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the name of a {entity_type} is not empty")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the name of a {entity_type} cannot be empty")
         entity[entity_type] = name
     if not entity:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "no entity is named")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names no entity")
     if IP in entity and len(entity) > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "an ip does not go together with a user or a client-id")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "an ip cannot be combined with a user or a client-id")
     address = entity.get(IP)
     if address is not None:
         _check_address(address)
@@ -62,7 +62,7 @@ def quota_entity(named: Iterable[tuple[str, str | None]]) -> QuotaEntity:
 def check_type(entity_type: str, *, seen: bool) -> None:
     """Raise KafkaError for an unknown or repeated type."""
     if not entity_type:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a type of entity has no name")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the type of an entity cannot be empty")
     if entity_type not in _TYPES:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{entity_type} is not one of {', '.join(_TYPES)}")
     if seen:
@@ -102,19 +102,19 @@ def quota_text(entity: QuotaEntity, key: str, value: float) -> str:
     """Check the value of a quota; return it as it is stored."""
     check_key(entity, key)
     if not 0 < value <= LONG_MAX:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} is greater than 0")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} must be greater than 0")
     if key not in _WHOLE_NUMBERS:
         return str(float(value))
     whole = int(value + _EPSILON)
     if abs(whole - value) > _EPSILON or not whole:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} is a whole number")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} must be a whole number")
     return str(whole)
 
 
 def check_key(entity: QuotaEntity, key: str) -> None:
     """Raise KafkaError for a quota that an entity cannot have."""
     if key not in _keys(entity):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} is no quota of {' and '.join(entity)}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} is not a quota of {' and '.join(entity)}")
 
 
 def _keys(entity: QuotaEntity) -> frozenset[str]:

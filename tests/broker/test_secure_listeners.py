@@ -142,7 +142,7 @@ def test_a_broker_that_cannot_be_secure_does_not_start(start: StartBroker, tmp_p
     """And says what is missing, in words and without a secret."""
     certificates = Certificates(tmp_path)
     certificates.keystore.write_text("nothing of a key")
-    with pytest.raises(BrokerStartError, match=r"listener SSL: .*broker\.pem is no PEM"):
+    with pytest.raises(BrokerStartError, match=r"listener SSL: .*broker\.pem is not PEM"):
         start("SSL", certificates.options())
     login = f'{PLAIN} required username="b" password="planted" user_b="planted";'
     with pytest.raises(BrokerStartError, match=r"ottla\.sasl\.plain\.allow\.without\.tls=true") as refused:

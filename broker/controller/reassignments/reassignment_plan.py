@@ -62,13 +62,13 @@ def with_extras(assignment: ReplicaAssignment, extras: Iterable[int]) -> Replica
 def check_target(assignment: ReplicaAssignment, target: Sequence[int], live: Collection[int]) -> None:
     """Raise INVALID_REPLICA_ASSIGNMENT unless a partition can begin to move to a target."""
     if not target:
-        raise _invalid("a partition has at least one replica")
+        raise _invalid("a partition needs at least one replica")
     if min(target) < 0:
-        raise _invalid(f"no broker has a negative id: {list(target)}")
+        raise _invalid(f"a broker id cannot be negative: {list(target)}")
     if len(set(target)) < len(target):
         raise _invalid(f"a broker is named twice: {list(target)}")
     if dead := sorted(set(target) - set(origin_of(assignment)) - set(live)):
-        raise _invalid(f"brokers that are to get a replica are not alive: {dead}")
+        raise _invalid(f"brokers that would get a replica are not alive: {dead}")
 
 
 def elected(replicas: Sequence[int], state: LeaderAndIsr, online: Collection[int]) -> LeaderAndIsr | None:

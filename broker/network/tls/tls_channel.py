@@ -120,7 +120,7 @@ class TlsChannel:
     def _send_answer(self) -> None:
         """Send the answer to a key update: it must not wait for our next response, nor pile up."""
         if not self._send_pending() and self._outgoing.pending > PIECE_BYTES:
-            raise ConnectionError("the client changes keys and does not read")
+            raise ConnectionError("the client updates keys without reading")
 
     def _decrypt(self, buffer: memoryview) -> int:
         """Fill a buffer as far as there are whole records; librdkafka sends one for each kilobyte."""

@@ -64,7 +64,7 @@ class TlsConnection(Connection):
                 # A client that sent nothing only checked whether the port is open.
                 if self.channel.first_bytes:
                     self._tls.failed(
-                        self.peer, ConnectionAbortedError("no end of the handshake"), self.channel.first_bytes
+                        self.peer, ConnectionAbortedError("the handshake did not complete"), self.channel.first_bytes
                     )
                 return False
             self.last_read = time.monotonic()

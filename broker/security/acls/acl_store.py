@@ -131,7 +131,7 @@ class AclStore:
                 return
             content = wanted.encode()
             if len(content) > _NODE_BYTES_MAX:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "so many ACLs do not fit into one resource")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "too many ACLs for one resource")
             try:
                 if node is None:
                     self._zookeeper.create(path, content)
@@ -142,7 +142,7 @@ class AclStore:
             except (BadVersionError, NodeExistsError, NoNodeError):
                 continue
             return
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the ACLs of {pattern.name} are changed by others all the time")
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the ACLs of {pattern.name} keep being changed by others")
 
     # Reading, on the thread
 
@@ -249,4 +249,6 @@ def _decoded(pattern: ResourcePattern, node: ZNode | None) -> Entries:
 def check_name(name: str) -> None:
     """Raise INVALID_REQUEST for a name that cannot have ACLs."""
     if not is_node_name(name):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "no ACLs can stand at an empty name, or at one with / in it")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "a resource with ACLs cannot have an empty name, or one that contains /"
+        )

@@ -126,7 +126,7 @@ class Authentication:
             return self._failed(AuthenticationFailedError("Cannot change principals or mechanisms on a connection"))
         lifetime_ms = self._lifetime_ms(proof)
         if lifetime_ms is not None and lifetime_ms <= 0:
-            return self._failed(AuthenticationFailedError("Authentication failed: what was shown has expired"))
+            return self._failed(AuthenticationFailedError("Authentication failed: the credential has expired"))
         self._proved_with = self._mechanism
         self._expires = None if lifetime_ms is None else self._monotonic() + lifetime_ms / 1000
         self._listener.succeeded()

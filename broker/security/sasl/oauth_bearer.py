@@ -116,9 +116,9 @@ class TokenVerifier:
             raise InvalidTokenError(type(error).__name__) from error
         user, scope = claims.get(rules.subject_claim), claims.get(rules.scope_claim, "")
         if not isinstance(user, str) or not user.strip():
-            raise InvalidTokenError(f"the claim {rules.subject_claim} is no name")
+            raise InvalidTokenError(f"the claim {rules.subject_claim} is not a name")
         if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(one, str) for one in scope)):
-            raise InvalidTokenError(f"the claim {rules.scope_claim} is no scope")
+            raise InvalidTokenError(f"the claim {rules.scope_claim} is not a scope")
         return Proof(user, expires_ms=int(claims["exp"]) * 1000)
 
     def _key(self, key_id: object) -> Any:
@@ -127,7 +127,7 @@ class TokenVerifier:
             return next(iter(keys.values()))
         key = keys.get(key_id) if isinstance(key_id, str) else None
         if key is None:
-            raise InvalidTokenError("no key has the id that it names")
+            raise InvalidTokenError("no key has the id in the token")
         return key
 
     def _refresh(self, *, is_first: bool = False) -> None:
@@ -142,7 +142,7 @@ class TokenVerifier:
                 self._keys = self._read()
             except (OSError, TokenKeysError) as error:
                 if is_first:
-                    raise TokenKeysError(f"{self._path} is no set of public keys: {error}") from error
+                    raise TokenKeysError(f"{self._path} is not a set of public keys: {error}") from error
                 log.error("token_keys_not_reloaded", path=str(self._path), error=str(error))
 
     def _read(self) -> dict[str | None, Any]:
@@ -154,7 +154,7 @@ class TokenVerifier:
             raise TokenKeysError(f"{type(error).__name__}") from error
         public = {key.key_id: key for key in keys if key.key_type in _ALGORITHMS}
         if not public:
-            raise TokenKeysError("it has none of RSA, EC or OKP")
+            raise TokenKeysError("it has no key of type RSA, EC or OKP")
         return public
 
 

@@ -82,9 +82,9 @@ def _checked(path: str, kind: str) -> bytes:
         )
     is_pem = _PEM_START in data
     if is_pem != (kind == "PEM"):
-        found = "PEM" if is_pem else "no PEM"
+        found = "PEM" if is_pem else "not PEM"
         raise KeyStoreError(
-            f"{path} is {found}, and its type is set to {kind}: set ssl.keystore.type or ssl.truststore.type"
+            f"{path} is {found}, but its type is set to {kind}: set ssl.keystore.type or ssl.truststore.type"
         )
     return data
 
@@ -99,7 +99,7 @@ def _pkcs12(path: str, data: bytes, password: str | None) -> Any:
     try:
         return pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except ValueError as error:
-        raise KeyStoreError(f"{path} is damaged, or its password is another one") from error
+        raise KeyStoreError(f"{path} is damaged, or its password is wrong") from error
 
 
 def _certificates_pem(certificates: list[Any]) -> bytes:

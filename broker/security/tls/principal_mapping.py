@@ -51,7 +51,7 @@ class PrincipalMapping:
         while position < len(text):
             found = _RULE.match(text, position)
             if found is None:
-                raise MappingRulesError(f"ssl.principal.mapping.rules cannot be read from {text[position:]!r} on")
+                raise MappingRulesError(f"ssl.principal.mapping.rules is malformed from {text[position:]!r} on")
             self._rules.append(_rule(found))
             position = found.end()
 
@@ -66,7 +66,9 @@ def _rule(found: re.Match[str]) -> _Rule:
     try:
         pattern = re.compile(found["pattern"])
     except re.error as error:
-        raise MappingRulesError(f"ssl.principal.mapping.rules: {found['pattern']!r} is no pattern: {error}") from error
+        raise MappingRulesError(
+            f"ssl.principal.mapping.rules: {found['pattern']!r} is not a pattern: {error}"
+        ) from error
     for reference in _REFERENCE.finditer(found["replacement"]):
         if reference[1] and int(reference[1]) > pattern.groups:
             raise MappingRulesError(f"ssl.principal.mapping.rules: {found['pattern']!r} has no group {reference[1]}")

@@ -29,7 +29,7 @@ _TLS_START: Final = b"\x16\x03"
 _KAFKA_START: Final = b"\0"
 # OpenSSL's reason -> what to do about it.
 _HINTS: Final = {
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client shows no certificate, and ssl.client.auth=required wants one",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client sends no certificate, but ssl.client.auth=required needs one",
     "CERTIFICATE_VERIFY_FAILED": "the client's certificate is not signed by one of ssl.truststore, or has expired",
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust our certificate: give it the CA that signed it",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client does not trust our certificate: give it the CA that signed it",
@@ -121,5 +121,5 @@ def _hint(error: Exception, first_bytes: bytes) -> str:
             return "the client does not speak TLS: set its security.protocol to SSL or SASL_SSL"
         return f"the client does not speak TLS, but {describe_first_bytes(first_bytes)}"
     if isinstance(error, ssl.SSLError) and error.reason:
-        return _HINTS.get(error.reason, "see the client's log for its side of it")
-    return "the client closed the connection within the handshake: see its log for why"
+        return _HINTS.get(error.reason, "see the client's log")
+    return "the client closed the connection during the handshake: see its log for the reason"

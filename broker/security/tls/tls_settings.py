@@ -25,7 +25,7 @@ _NO_MATCH: Final = "the private key and its first certificate do not belong toge
 _REASONS: Final = {
     "KEY_VALUES_MISMATCH": _NO_MATCH,
     "KEY_TYPE_MISMATCH": _NO_MATCH,
-    "BAD_DECRYPT": "the private key has another password than ssl.key.password",
+    "BAD_DECRYPT": "ssl.key.password is not the password of the private key",
 }
 
 # Modification time in nanoseconds, size and inode of each file; None for a missing one.
@@ -102,7 +102,7 @@ class TlsSettings:
             try:
                 context.set_ciphers(":".join(older))
             except ssl.SSLError as error:
-                raise KeyStoreError("ssl.cipher.suites names none that is known") from error
+                raise KeyStoreError("ssl.cipher.suites has no known suite") from error
         return context
 
     def _load_key(self, context: ssl.SSLContext) -> bool:
@@ -133,7 +133,7 @@ class TlsSettings:
         try:
             context.load_verify_locations(cadata=pem.decode("ascii", errors="ignore"))
         except OSError as error:
-            raise KeyStoreError(f"{origin} has no certificates that can be read") from error
+            raise KeyStoreError(f"{origin} has no readable certificates") from error
         return True
 
 
@@ -153,7 +153,7 @@ def _reason(error: OSError) -> str:
     reason = getattr(error, "reason", None)
     if not reason:
         return "a private key with its certificates is expected, and the password of the key in ssl.key.password"
-    return _REASONS.get(reason, f"not good for TLS ({reason})")
+    return _REASONS.get(reason, f"not usable for TLS ({reason})")
 
 
 def _shown(secret: Password | None) -> str | None:

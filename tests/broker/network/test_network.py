@@ -303,7 +303,7 @@ def test_a_client_that_does_not_read_is_parked_and_others_are_served() -> None:
         assert parked.blocked_since is not None
         overdue = NetworkLimits(idle_seconds=1000).overdue(parked, parked.blocked_since + 31)
 
-        assert overdue == "the client does not read its answers"
+        assert overdue == "the client does not read its responses"
         assert parked.requests < 50
         assert sum(len(receive_exactly(slow, len(answer) + 4)) for _ in range(50)) == 50 * (len(answer) + 4)
 

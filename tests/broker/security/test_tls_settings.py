@@ -179,7 +179,7 @@ def wrong_stores(certificates: Certificates, folder: Path) -> dict[str, tuple[di
         "no such file": ({**pem, "ssl.keystore.location": "/no/such/file"}, "cannot be read"),
         "wrong type": ({**pem, "ssl.keystore.type": "PKCS12"}, "ssl.keystore.type"),
         "jks": ({**pem, "ssl.keystore.location": str(folder / "jks")}, "keytool -importkeystore"),
-        "empty": ({**pem, "ssl.keystore.location": str(folder / "empty")}, "no PEM"),
+        "empty": ({**pem, "ssl.keystore.location": str(folder / "empty")}, "not PEM"),
         "key alone": ({**pem, "ssl.keystore.location": str(folder / "key")}, "a private key with its certificates"),
         "locked": ({**pem, "ssl.keystore.location": str(folder / "locked")}, "ssl.key.password"),
         "mixed": ({**pem, "ssl.keystore.location": str(folder / "mixed")}, "do not belong together"),

@@ -35,7 +35,7 @@ class Refused:
 # kafka-python forgets an answer that comes together with the end of the connection, as that of a failed login does.
 HASTY: Final = frozenset({"kafka-python"})
 # Those on asyncio send no alert.
-HUNG_UP: Final = "the client closed the connection within the handshake"
+HUNG_UP: Final = "the client closed the connection during the handshake"
 VERIFY_FAILED: Final = r"(?i)certificate.verify.failed"
 MISTAKES: Final = {
     "wrong password, PLAIN": Refused(
@@ -102,7 +102,7 @@ MISTAKES: Final = {
         {"certificate": None},
         "(?i)certificate.required",
         "tls_handshake_failed",
-        "the client shows no certificate",
+        "the client sends no certificate",
         frozenset({"aiokafka"}),
     ),
     "no login": Refused(
