@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.broker.handlers.security.acl_requests import acl_store, change_each, filter_of
+from ottla.broker.requests.acl_requests import acl_store, change_each, filter_of
 from ottla.broker.requests.outcome import Outcome
 from ottla.broker.requests.request import SecurityRequest
 from ottla.broker.security.acls.acl import ResourceAcl, ResourcePattern

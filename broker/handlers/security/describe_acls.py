@@ -9,7 +9,7 @@ Version notes: 0 knows literal names only.
 
 from __future__ import annotations
 
-from ottla.broker.handlers.security.acl_requests import acl_store, filter_of
+from ottla.broker.requests.acl_requests import acl_store, filter_of
 from ottla.broker.requests.outcome import Outcome
 from ottla.broker.requests.request import SecurityRequest
 from ottla.broker.security.acls.acl import ResourcePattern
