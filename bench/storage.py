@@ -31,7 +31,6 @@ from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.open_files import OpenFiles
 from ottla.broker.storage.recovery.recovery import open_log
-from ottla.broker.storage.truncation import truncate_to
 from ottla.broker.storage.validation import validated
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.record_batch_builder import RecordBatchBuilder
@@ -204,7 +203,7 @@ def roll_rows(directory: Path) -> None:
         log.roll()
 
     best = min(seconds(roll) for _ in range(ROUNDS))
-    truncate_to(log, 1)
+    log.truncate_to(1)
     print(f"rolling, 1,000 producers, µs              {1e6 * best:6.0f}")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from ottla.broker.storage.file_slice import FileSlice
+from ottla.broker.storage.open_files import FileSlice
 
 _JOINED_BYTES_MAX = 64 * 1024
 _COPIED_BYTES_MAX = 16 * 1024

@@ -24,9 +24,9 @@ from ottla.broker.replication.leader.leadership import (
 )
 from ottla.broker.replication.pending_append import PendingAppend
 from ottla.broker.replication.waits import PartitionWaits
-from ottla.broker.storage.file_slice import FileSlice
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.maintenance.group_commit import Callback, GroupCommit
+from ottla.broker.storage.open_files import FileSlice
 from ottla.broker.storage.validation import validated
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import NO_LEADER, TopicPartition

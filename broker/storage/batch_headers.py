@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ottla.broker.storage.file_slice import OpenFile
+from ottla.broker.storage.open_files import OpenFile
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.records import (
     BATCH_HEADER_BYTES,

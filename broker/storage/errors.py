@@ -7,6 +7,10 @@ and is not what it must be; the text names the file and, where there are lines, 
 from __future__ import annotations
 
 
+class FlushError(OSError):
+    """The disk did not take what was written. The kernel may have dropped it: a second try would wrongly succeed."""
+
+
 class StorageError(Exception):
     """A file or directory that cannot be used as it is."""
 

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import structlog
 
-from ottla.broker.storage import truncation
 from ottla.broker.storage.checkpoint import RECOVERY_POINT_CHECKPOINT, sync_directory
 from ottla.broker.storage.directory_files import DirectoryKind, directory_name
 from ottla.broker.storage.log import Log
@@ -33,12 +32,12 @@ Errors = dict[TopicPartition, KafkaError]
 
 def truncate_to(logs: Logs, offsets: Mapping[TopicPartition, int]) -> Errors:
     """Cut each log back to its offset; return what went wrong."""
-    return _cut(logs, offsets, truncation.truncate_to)
+    return _cut(logs, offsets, Log.truncate_to)
 
 
 def truncate_fully_and_start_at(logs: Logs, offsets: Mapping[TopicPartition, int]) -> Errors:
     """Empty each log and let it begin at its offset; return what went wrong."""
-    return _cut(logs, offsets, truncation.truncate_fully_and_start_at)
+    return _cut(logs, offsets, Log.truncate_fully_and_start_at)
 
 
 def delete(logs: Logs, partitions: Iterable[TopicPartition]) -> Errors:

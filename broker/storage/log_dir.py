@@ -40,8 +40,7 @@ from ottla.broker.storage.directory_files import (
     remove_clean_shutdown,
     write_clean_shutdown,
 )
-from ottla.broker.storage.errors import CorruptCheckpointError, StorageError
-from ottla.broker.storage.maintenance.flushing import FlushError
+from ottla.broker.storage.errors import CorruptCheckpointError, FlushError, StorageError
 from ottla.protocol.identifiers import TopicPartition
 
 logger = structlog.get_logger(__name__)

@@ -32,7 +32,6 @@ from typing import NamedTuple
 
 import structlog
 
-from ottla.broker.storage import truncation
 from ottla.broker.storage.checkpoint import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -54,7 +53,6 @@ from ottla.broker.storage.directory_files import (
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.logs import Held, Logs, storage_error, translated
-from ottla.broker.storage.maintenance.flushing import flush
 from ottla.broker.storage.producers.producer_snapshot import ProducerSnapshot, write_snapshot
 from ottla.broker.storage.producers.producers import Producers
 from ottla.protocol.identifiers import TopicPartition
@@ -113,14 +111,14 @@ def _copy_small_files(current: Log, future: Log) -> None:
 def truncate_future(logs: Logs, future: Held, offset: int) -> None:
     """Cut a future log back to an offset; an OSError is told to its directory."""
     with translated(future.log.partition, future.log_dir):
-        truncation.truncate_to(future.log, offset)
+        future.log.truncate_to(offset)
         _write_down_lower_recovery_point(logs, future)
 
 
 def restart_future(logs: Logs, future: Held, offset: int) -> None:
     """Empty a future log and let it begin at an offset."""
     with translated(future.log.partition, future.log_dir):
-        truncation.truncate_fully_and_start_at(future.log, offset)
+        future.log.truncate_fully_and_start_at(offset)
         _write_down_lower_recovery_point(logs, future)
 
 
@@ -137,7 +135,7 @@ def prepare(logs: Logs, future: Held, current: Log) -> None:
     """Do beforehand what takes time about an exchange: most of the future log is on disk after this."""
     with translated(current.partition, future.log_dir):
         _copy_small_files(current, future.log)
-        flush(future.log)
+        future.log.flush()
         for name in _CHECKPOINTS_OF_FUTURE:
             logs.checkpoint(name, future.log_dir)
 
@@ -190,7 +188,7 @@ def _bring_to_disk(logs: Logs, current: Log, future: Held) -> None:
         log.leader_epochs.copy_from(current.leader_epochs)
         log.roll_locked(end)
         write_snapshot(log.directory, ProducerSnapshot(end, current.producers.entries()), durable=False)
-    flush(log)
+    log.flush()
     logs.checkpoint(LOG_START_OFFSET_CHECKPOINT, log_dir)
 
 

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from ottla.broker.storage.batch_headers import read_batch
 from ottla.broker.storage.errors import CorruptIndexError
-from ottla.broker.storage.file_slice import FileSlice
-from ottla.broker.storage.log import Log
-from ottla.broker.storage.log_reading import FAILURES
+from ottla.broker.storage.log import FAILURES, Log
+from ottla.broker.storage.open_files import FileSlice
 from ottla.broker.storage.segment import Segment
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.record import Record

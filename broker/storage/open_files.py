@@ -1,20 +1,121 @@
-"""The bound on what segments keep open: ten thousand partitions must not need thirty thousand descriptors.
+"""The open files of segments: descriptors, slices of them that a fetch sends, and a bound on how many are open.
 
-A segment that opens its file registers here, with the lock of its log held. When there are more than the bound, others
-are asked to release what they hold: descriptor, write map and loaded indexes. Those that were used since the last look
-are passed over, as long as there are better ones among the few that are looked at. Segments of the same log are closed
-under the lock that the caller has; one whose log is busy otherwise refuses, so the bound may be passed by as many as
-there are in use. A segment that is being written has a second descriptor, that of its map.
+Ten thousand partitions must not need thirty thousand descriptors. A segment that opens its file registers with
+`OpenFiles`, with the lock of its log held. When more files are open than the bound allows, other segments are asked to
+release theirs: descriptor, write map and loaded indexes. Segments that were used since the last look are passed over,
+as long as there are better candidates among the few that are looked at. Segments of the same log are closed under the
+lock that the caller holds. A segment whose log is busy refuses, so the bound may be exceeded by as many files as are in
+use. A segment that is being written has a second descriptor, that of its map.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
+from pathlib import Path
 from typing import Final, Protocol
+
+from ottla.broker.storage.errors import FlushError
 
 # How many are asked for each file that is opened: the lock of a log is held meanwhile.
 _LOOKS_MAX: Final = 8
+
+
+class _Descriptor:
+    """Closes a descriptor when its only owner goes.
+
+    Not the owner itself: weak references to an object still find it while its `__del__` runs, and would hand out a
+    descriptor that is being closed.
+    """
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class OpenFile:
+    """A descriptor that lives as long as anybody refers to it.
+
+    A cache may forget it, and its file may be renamed or deleted: slices that hold it stay readable.
+    """
+
+    __slots__ = ("__weakref__", "_descriptor", "fd", "lent_end")
+
+    def __init__(self, path: Path | str, flags: int = os.O_RDONLY) -> None:
+        # Where the furthest slice ends that was ever handed out: below this no byte may change.
+        self.lent_end = 0
+        self.fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self._descriptor = _Descriptor(self.fd)
+
+    def sync(self) -> None:
+        """Force what was written to disk; raise FlushError where the disk does not take it."""
+        try:
+            if hasattr(os, "fdatasync"):
+                os.fdatasync(self.fd)
+            else:
+                os.fsync(self.fd)
+        except OSError as error:
+            raise FlushError(error.errno, error.strerror) from error
+
+
+class FileSlice:
+    """`length` bytes of a file from `position` on; whole batches."""
+
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: OpenFile, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.length = length
+        if position + length > file.lent_end:
+            file.lent_end = position + length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        return f"FileSlice(fd={self.file.fd}, position={self.position}, length={self.length})"
+
+    def send(self, socket_fd: int, sent: int) -> int:
+        """Hand the rest after `sent` bytes to a socket without copying it here; return how many bytes it took.
+
+        0 before the end means that the file is shorter than it was: the connection cannot be saved.
+        """
+        return os.sendfile(socket_fd, self.file.fd, self.position + sent, self.length - sent)
+
+    def read_into(self, buffer: memoryview, position: int) -> None:
+        """Fill a buffer with the bytes from a position of the slice on; for listeners that must encrypt them."""
+        filled = 0
+        while filled < len(buffer):
+            count = os.preadv(self.file.fd, [buffer[filled:]], self.position + position + filled)
+            if count == 0:
+                raise OSError(f"{self} ends {len(buffer) - filled} bytes early")
+            filled += count
+
+    def read(self) -> bytes:
+        """Return the bytes; for small slices, and for tests."""
+        data = os.pread(self.file.fd, self.length, self.position)
+        while len(data) < self.length:
+            more = os.pread(self.file.fd, self.length - len(data), self.position + len(data))
+            if not more:
+                raise OSError(f"{self} ends {self.length - len(data)} bytes early")
+            data += more
+        return data
+
+
+def sync_path(path: Path) -> None:
+    """Force a file to disk, if it exists."""
+    try:
+        file = OpenFile(path)
+    except FileNotFoundError:
+        # The segment has no aborted transactions, or was deleted meanwhile.
+        return
+    file.sync()
 
 
 class Releasable(Protocol):

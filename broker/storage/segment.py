@@ -1,12 +1,15 @@
-"""One segment of a log: a file of record batches, and its two indexes.
+"""One segment of a log: a file of record batches, and its indexes.
 
     <base offset, 20 digits>.log        record batches as they were on the wire, back to back
     <base offset>.index, .timeindex     see index.py
-    <base offset>.txnindex              see aborted_transactions.py
+    <base offset>.txnindex              see producers/aborted_transactions.py
 
 Only the active segment, the last one of its log, is written, through a `WriteMap`. After a crash it may end in
 zeros or in a torn batch; recovery cuts it at the last whole batch. A closed segment changes only by being
 replaced or deleted as a whole.
+
+An index entry is a hint. The batch that it points at must be there and must end at the offset that the entry gives;
+otherwise the index is rebuilt from the log.
 
 Not thread-safe: the log's lock protects it.
 """
@@ -16,31 +19,79 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
-from ottla.broker.storage.batch_headers import NO_LIMIT, BatchAt
+from ottla.broker.storage.batch_headers import NO_LIMIT, BatchAt, batch_headers, whole_batches
 from ottla.broker.storage.errors import CorruptIndexError
-from ottla.broker.storage.file_slice import FileSlice, OpenFile
-from ottla.broker.storage.open_files import OpenFiles
-from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
-from ottla.broker.storage.segment_reading import CORRUPT, Limits, ReadableSegment
+from ottla.broker.storage.index import OffsetIndex, TimeIndex
+from ottla.broker.storage.open_files import FileSlice, OpenFile, OpenFiles
+from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
 from ottla.broker.storage.write_map import WriteMap
 from ottla.protocol.errors import CorruptBatchError
-from ottla.protocol.records import NO_TIMESTAMP, RecordBatch
+from ottla.protocol.records import NO_LEADER_EPOCH, NO_TIMESTAMP, RecordBatch
 
-__all__ = ["BatchAt", "Limits", "Segment"]
+CORRUPT = (CorruptBatchError, CorruptIndexError)
 
+# Followers and most consumers read what was written last.
+_RECENT_MAX = 16
 _COPY_SUFFIX = ".tmp"
 _COPY_BYTES = 1024 * 1024
 
 
-class Segment(ReadableSegment):
-    """A segment, which is written while it is the active one."""
+class Limits(NamedTuple):
+    """What the topic's options say about a segment."""
 
-    # How many entries the indexes still take; known while there is a map.
-    _index_room = 0
+    segment_bytes: int
+    index_interval_bytes: int
+    index_bytes_max: int
+
+
+class Segment:
+    """A file of batches from `base_offset` up to, but not including, `next_offset`."""
+
+    def __init__(
+        self, directory: Path, base_offset: int, limits: Limits, files: OpenFiles, lock: threading.Lock
+    ) -> None:
+        name = f"{base_offset:020d}"
+        self.base_offset = base_offset
+        self.path = directory / f"{name}.log"
+        self.offset_index = OffsetIndex(directory / f"{name}.index", base_offset)
+        self.time_index = TimeIndex(directory / f"{name}.timeindex", base_offset)
+        self.aborted_transactions = AbortedTransactions(directory / f"{name}.txnindex", base_offset)
+        # Whether the index of aborted transactions is known to be right, and whether it may have entries.
+        self.is_transaction_index_sound = False
+        self.has_aborted = True
+        self.limits = limits
+        self.size = 0
+        self.next_offset = base_offset
+        # How much was forced to disk, with the indexes if the segment is closed; -1 where the files are new or trimmed.
+        self.synced_size = -1
+        # From here on the batches were written or scanned by this process; of those below, [begin, end) was checked.
+        self.own_position = NO_LIMIT
+        self._checked = (0, 0)
+        # Whether the largest timestamp comes from the batches themselves, not from an index that was found.
+        self.is_largest_certain = False
+        self.used = True
+        # The largest timestamp and the last offset of its batch; None until it is read from the time index.
+        self._largest: tuple[int, int] | None = None
+        # Of the first batch; None until it is read.
+        self._first_timestamp: int | None = None
+        self._bytes_since_index = 0
+        # The batches that this process wrote last, by base offset: to find them, no file need be read.
+        self._recent: dict[int, BatchAt] = {}
+        self._files = files
+        self.lock = lock
+        self._file: OpenFile | None = None
+        # Finds the file again while only slices hold it.
+        self._lent: weakref.ref[OpenFile] | None = None
+        # Only in the active segment. While there is a map, the indexes are loaded and known to be sound.
+        self._map: WriteMap | None = None
+        # How many entries the indexes still take; known while there is a map.
+        self._index_room = 0
 
     @classmethod
     def create(
@@ -55,8 +106,7 @@ class Segment(ReadableSegment):
             segment.offset_index.reset()
             segment.time_index.reset()
         except OSError:
-            segment.discard()
-            segment.unlink()
+            segment.remove()
             raise
         segment.confirm_largest_timestamp((NO_TIMESTAMP, base_offset))
         segment.is_transaction_index_sound = True
@@ -64,6 +114,81 @@ class Segment(ReadableSegment):
         segment.has_aborted = False
         files.opened(segment)
         return segment
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path.name}, offsets={self.base_offset}..{self.next_offset}, size={self.size})"
+
+    # Files
+
+    @property
+    def file(self) -> OpenFile:
+        """The open log file; all slices of the segment share one."""
+        self.used = True
+        file = self._file
+        if file is None:
+            file = self._lent() if self._lent is not None else None
+            if file is None:
+                file = OpenFile(self.path, os.O_RDWR)
+                self._lent = weakref.ref(file)
+            self._file = file
+            self._files.opened(self)
+        return file
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files of the segment, whether they exist or not; the log first."""
+        return [self.path, self.offset_index.path, self.time_index.path, self.aborted_transactions.path]
+
+    def release(self, held: threading.Lock | None = None) -> bool:
+        """Give descriptors and loaded indexes back, if the log is not busy and the disk takes the indexes.
+
+        `held` is the lock that the caller has: of another log, or of this one, which opens another segment.
+        """
+        is_own = held is self.lock
+        if not is_own and not self.lock.acquire(blocking=False):
+            return False
+        try:
+            self.close_files()
+        except OSError:
+            # Whoever asks wants something else: it must not pay for this segment's disk.
+            return False
+        finally:
+            if not is_own:
+                self.lock.release()
+        return True
+
+    def close_files(self) -> None:
+        """Close what is open; it is opened again when it is needed."""
+        self._close_map()
+        self.offset_index.release()
+        self.time_index.release()
+        self._close_file()
+
+    def discard(self) -> None:
+        """Close what is open without writing anything, which a full disk could refuse: the files are to go."""
+        self._close_map()
+        self.offset_index.forget()
+        self.time_index.forget()
+        self._close_file()
+
+    def unlink(self) -> None:
+        """Remove the files; slices that are in use stay readable."""
+        for path in self.paths:
+            path.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Close and remove the files at once; slices that are in use stay readable."""
+        self.discard()
+        self.unlink()
+
+    def _close_map(self) -> None:
+        if self._map is not None:
+            self._map.close(self.size)
+            self._map = None
+
+    def _close_file(self) -> None:
+        self._file = None
+        self._files.closed(self)
 
     # Writing
 
@@ -161,6 +286,186 @@ class Segment(ReadableSegment):
         """Trim and close the files, indexes complete: after this a clean start need not look inside."""
         self.finish()
         self.close_files()
+
+    # Finding
+
+    def batches_at(self, position: int = 0) -> Iterator[BatchAt]:
+        """Walk over the headers of the batches from `position` on."""
+        return batch_headers(self.file, self.path, position, self.size, self.base_offset, self.next_offset)
+
+    def read_batches(self, position: int = 0) -> Iterator[tuple[int, RecordBatch]]:
+        """Read whole batches from `position` on, a megabyte at a time; the CRCs are not checked."""
+        return whole_batches(self.file, self.path, position, self.size)
+
+    def find(self, offset: int) -> BatchAt | None:
+        """Return the first batch that ends at or after `offset`; None where the segment ends before it."""
+        batch = self._recent.get(offset)
+        if batch is not None:
+            return batch
+        for batch in self.headers_from(offset):
+            if batch.last_offset >= offset:
+                return batch
+        if offset < self.next_offset:
+            self._check_is_hole(self.base_offset - 1 if batch is None else batch.last_offset)
+        return None
+
+    def end_before(self, position: int, offset: int, begin: BatchAt) -> tuple[int, int]:
+        """Return the last batch boundary up to `position` whose batches all lie below `offset`, from `begin` on.
+
+        With it comes an offset: the batches before the boundary lie below that one, those behind it do not.
+        """
+        if position >= self.size and offset >= self.next_offset:
+            return self.size, self.next_offset
+        if begin.end > position:
+            return begin.position, begin.base_offset
+        recent = self._recent.get(offset)
+        if recent is not None and recent.position <= position:
+            return recent.position, offset
+        try:
+            entry = self.offset_index.last_within(offset, position)
+            headers = self.batches_at(begin.position) if entry[1] <= begin.position else self._headers_at(entry)
+        except CORRUPT:
+            self.rebuild_indexes()
+            headers = self.batches_at(begin.position)
+        end = begin.position
+        for batch in headers:
+            if batch.last_offset >= offset or batch.end > position:
+                # Where the walk began at an index entry, all before that batch is below both bounds.
+                return max(end, batch.position), batch.base_offset
+            end = batch.end
+        return end, self.next_offset
+
+    def check_found(self, position: int, end: int, epoch_for: Callable[[int], int]) -> None:
+        """Raise CorruptBatchError unless what was found on disk from `position` to `end` is what was once written.
+
+        CRCs must be right; offsets must rise and epochs be what they were, since neither is under a CRC. Many clients
+        do not check CRCs, and a replica must not lead with damaged records while others have them whole. What this
+        process wrote, or has checked once, is not checked again.
+        """
+        end = min(end, self.own_position)
+        begin, checked_end = self._checked
+        start = checked_end if begin <= position <= checked_end else position
+        if start >= end:
+            return
+        # One more than is asked for: a batch whose offset is too high contradicts the one behind it.
+        for batch in self.batches_at(start):
+            if batch.position >= end:
+                break
+            known_epoch = epoch_for(batch.base_offset)
+            if batch.leader_epoch != known_epoch and NO_LEADER_EPOCH not in (batch.leader_epoch, known_epoch):
+                raise CorruptBatchError(f"{self.path} has epoch {batch.leader_epoch} at offset {batch.base_offset}")
+        for _, whole in whole_batches(self.file, self.path, start, end):
+            whole.check()
+        self._checked = (position, end) if start == position else (begin, end)
+
+    def _remember(self, batch: BatchAt) -> None:
+        recent = self._recent
+        recent[batch.base_offset] = batch
+        if len(recent) > _RECENT_MAX:
+            del recent[next(iter(recent))]
+
+    def headers_from(self, offset: int) -> Iterator[BatchAt]:
+        """Walk from a batch on that is not above `offset`: the last one that the index knows."""
+        try:
+            return self._headers_at(self.offset_index.lookup(offset))
+        except CORRUPT:
+            self.rebuild_indexes()
+            return self._headers_at(self.offset_index.lookup(offset))
+
+    def _headers_at(self, entry: tuple[int, int]) -> Iterator[BatchAt]:
+        """Walk from an index entry on, if the log says the same there."""
+        offset, position = entry
+        if position == 0:
+            return self.batches_at()
+        if 0 < position < self.size:
+            headers = self.batches_at(position)
+            first = next(headers)
+            if first.last_offset == offset:
+                return chain((first,), headers)
+        raise CorruptIndexError(f"{self.offset_index.path} points at the wrong batch")
+
+    def _check_is_hole(self, last_offset: int) -> None:
+        """Tell a hole at the end of a segment, as compaction leaves them, from batches that were lost.
+
+        The indexes of a cleaned segment know nothing of what was in the hole; those of a damaged one do.
+        """
+        with suppress(CorruptIndexError):
+            index_offset, position = self.offset_index.last
+            timestamp_offset = (self.time_index.last or (0, last_offset))[1]
+            known = max(timestamp_offset, index_offset if position else last_offset)
+            if last_offset < known < self.next_offset:
+                raise CorruptBatchError(f"{self.path} ends at offset {last_offset}, but its indexes know of {known}")
+
+    # Timestamps
+
+    @property
+    def largest_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp, NO_TIMESTAMP without one, and the last offset of the batch that has it."""
+        if self._largest is None:
+            self._largest = self._read_largest_timestamp()
+        return self._largest
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch; it decides when the segment is old enough to roll."""
+        if self._first_timestamp is None:
+            self._first_timestamp = next(self.batches_at()).max_timestamp if self.size else NO_TIMESTAMP
+        return self._first_timestamp
+
+    def confirm_largest_timestamp(self, largest: tuple[int, int]) -> None:
+        """Take what the headers of a closed segment say in place of what its index says."""
+        self._largest, self.is_largest_certain = largest, True
+
+    def _read_largest_timestamp(self) -> tuple[int, int]:
+        """Read it from the time index; believe it if its batch says the same and those at the end say no more."""
+        if self.size == 0:
+            return NO_TIMESTAMP, self.base_offset
+        try:
+            last = self.time_index.last
+            if last is not None:
+                batch = self.find(last[1])
+                behind = max(later.max_timestamp for later in self.headers_from(self.next_offset - 1))
+                if batch is not None and (batch.max_timestamp, batch.last_offset) == last and behind <= last[0]:
+                    return last
+        except CORRUPT:
+            pass
+        self.rebuild_indexes()
+        assert self._largest is not None
+        return self._largest
+
+    # Indexes
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes anew from the log."""
+        largest = (NO_TIMESTAMP, self.base_offset)
+        offsets: list[tuple[int, int]] = []
+        times: list[tuple[int, int]] = []
+        bytes_since_index = 0
+        last_offset = self.base_offset - 1
+        for batch in self.batches_at():
+            last_offset = batch.last_offset
+            if batch.max_timestamp > largest[0]:
+                largest = (batch.max_timestamp, last_offset)
+            if bytes_since_index > self.limits.index_interval_bytes:
+                offsets.append((last_offset, batch.position))
+                times.append(largest)
+                bytes_since_index = 0
+            bytes_since_index += batch.size
+        self._check_is_hole(last_offset)
+        self.offset_index.reset()
+        self.time_index.reset()
+        for entry in offsets:
+            self.offset_index.append(*entry)
+        for entry in (*times, largest):
+            self.time_index.append(*entry)
+        # On a full disk they stay in memory: a log must open and be read there all the same.
+        with suppress(OSError):
+            self.offset_index.write()
+            self.time_index.write()
+        self._bytes_since_index = bytes_since_index
+        self._largest, self.is_largest_certain = largest, True
+
+    # Starting
 
     def recover(self, accepts: Callable[[int, int, RecordBatch], bool]) -> tuple[int, int]:
         """Find where the good batches end, for the caller to `cut` there and to rebuild the indexes.

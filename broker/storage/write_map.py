@@ -32,7 +32,7 @@ import os
 import struct
 import sys
 
-from ottla.broker.storage.file_slice import OpenFile
+from ottla.broker.storage.open_files import OpenFile
 from ottla.protocol.records import BATCH_LENGTH_OVERHEAD
 
 _PAGE = mmap.ALLOCATIONGRANULARITY

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ottla.broker.network.outbox import ResponseOutbox
 from ottla.broker.network.tls.tls_channel import PIECE_BYTES, SCRATCH, TlsChannel
-from ottla.broker.storage.file_slice import FileSlice
+from ottla.broker.storage.open_files import FileSlice
 
 # What is sent before other threads, such as the loop, may take the connection's lock.
 _TURN_BYTES: Final = 4 * 1024 * 1024

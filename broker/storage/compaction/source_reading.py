@@ -8,8 +8,8 @@ from enum import Enum
 
 from ottla.broker.storage.compaction.cleaned_transactions import aborted_among
 from ottla.broker.storage.compaction.cleaner_throttle import CleanerThrottle
-from ottla.broker.storage.file_slice import FileSlice
 from ottla.broker.storage.log import Log
+from ottla.broker.storage.open_files import FileSlice
 from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
 from ottla.broker.storage.producers.producer_replay import check_transaction_index
 from ottla.broker.storage.segment import Segment

@@ -22,7 +22,7 @@ from pathlib import Path
 from ottla.broker.storage.batch_headers import batch_headers
 from ottla.broker.storage.checkpoint import sync_directory
 from ottla.broker.storage.errors import StorageError
-from ottla.broker.storage.file_slice import OpenFile
+from ottla.broker.storage.open_files import OpenFile
 from ottla.protocol.errors import CorruptBatchError
 
 CLEANED_SUFFIX = ".cleaned"

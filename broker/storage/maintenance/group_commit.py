@@ -27,7 +27,6 @@ from ottla.broker.common.timings import Timing
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.logs import storage_error
-from ottla.broker.storage.maintenance import flushing
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 logger = structlog.get_logger(__name__)
@@ -49,7 +48,7 @@ class GroupCommit:
         *,
         linger_ms: float = LINGER_MS,
         waiting_max: int = WAITING_MAX,
-        flush: Flush = flushing.flush,
+        flush: Flush = Log.flush,
         linger: Callable[[], None] | None = None,
     ) -> None:
         """Take the directories; `waiting_max` bounds the appends that wait in one of them."""

@@ -37,7 +37,6 @@ from ottla.broker.storage.log_changes import remove_doomed_directories
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.maintenance.background import Loop, Task
-from ottla.broker.storage.maintenance.flushing import is_flush_due
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
 from ottla.broker.storage.maintenance.retention import delete_old_segments, remove_doomed
 from ottla.protocol.identifiers import TopicPartition
@@ -156,7 +155,7 @@ class Maintenance:
         """Have the logs flushed whose options, or a rolled segment, ask for it."""
         now_ms = self.logs.clock()
         for log in self.logs:
-            if is_flush_due(log, now_ms):
+            if log.is_flush_due(now_ms):
                 self._group_commit.request(log)
 
     def expire_producers(self) -> None:

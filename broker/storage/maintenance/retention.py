@@ -20,8 +20,7 @@ from ottla.broker.config import TopicConfig
 from ottla.broker.storage.batch_headers import batch_headers
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.producers.producer_snapshot import delete_snapshots_below
-from ottla.broker.storage.segment import Segment
-from ottla.broker.storage.segment_reading import CORRUPT
+from ottla.broker.storage.segment import CORRUPT, Segment
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.records import NO_TIMESTAMP
 

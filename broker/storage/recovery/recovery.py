@@ -26,8 +26,7 @@ from ottla.broker.storage.directory_files import may_have_holes as was_compacted
 from ottla.broker.storage.errors import CorruptCheckpointError, StorageError
 from ottla.broker.storage.leader_epochs import LeaderEpochs
 from ottla.broker.storage.log import Clock, Log, LogParts
-from ottla.broker.storage.maintenance.flushing import flush, sync_path
-from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.open_files import OpenFiles, sync_path
 from ottla.broker.storage.producers.producer_replay import replay_from_snapshot, replay_scanned
 from ottla.broker.storage.producers.producer_snapshot import (
     ProducerSnapshot,
@@ -37,8 +36,7 @@ from ottla.broker.storage.producers.producer_snapshot import (
 )
 from ottla.broker.storage.producers.producers import Producers
 from ottla.broker.storage.recovery.recovery_scan import RecoveryScan
-from ottla.broker.storage.segment import Limits, Segment
-from ottla.broker.storage.segment_reading import CORRUPT
+from ottla.broker.storage.segment import CORRUPT, Limits, Segment
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.records import NO_LEADER_EPOCH
 
@@ -75,8 +73,7 @@ def open_log(
         end = segments[-1].next_offset if segments else log_start_offset
         if not segments or end < log_start_offset:
             for segment in segments:
-                segment.discard()
-                segment.unlink()
+                segment.remove()
             segments = [Segment.create(directory, log_start_offset, limits, files, lock)]
             scanned, end = 1, log_start_offset
             epochs.clear()
@@ -109,7 +106,7 @@ def close_log(log: Log) -> None:
         log.active.finish()
         # Also without producers: a start must be able to tell that there are none from a snapshot that is lost.
         write_snapshot(log.directory, ProducerSnapshot(log.log_end_offset, log.producers.entries()), durable=False)
-    flush(log)
+    log.flush()
     with log.lock:
         for path in log.active.paths[1:]:
             sync_path(path)

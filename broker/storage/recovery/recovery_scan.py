@@ -176,6 +176,5 @@ class RecoveryScan:
         """Remove the segments behind the last one."""
         index = self.segments.index(last)
         for later in self.segments[index + 1 :]:
-            later.discard()
-            later.unlink()
+            later.remove()
         del self.segments[index + 1 :]

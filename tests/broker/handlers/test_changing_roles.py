@@ -13,7 +13,6 @@ from tests.broker.handlers.test_offsets_and_roles import delete, epoch_end, list
 from tests.broker.handlers.test_produce_and_fetch import fetch, produce, values
 
 from ottla.broker.handlers.data import list_offsets
-from ottla.broker.storage.truncation import truncate_to
 from ottla.protocol.errors import ErrorCode
 
 OURS, THEIRS = [b"a", b"b"], [b"x", b"y", b"z"]
@@ -36,7 +35,7 @@ def become_follower(broker: Broker) -> None:
         return
     broker.lead("t", epoch=1, leader=2)
     log = partition.log
-    truncate_to(log, 0)
+    log.truncate_to(0)
     for offset, value in enumerate(THEIRS):
         log.append_as_follower(batch(value, base_offset=offset, partition_leader_epoch=1), 1)
     log.advance_high_watermark(len(THEIRS))

@@ -16,7 +16,7 @@ from tests.kit.waiting import until
 from ottla.broker.config import Listener, SecurityProtocol
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.limits import NetworkLimits
-from ottla.broker.storage.file_slice import FileSlice, OpenFile
+from ottla.broker.storage.open_files import FileSlice, OpenFile
 from ottla.protocol.api import Api
 
 PIPELINED = (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.OFFSET_COMMIT, Api.FETCH, Api.PRODUCE)

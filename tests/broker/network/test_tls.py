@@ -29,7 +29,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.network import limits
 from ottla.broker.security.listener_security import ListenerSecurity
 from ottla.broker.security.tls.tls_listener import TlsListener
-from ottla.broker.storage.file_slice import FileSlice, OpenFile
+from ottla.broker.storage.open_files import FileSlice, OpenFile
 
 MIB = 1024 * 1024
 

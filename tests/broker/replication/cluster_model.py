@@ -38,7 +38,6 @@ from ottla.broker.storage.directory_files import MetaProperties
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import CHECKPOINTS
 from ottla.broker.storage.logs import Logs
-from ottla.broker.storage.maintenance.flushing import flush
 from ottla.broker.storage.recovery.startup import open_logs
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -335,7 +334,7 @@ class Cluster:
         """Write the high watermark down, and with `flushes` force the log to disk."""
         assert broker.partition is not None
         if flushes:
-            flush(broker.partition.log)
+            broker.partition.log.flush()
         for name in CHECKPOINTS if flushes else (HIGH_WATERMARK_CHECKPOINT,):
             broker.logs.checkpoint(name, broker.logs.dirs[0])
 
@@ -343,7 +342,7 @@ class Cluster:
 def flush_if_wanted(log: Log) -> None:
     """Force a log to disk before something is acknowledged or confirmed, if the topic asks for it."""
     if log.is_flush_wanted:
-        flush(log)
+        log.flush()
 
 
 def _cut_file(path: Path, end: int) -> None:

@@ -18,7 +18,6 @@ from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.storage.directory_files import MetaProperties
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.logs import Logs
-from ottla.broker.storage.maintenance.flushing import flush
 from ottla.broker.storage.maintenance.group_commit import Flush, GroupCommit
 from ottla.broker.storage.recovery.startup import close_logs, open_logs
 from ottla.protocol.identifiers import TopicPartition
@@ -47,7 +46,7 @@ class FollowingBroker:
         self.changed = threading.Condition()
         self.moves: list[TopicPartition] = []
         # What forces a log to disk; a test may put another in its place.
-        self.flush: Flush = flush
+        self.flush: Flush = Log.flush
         self.group_commit = GroupCommit(self.logs.dirs, flush=self._flush, linger=lambda: None)
         self.group_commit.start()
         self.fetchers = Fetchers(

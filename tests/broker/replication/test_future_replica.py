@@ -19,7 +19,6 @@ from ottla.broker.storage.checkpoint import (
     read_offsets,
 )
 from ottla.broker.storage.directory_files import note_holes
-from ottla.broker.storage.maintenance.flushing import flush
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records import RecordBatch
@@ -244,7 +243,7 @@ def test_the_checkpoints_move_along(broker: MovingBroker) -> None:
     """Before the log has its name, so that no crash finds it without."""
     broker.append(10)
     broker.orders.log.advance_log_start(3)
-    flush(broker.orders.log)
+    broker.orders.log.flush()
     for log_dir in broker.logs.dirs:
         broker.logs.checkpoint(RECOVERY_POINT_CHECKPOINT, log_dir)
     broker.logs.note_cleaned(broker.orders.log, 5, 0)

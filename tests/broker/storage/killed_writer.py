@@ -16,7 +16,6 @@ from struct import Struct
 from tests.broker.storage.logs import append, append_marker, make_batch, make_log, make_marker, read_all
 
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.maintenance.flushing import flush
 from ottla.broker.storage.maintenance.retention import delete_old_segments, remove_doomed
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType
@@ -51,7 +50,7 @@ def append_until_killed(log: Log, report_fd: int, chooser: random.Random) -> Non
             append(log, make_batch(count, value=value_at(offset), codec=chooser.choice([Codec.NONE, Codec.LZ4])))
         os.write(report_fd, _REPORT.pack(log.log_end_offset, False))
         if chooser.random() < 0.2:
-            os.write(report_fd, _REPORT.pack(flush(log), True))
+            os.write(report_fd, _REPORT.pack(log.flush(), True))
         if chooser.random() < 0.02:
             delete_old_segments(log)
             remove_doomed(log)

@@ -13,7 +13,6 @@ from tests.kit.waiting import until
 
 from ottla.broker.storage.compaction.compaction import CompactionReport, Outcome, compact
 from ottla.broker.storage.maintenance.retention import Reason, delete_old_segments, remove_doomed
-from ottla.broker.storage.truncation import truncate_fully_and_start_at, truncate_to
 from ottla.protocol.compression import Codec
 from ottla.protocol.record import Record
 from ottla.protocol.records import batches
@@ -86,7 +85,7 @@ def test_a_cut_during_compaction_is_noticed(tmp_path: Path, moment: int) -> None
     bench = filled(tmp_path)
 
     def cut() -> None:
-        assert truncate_to(bench.log, 30)
+        assert bench.log.truncate_to(30)
         bench.appended = {offset: record for offset, record in bench.appended.items() if offset < 30}
         for number in range(10):
             bench.append([(b"late-%d" % (number % 3), b"new" * 10)])
@@ -107,7 +106,7 @@ def test_a_cut_during_compaction_is_noticed(tmp_path: Path, moment: int) -> None
 def test_a_log_that_begins_anew_during_compaction_stays_empty(tmp_path: Path, moment: int) -> None:
     """Nothing of the old one comes back."""
     bench = filled(tmp_path)
-    report = compact_and(bench, moment, lambda: truncate_fully_and_start_at(bench.log, 1000))
+    report = compact_and(bench, moment, lambda: bench.log.truncate_fully_and_start_at(1000))
 
     assert report.outcome is Outcome.CHANGED
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (1000, 1000)

@@ -20,7 +20,6 @@ from tests.broker.storage.logs import (
     read_all,
 )
 
-from ottla.broker.storage.maintenance.flushing import flush
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType
 
@@ -70,7 +69,7 @@ def test_appends_go_on_after_each_crash(tmp_path: Path) -> None:
         log = make_log(tmp_path, recovery_point=round_number * 3)
         for sequence in range(4):
             append(log, make_batch(producer_id=7, sequence=round_number * 3 + sequence))
-        flush(log)
+        log.flush()
         os.truncate(log.active.path, log.active.size - 1)
 
     assert offsets(make_log(tmp_path)) == list(range(30))

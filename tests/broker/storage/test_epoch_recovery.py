@@ -10,7 +10,6 @@ from tests.broker.storage.logs import append, make_batch, make_log, offsets
 from ottla.broker.storage.compaction.compaction import compact
 from ottla.broker.storage.leader_epochs import LeaderEpochs
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.truncation import truncate_to
 
 
 def copy(log: Log, leader_epoch: int) -> None:
@@ -30,7 +29,7 @@ def test_records_that_came_after_an_epoch_without_any_survive_a_kill(tmp_path: P
         append(log, make_batch(), 3)
     log.leader_epochs.begin(5, 4)
     log.advance_log_start(2)
-    truncate_to(log, 4)
+    log.truncate_to(4)
     for _ in range(3):
         copy(log, 3)
     reopened = make_log(tmp_path, log_start_offset=2)
@@ -45,7 +44,7 @@ def test_an_epoch_that_replaces_one_without_records_leaves_no_trace_of_it(tmp_pa
     append(log, make_batch(), 3)
     log.leader_epochs.assign(4, 1)
     log.leader_epochs.begin(5, 1)
-    truncate_to(log, 1)
+    log.truncate_to(1)
     for _ in range(2):
         copy(log, 3)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.storage.file_slice import OpenFile
+from ottla.broker.storage.open_files import OpenFile
 
 
 def test_a_file_that_is_being_closed_is_not_found_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

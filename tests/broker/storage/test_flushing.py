@@ -10,10 +10,9 @@ import pytest
 from tests.broker.storage.logs import NOW, append, fill, make_batch, make_log
 from tests.kit.clock import FakeClock
 
-from ottla.broker.storage.maintenance import flushing
-from ottla.broker.storage.maintenance.flushing import FlushError, flush, is_flush_due
+from ottla.broker.storage.errors import FlushError
+from ottla.broker.storage.open_files import sync_path
 from ottla.broker.storage.recovery.recovery import close_log
-from ottla.broker.storage.truncation import truncate_to
 
 SIZE = len(make_batch())
 PER_SEGMENT = 1000 // SIZE
@@ -45,7 +44,7 @@ def test_the_recovery_point_moves_to_the_end(tmp_path: Path) -> None:
     fill(log, 5)
     clock.now += 7
 
-    assert (log.recovery_point, flush(log), log.recovery_point, log.last_flush_ms) == (0, 5, 5, NOW + 7)
+    assert (log.recovery_point, log.flush(), log.recovery_point, log.last_flush_ms) == (0, 5, 5, NOW + 7)
 
 
 def test_closed_segments_are_flushed_with_their_indexes_and_names(
@@ -56,16 +55,16 @@ def test_closed_segments_are_flushed_with_their_indexes_and_names(
     log = make_log(tmp_path / "log")
     fill(log, PER_SEGMENT + 1)
     synced.take()
-    flush(log)
+    log.flush()
     first, second = f"{0:020d}", f"{PER_SEGMENT:020d}"
 
     assert sorted(synced.take()) == sorted(
         [f"{first}.log", f"{first}.index", f"{first}.timeindex", f"{second}.log", "log"]
     )
     fill(log, 1)
-    flush(log)
+    log.flush()
     assert synced.take() == [f"{second}.log"]
-    flush(log)
+    log.flush()
     assert synced.take() == []
 
 
@@ -75,10 +74,10 @@ def test_a_segment_that_was_flushed_before_it_was_rolled_is_flushed_again(
     """It was trimmed since, and its indexes written: a start would believe them."""
     log = make_log(tmp_path / "log")
     fill(log, 5)
-    flush(log)
+    log.flush()
     log.roll()
     synced = Synced(monkeypatch)
-    flush(log)
+    log.flush()
 
     assert {f"{0:020d}.log", f"{0:020d}.timeindex"} <= set(synced.take())
     assert log.recovery_point == 5
@@ -90,9 +89,9 @@ def test_what_is_rolled_during_a_flush_is_flushed_by_the_next(tmp_path: Path, mo
     fill(log, 5)
     synced = Synced(monkeypatch)
     synced.meanwhile = log.roll
-    flush(log)
+    log.flush()
     synced.take()
-    flush(log)
+    log.flush()
 
     assert {f"{0:020d}.log", f"{0:020d}.index"} <= set(synced.take())
 
@@ -104,8 +103,8 @@ def test_what_is_appended_during_a_flush_is_not_counted(tmp_path: Path, monkeypa
     synced = Synced(monkeypatch)
     synced.meanwhile = lambda: fill(log, 3)
 
-    assert (flush(log), log.recovery_point) == (5, 5)
-    assert (flush(log), log.recovery_point) == (8, 8)
+    assert (log.flush(), log.recovery_point) == (5, 5)
+    assert (log.flush(), log.recovery_point) == (8, 8)
 
 
 def test_what_comes_after_a_cut_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,14 +114,14 @@ def test_what_comes_after_a_cut_is_not_counted(tmp_path: Path, monkeypatch: pyte
     synced = Synced(monkeypatch)
 
     def replace() -> None:
-        truncate_to(log, 2)
+        log.truncate_to(2)
         fill(log, 5)
 
     synced.meanwhile = replace
-    flush(log)
+    log.flush()
 
     assert log.recovery_point == 0
-    assert (flush(log), log.recovery_point) == (7, 7)
+    assert (log.flush(), log.recovery_point) == (7, 7)
 
 
 def test_a_disk_that_does_not_take_it_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +135,7 @@ def test_a_disk_that_does_not_take_it_is_told_apart(tmp_path: Path, monkeypatch:
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", fail)
         with pytest.raises(FlushError, match="Input/output"):
-            flush(log)
+            log.flush()
     assert log.recovery_point == 0
 
 
@@ -146,12 +145,12 @@ def test_without_fdatasync_there_is_fsync(tmp_path: Path, monkeypatch: pytest.Mo
     log = make_log(tmp_path)
     fill(log, 5)
 
-    assert flush(log) == 5
+    assert log.flush() == 5
 
 
 def test_a_segment_that_is_deleted_meanwhile_is_no_failure(tmp_path: Path) -> None:
     """Its indexes need not be on disk any more."""
-    flushing.sync_path(tmp_path / "gone.index")
+    sync_path(tmp_path / "gone.index")
 
 
 @pytest.mark.parametrize(
@@ -175,14 +174,14 @@ def test_a_flush_is_due_by_count_by_time_and_after_a_roll(
     fill(log, count)
     clock.now += elapsed_ms
 
-    assert is_flush_due(log, clock()) is is_due
+    assert log.is_flush_due(clock()) is is_due
 
 
 def test_closing_forces_everything_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The indexes of the last segment too: a clean start believes them."""
     log = make_log(tmp_path / "log")
     append(log, make_batch())
-    flush(log)
+    log.flush()
     synced = Synced(monkeypatch)
     close_log(log)
 

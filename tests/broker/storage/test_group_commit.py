@@ -11,11 +11,11 @@ import pytest
 from structlog.typing import EventDict
 from tests.broker.storage.many_logs import ORDERS, TOPIC_ID, VIEWS, Broker, append, os_error
 
+from ottla.broker.storage.errors import FlushError
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_changes import truncate_to
 from ottla.broker.storage.logs import Logs
-from ottla.broker.storage.maintenance import flushing, group_commit
-from ottla.broker.storage.maintenance.flushing import FlushError
+from ottla.broker.storage.maintenance import group_commit
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -35,7 +35,7 @@ class Flushes:
         self.before()
         if self.error is not None:
             raise self.error
-        return flushing.flush(log)
+        return log.flush()
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_what_is_on_disk_already_is_answered_at_once(logs: Logs, commit: GroupCo
     """In the thread of the caller, without a flush."""
     log = logs.get(ORDERS)
     end = append(log)
-    flushing.flush(log)
+    log.flush()
     answers: list[KafkaError | None] = []
 
     commit.when_flushed(log, end, answers.append)

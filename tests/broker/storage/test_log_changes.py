@@ -30,7 +30,6 @@ from ottla.broker.storage.log_changes import (
     truncate_to,
 )
 from ottla.broker.storage.logs import Logs
-from ottla.broker.storage.maintenance.flushing import flush
 from ottla.broker.storage.recovery.startup import close_logs
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -82,7 +81,7 @@ def test_whoever_still_holds_a_deleted_log_cannot_touch_the_new_one(logs: Logs) 
     piece = old.read(0, 10_000)
     assert piece is not None
     assert len(piece.read()) > 0
-    flush(old)
+    old.flush()
     assert new.log_end_offset == 0
     assert sum(path.stat().st_size for path in new.directory.glob("*.log")) == 0
 
@@ -216,7 +215,7 @@ def test_a_partition_that_is_set_aside_stays_on_disk(logs: Logs, broker: Broker)
 def test_a_cut_below_the_recovery_point_is_written_down(logs: Logs) -> None:
     """What is appended after the cut was never flushed, and a crash must make recovery look at it."""
     log, log_dir = logs.place(ORDERS)
-    flush(log)
+    log.flush()
     logs.checkpoint(RECOVERY_POINT_CHECKPOINT, log_dir)
     assert read_offsets(log_dir.path / RECOVERY_POINT_CHECKPOINT)[ORDERS] == 3
 
@@ -260,7 +259,7 @@ def test_a_cut_that_fails_is_told_for_its_partition(logs: Logs, monkeypatch: pyt
     """Unknown partitions, and those whose recovery point cannot be written down."""
     unknown = TopicPartition("nothing", 0)
     log, log_dir = logs.place(ORDERS)
-    flush(log)
+    log.flush()
     logs.checkpoint(RECOVERY_POINT_CHECKPOINT, log_dir)
     monkeypatch.setattr("ottla.broker.storage.log_dir.write_offsets", raising(errno.ENOSPC))
 

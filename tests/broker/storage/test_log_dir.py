@@ -19,9 +19,8 @@ from ottla.broker.storage.checkpoint import (
     read_offsets,
 )
 from ottla.broker.storage.directory_files import CLEAN_SHUTDOWN, MetaProperties, read_clean_shutdown
-from ottla.broker.storage.errors import StorageError
+from ottla.broker.storage.errors import FlushError, StorageError
 from ottla.broker.storage.log_dir import LogDir
-from ottla.broker.storage.maintenance.flushing import FlushError
 
 
 @pytest.fixture

@@ -24,13 +24,10 @@ from tests.broker.storage.logs import (
 from tests.kit.clock import FakeClock
 from tests.kit.examples import examples
 
-from ottla.broker.storage.file_slice import FileSlice
-from ottla.broker.storage.maintenance.flushing import flush
 from ottla.broker.storage.maintenance.retention import Reason, delete_old_segments, remove_doomed
 from ottla.broker.storage.offset_lookup import offset_for_timestamp, offset_of_max_timestamp
-from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.open_files import FileSlice, OpenFiles
 from ottla.broker.storage.recovery.recovery import close_log
-from ottla.broker.storage.truncation import truncate_fully_and_start_at, truncate_to
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -161,14 +158,14 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, fraction: float, below: bool) -> None:
         start = self.model.log_start_offset
         offset = start - 1 if below and start else start + round((self.model.end - start) * fraction)
-        truncate_to(self.log, offset)
+        self.log.truncate_to(offset)
         self.model.truncate_to(offset)
 
     @rule(ahead=st.integers(0, 20))
     def truncate_fully(self, ahead: int) -> None:
         if ahead < 5:
             offset = self.model.end + ahead
-            truncate_fully_and_start_at(self.log, offset)
+            self.log.truncate_fully_and_start_at(offset)
             self.model.start_at(offset)
 
     @rule(fraction=fractions)
@@ -199,7 +196,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        assert flush(self.log) == self.model.end
+        assert self.log.flush() == self.model.end
         self.model.recovery_point = self.log.recovery_point
 
     @rule()

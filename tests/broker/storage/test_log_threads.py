@@ -11,7 +11,6 @@ from tests.broker.storage.logs import NOW, append, make_batch, make_log, offsets
 from tests.kit.clock import FakeClock
 
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.maintenance.flushing import flush
 from ottla.broker.storage.maintenance.retention import delete_old_segments, remove_doomed
 from ottla.broker.storage.offset_lookup import offset_for_timestamp, offset_of_max_timestamp
 from ottla.broker.storage.open_files import OpenFiles
@@ -90,7 +89,7 @@ def read_some(log: Log) -> None:
 
 
 def flush_some(log: Log) -> None:
-    end = flush(log)
+    end = log.flush()
     assert log.recovery_point >= end
 
 

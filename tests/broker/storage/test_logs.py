@@ -31,7 +31,6 @@ from ottla.broker.storage.checkpoint import (
 )
 from ottla.broker.storage.directory_files import read_topic_id
 from ottla.broker.storage.logs import Logs
-from ottla.broker.storage.maintenance.flushing import flush
 from ottla.broker.storage.recovery.startup import close_logs
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -172,7 +171,7 @@ def test_checkpoints_hold_the_offsets_of_their_directory(logs: Logs, broker: Bro
     append(orders, 3)
     orders.advance_high_watermark(2)
     orders.advance_log_start(1)
-    flush(orders)
+    orders.flush()
     logs.note_cleaned(orders, 1, 0)
     first, second = logs.dirs
     for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):

@@ -8,7 +8,6 @@ from pathlib import Path
 from tests.broker.storage.logs import NOW, append, descriptors, fill, make_batch, make_log, read_all
 from tests.kit.clock import FakeClock
 
-from ottla.broker.storage.maintenance.flushing import flush
 from ottla.broker.storage.open_files import OpenFiles
 
 
@@ -119,7 +118,7 @@ def test_a_log_of_three_hundred_segments_needs_few_descriptors(tmp_path: Path) -
     for offset in range(300):
         assert log.read(offset, 1000) is not None
         most = max(most, len(files))
-    flush(log)
+    log.flush()
 
     assert most <= 9
     # A segment that is written has its file and its map.

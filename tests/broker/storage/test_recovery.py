@@ -23,10 +23,8 @@ from tests.broker.storage.logs import (
 )
 
 from ottla.broker.storage.errors import StorageError
-from ottla.broker.storage.file_slice import OpenFile
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.maintenance.flushing import flush
-from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.open_files import OpenFile, OpenFiles
 from ottla.broker.storage.recovery.recovery import close_log
 from ottla.protocol.control_records import ControlType
 from ottla.protocol.errors import KafkaError
@@ -204,7 +202,7 @@ def test_what_was_flushed_is_not_scanned(tmp_path: Path) -> None:
     """Segments below the recovery point are believed, and damage in them is found when it is read."""
     log = make_log(tmp_path)
     fill(log, 30)
-    flush(log)
+    log.flush()
     patch(log.segments[0].path, SIZE, bytes(30))
     log = make_log(tmp_path, recovery_point=30)
 
@@ -218,7 +216,7 @@ def test_a_segment_that_ends_at_the_recovery_point_is_scanned(tmp_path: Path) ->
     """It may have been flushed before it was rolled, trimmed and indexed."""
     log = make_log(tmp_path)
     fill(log, 5)
-    flush(log)
+    log.flush()
     log.roll()
     first = log.segments[0]
     with first.path.open("ab") as file:

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from tests.broker.storage.logs import NOW, make_batch
 
-from ottla.broker.storage.file_slice import FileSlice, OpenFile
-from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.open_files import FileSlice, OpenFile, OpenFiles
 from ottla.broker.storage.segment import Limits, Segment
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.records import NO_TIMESTAMP, RecordBatch

@@ -18,9 +18,7 @@ from tests.broker.storage.logs import (
     read_all,
 )
 
-from ottla.broker.storage.maintenance.flushing import flush
 from ottla.broker.storage.recovery.recovery import close_log
-from ottla.broker.storage.truncation import truncate_fully_and_start_at, truncate_to
 from ottla.protocol.control_records import ControlType
 
 SIZE = len(make_batch())
@@ -33,7 +31,7 @@ def test_everything_from_an_offset_on_is_dropped(tmp_path: Path, offset: int) ->
     log = make_log(tmp_path)
     fill(log, 30)
 
-    assert truncate_to(log, offset)
+    assert log.truncate_to(offset)
     assert (log.log_end_offset, offsets(log)) == (offset, list(range(offset)))
     assert (log.high_watermark, log.cuts) == (offset, 1)
     fill(log, 3)
@@ -46,7 +44,7 @@ def test_a_batch_that_holds_the_offset_goes_as_a_whole(tmp_path: Path) -> None:
     log = make_log(tmp_path)
     append(log, make_batch(5))
     append(log, make_batch(5))
-    truncate_to(log, 7)
+    log.truncate_to(7)
 
     assert log.log_end_offset == 5
 
@@ -57,7 +55,7 @@ def test_cutting_behind_the_end_changes_nothing_but_epochs_without_records(tmp_p
     append(log, make_batch(), 1)
     log.leader_epochs.assign(2, 1)
 
-    assert not truncate_to(log, 1)
+    assert not log.truncate_to(1)
     assert (log.log_end_offset, log.leader_epochs.entries, log.cuts) == (1, [(1, 0)], 0)
 
 
@@ -65,8 +63,8 @@ def test_flushed_and_replicated_end_no_later_than_the_log(tmp_path: Path) -> Non
     """What is appended next was never flushed."""
     log = make_log(tmp_path)
     fill(log, 20)
-    flush(log)
-    truncate_to(log, 15)
+    log.flush()
+    log.truncate_to(15)
 
     assert (log.recovery_point, log.high_watermark) == (15, 15)
 
@@ -76,7 +74,7 @@ def test_leader_epochs_and_producers_go_back(tmp_path: Path) -> None:
     log = make_log(tmp_path)
     for sequence in range(20):
         append(log, make_batch(producer_id=7, sequence=sequence), 1 + sequence // 10)
-    truncate_to(log, 10)
+    log.truncate_to(10)
 
     assert log.leader_epochs.entries == [(1, 0)]
     assert max(names(tmp_path, ".snapshot"), default=0) <= 10
@@ -90,7 +88,7 @@ def test_transactions_are_open_again_or_never_were(tmp_path: Path) -> None:
     append(log, make_batch(producer_id=7, transactional=True))
     append_marker(log, make_marker(ControlType.ABORT, 7))
     assert log.aborted_transactions(0, 2) == [(7, 0)]
-    truncate_to(log, 1)
+    log.truncate_to(1)
 
     assert (log.aborted_transactions(0, 2), log.last_stable_offset) == ([], 0)
     append_marker(log, make_marker(ControlType.COMMIT, 7))
@@ -105,7 +103,7 @@ def test_a_torn_transaction_index_does_not_hinder_a_cut(tmp_path: Path) -> None:
     fill(log, 2)
     with log.active.aborted_transactions.path.open("ab") as file:
         file.write(b"torn")
-    truncate_to(log, 3)
+    log.truncate_to(3)
 
     assert log.aborted_transactions(0, 3) == [(7, 0)]
     with log.active.aborted_transactions.path.open("ab") as file:
@@ -122,7 +120,7 @@ def test_a_missing_index_does_not_hinder_a_cut(tmp_path: Path, suffix: str) -> N
     fill(log, 20)
     log.active.close_files()
     log.active.path.with_suffix(suffix).unlink()
-    truncate_to(log, 15)
+    log.truncate_to(15)
     fill(log, 1)
 
     assert offsets(log) == list(range(16))
@@ -134,7 +132,7 @@ def test_an_offset_below_the_log_start_empties_the_log(tmp_path: Path) -> None:
     log = make_log(tmp_path)
     fill(log, 20)
     log.advance_log_start(10)
-    truncate_to(log, 5)
+    log.truncate_to(5)
 
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (5, 5, 5)
     assert names(tmp_path, ".log") == [5]
@@ -145,7 +143,7 @@ def test_the_log_never_ends_before_it_starts(tmp_path: Path) -> None:
     log = make_log(tmp_path)
     append(log, make_batch(10))
     log.advance_log_start(5)
-    truncate_to(log, 7)
+    log.truncate_to(7)
 
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
     assert append(log, make_batch()).first_offset == 5
@@ -159,7 +157,7 @@ def test_a_log_is_emptied_and_begins_elsewhere(tmp_path: Path) -> None:
     piece = log.read(0, 10_000)
     assert piece is not None
     data = piece.read()
-    truncate_fully_and_start_at(log, 100)
+    log.truncate_fully_and_start_at(100)
 
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point) == (100, 100, 100, 0)
     assert sorted(path.name[20:] for path in tmp_path.iterdir() if path.name[0] == "0") == [
@@ -180,7 +178,7 @@ def test_a_log_may_begin_anew_where_it_began(tmp_path: Path) -> None:
     piece = log.read(0, 10_000)
     assert piece is not None
     data = piece.read()
-    truncate_fully_and_start_at(log, 0)
+    log.truncate_fully_and_start_at(0)
     append(log, make_batch(value=b"other"))
 
     assert (piece.read(), len(read_all(log))) == (data, 1)
@@ -192,7 +190,7 @@ def test_the_age_of_the_new_last_segment_counts_for_rolling(tmp_path: Path) -> N
     append(log, make_batch(timestamps=[NOW]))
     append(log, make_batch(timestamps=[NOW + 1000]))
     append(log, make_batch(timestamps=[NOW + 1050]))
-    truncate_to(log, 1)
+    log.truncate_to(1)
     append(log, make_batch(timestamps=[NOW + 1050]))
 
     assert names(tmp_path, ".log") == [0, 1]

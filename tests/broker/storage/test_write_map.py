@@ -12,7 +12,7 @@ import pytest
 from tests.broker.storage.logs import make_batch
 
 from ottla.broker.storage import write_map
-from ottla.broker.storage.file_slice import OpenFile
+from ottla.broker.storage.open_files import OpenFile
 from ottla.broker.storage.write_map import WriteMap
 from ottla.protocol.records import RecordBatch
 
