@@ -12,7 +12,6 @@ import structlog
 
 from ottla.broker.replication.leader.leadership import IsrAnswer, IsrProposal, PartitionRole
 from ottla.broker.replication.partition import Partition, PartitionContext
-from ottla.broker.storage import log_changes
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.validation import Flaw
@@ -204,7 +203,7 @@ class Partitions:
     def _set_aside(self, partition: TopicPartition, reason: str) -> None:
         log.warning("replica_set_aside", partition=str(partition), reason=reason)
         self._leave(partition)
-        for error in log_changes.set_aside(self.logs, [partition]).values():
+        for error in self.logs.set_aside([partition]).values():
             raise error
 
     def drop(self, partition: TopicPartition, *, delete: bool) -> None:
@@ -221,7 +220,7 @@ class Partitions:
         if dropped is not None:
             self.on_role_changed(dropped)
         if delete:
-            for error in log_changes.delete(self.logs, [partition]).values():
+            for error in self.logs.delete([partition]).values():
                 raise error
 
     def session_expired(self) -> None:
@@ -281,6 +280,6 @@ class Partitions:
         for partition in self:
             reason = partition.log.damage
             if reason is not None and self.logs.find(partition.partition) is partition.log:
-                log_changes.mark_broken(self.logs, partition.partition, reason)
+                self.logs.mark_broken(partition.partition, reason)
                 self.waits.moved(partition.partition)
                 self._on_damaged(partition.partition)

@@ -213,6 +213,11 @@ class LogDir:
         """Return what a checkpoint file holds; nothing where it was missing or broken."""
         return self._checkpoints.get(name, {})
 
+    def checkpoints_of(self, partition: TopicPartition) -> dict[str, int]:
+        """Return the partition's offset in each checkpoint file that has a row for it."""
+        known = {name: self.checkpoint(name) for name in CHECKPOINTS}
+        return {name: offsets[partition] for name, offsets in known.items() if partition in offsets}
+
     def may_tell_of(self, name: str, partition: TopicPartition) -> bool:
         """Whether a checkpoint file has a row for the partition, as far as is known."""
         known = self._checkpoints.get(name)

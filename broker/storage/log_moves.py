@@ -24,11 +24,7 @@ and may have been written since.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import NamedTuple
 
 import structlog
 
@@ -44,7 +40,6 @@ from ottla.broker.storage.directory_files import (
     directory_name,
     may_have_holes,
     note_holes,
-    read_move_state,
     read_topic_id,
     remove_move_state,
     write_move_state,
@@ -219,104 +214,3 @@ def _hand_over(current: Log, future: Log) -> None:
         future.producers, current.producers = current.producers, Producers()
         current.recovery_point, current.is_replaced = current.log_end_offset, True
     future.advance_high_watermark(current.high_watermark)
-
-
-# After a start
-
-
-class Found(NamedTuple):
-    """A partition directory that a start has found."""
-
-    partition: TopicPartition
-    directory: Path
-    is_future: bool = False
-
-
-def settle_moves(logs: Logs, found: Mapping[LogDir, list[Found]]) -> None:
-    """Decide which copy counts of partitions that were being moved, so that each has one current log if it can.
-
-    Changes `found` to what is to be opened. Two directories of which nothing is known are left for the caller.
-    """
-    if len(logs.dirs) > 1:
-        _settle_notes(logs, found)
-    _drop_surplus_futures(logs, found)
-
-
-def _settle_notes(logs: Logs, found: Mapping[LogDir, list[Found]]) -> None:
-    are_all_online = len(logs.online_dirs) == len(logs.dirs)
-    currents: dict[TopicPartition, list[LogDir]] = {}
-    for log_dir, there in found.items():
-        for each in there:
-            if not each.is_future:
-                currents.setdefault(each.partition, []).append(log_dir)
-    for log_dir, there in found.items():
-        for each in [each for each in there if not each.is_future]:
-            try:
-                _settle(logs, found, log_dir, each, currents[each.partition], are_all_online=are_all_online)
-            except OSError as error:
-                log_dir.take_offline(str(error))
-
-
-def _settle(
-    logs: Logs,
-    found: Mapping[LogDir, list[Found]],
-    log_dir: LogDir,
-    each: Found,
-    log_dirs: list[LogDir],
-    *,
-    are_all_online: bool,
-) -> None:
-    state = read_move_state(each.directory)
-    if state is None:
-        return
-    others = [other for other in log_dirs if other is not log_dir]
-    if state is MoveState.UNFINISHED and (others or not are_all_online):
-        # First: it is not the log, whether it can be renamed or not.
-        found[log_dir].remove(each)
-        log_dirs.remove(log_dir)
-        path = log_dir.path / directory_name(each.partition, DirectoryKind.FUTURE)
-        os.rename(each.directory, path)
-        sync_directory(log_dir.path)
-        found[log_dir].append(Found(each.partition, path, is_future=True))
-        logger.warning("move_resumed", partition=str(each.partition), target=str(log_dir.path))
-        return
-    if state is MoveState.FINISHED:
-        for other in others:
-            logger.warning("moved_copy_dropped", partition=str(each.partition), directory=str(other.path))
-            _discard(logs, found, other, _of(found[other], each.partition))
-            log_dirs.remove(other)
-    if are_all_online:
-        remove_move_state(each.directory)
-
-
-def _of(there: list[Found], partition: TopicPartition) -> Found:
-    return next(each for each in there if each.partition == partition and not each.is_future)
-
-
-def _drop_surplus_futures(logs: Logs, found: Mapping[LogDir, list[Found]]) -> None:
-    """Keep one future log of a partition, in another directory than the current one."""
-    seen: set[TopicPartition] = set()
-    for log_dir, there in found.items():
-        here = {each.partition for each in there if not each.is_future}
-        for each in [each for each in there if each.is_future]:
-            if each.partition not in seen and each.partition not in here:
-                seen.add(each.partition)
-                continue
-            _discard(logs, found, log_dir, each)
-
-
-def _discard(logs: Logs, found: Mapping[LogDir, list[Found]], log_dir: LogDir, each: Found) -> None:
-    """Open a directory no more; where the disk does not let it be renamed, none of the others there either."""
-    found[log_dir].remove(each)
-    try:
-        drop_directory(logs, log_dir, each)
-    except OSError as error:
-        log_dir.take_offline(str(error))
-
-
-def drop_directory(logs: Logs, log_dir: LogDir, each: Found) -> None:
-    """Rename a directory that a start has found and not opened, durably, to be removed soon."""
-    path = log_dir.path / directory_name(each.partition, DirectoryKind.DELETE)
-    os.rename(each.directory, path)
-    sync_directory(log_dir.path)
-    logs.doom(path, log_dir, delay_ms=0)

@@ -17,9 +17,10 @@ its tables and is never held during disk work; `_changing` sees to it that a par
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
@@ -44,6 +45,8 @@ from ottla.broker.storage.recovery.recovery import open_log
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.primitives import uuid_to_text
+
+Errors = dict[TopicPartition, KafkaError]
 
 logger = structlog.get_logger(__name__)
 
@@ -117,7 +120,7 @@ class Logs:
         self._unsynced: set[LogDir] = set()
         # The directories that `drop_offline` has dealt with.
         self._dropped: set[LogDir] = set()
-        # Deleted directories and when they may be removed; see log_changes.py.
+        # Deleted directories and when they may be removed.
         self._doomed: list[tuple[int, Path, LogDir]] = []
 
     # Asking
@@ -165,19 +168,6 @@ class Logs:
         """Return the directory that `log.dirs` has under this path."""
         return next((log_dir for log_dir in self.dirs if log_dir.path == Path(path)), None)
 
-    def future(self, partition: TopicPartition) -> Held | None:
-        """Return the future log of a partition that is being moved."""
-        return self._futures.get(partition)
-
-    def futures(self) -> list[Held]:
-        """Return the future logs with their directories."""
-        with self._changed:
-            return list(self._futures.values())
-
-    def futures_in(self, log_dir: LogDir) -> list[Log]:
-        """Return the future logs of a directory."""
-        return [held.log for held in self.futures() if held.log_dir is log_dir]
-
     @property
     def broken(self) -> dict[TopicPartition, Broken]:
         """The partitions whose files cannot be used."""
@@ -219,14 +209,6 @@ class Logs:
         """Take in that a partition lies in a directory that is offline."""
         with self._changed:
             self._offline[partition] = log_dir
-
-    def prefer(self, partition: TopicPartition, log_dir: LogDir) -> None:
-        """Remember in which directory a partition is wanted, for when its log is created."""
-        with self._changed:
-            self._preferred.pop(partition, None)
-            if len(self._preferred) >= PREFERRED_MAX:
-                del self._preferred[next(iter(self._preferred))]
-            self._preferred[partition] = log_dir
 
     def create(self, partition: TopicPartition, topic_id: bytes | None, *, is_new: bool = True) -> Log:
         """Return the log of a partition, made in the directory that is preferred, or the emptiest, where there is none.
@@ -328,57 +310,6 @@ class Logs:
                     with self._changed:
                         self._cleaner_offsets.pop(log.partition, None)
 
-    def forget(self, partition: TopicPartition) -> None:
-        """Let a partition's name be free again; whoever calls has taken its files away."""
-        with self._changed:
-            held = self._held.pop(partition, None)
-            if held is not None:
-                self._counts[held.log_dir] -= 1
-                self.as_opened.pop(held.log, None)
-            self._broken.pop(partition, None)
-            self._cleaner_offsets.pop(partition, None)
-
-    def retire_future(self, partition: TopicPartition) -> None:
-        """Give the future log of a partition up, if it has one; its files go later. See `change`."""
-        held = self.future(partition)
-        if held is None:
-            return
-        log, log_dir = held
-        path = log_dir.path / directory_name(partition, DirectoryKind.DELETE)
-        # On a disk that failed it stays; a start that finds it there has no use for it.
-        if log_dir.is_online:
-            with translated(partition, log_dir):
-                log.relocate(path)
-                sync_directory(log_dir.path)
-            log.discard_files()
-            self.doom(path, log_dir, delay_ms=0)
-        with self._changed:
-            self._futures.pop(partition, None)
-            self._counts[log_dir] -= 1
-            self.as_opened.pop(log, None)
-        logger.info("future_log_dropped", partition=str(partition), directory=str(log_dir.path))
-
-    def exchange(self, partition: TopicPartition) -> None:
-        """Let the future log be that of the partition; whoever calls has exchanged the files."""
-        with self._changed:
-            old, new = self._held[partition], self._futures.pop(partition)
-            self._held[partition] = new
-            self._counts[old.log_dir] -= 1
-            self.as_opened.pop(old.log, None)
-
-    def doom(self, path: Path, log_dir: LogDir, delay_ms: int) -> None:
-        """Have a deleted directory removed after a delay."""
-        with self._changed:
-            self._doomed.append((self.clock() + delay_ms, path, log_dir))
-
-    def take_doomed(self) -> list[tuple[Path, LogDir]]:
-        """Return the deleted directories whose delay is over; whoever calls removes them."""
-        now_ms = self.clock()
-        with self._changed:
-            due = [(path, log_dir) for deadline_ms, path, log_dir in self._doomed if deadline_ms <= now_ms]
-            self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        return due
-
     def drop_offline(self) -> dict[LogDir, list[TopicPartition]]:
         """Let go of the directories that went offline since the last call; return them with what was in them."""
         with self._changed:
@@ -427,6 +358,205 @@ class Logs:
         """Whether somebody waits to change a partition: who has it for long lets go."""
         return partition in self._wanted
 
+    # Cutting
+
+    def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> Errors:
+        """Cut each log back to its offset; return what went wrong."""
+        return self._cut(offsets, Log.truncate_to)
+
+    def truncate_fully_and_start_at(self, offsets: Mapping[TopicPartition, int]) -> Errors:
+        """Empty each log and let it begin at its offset; return what went wrong."""
+        return self._cut(offsets, Log.truncate_fully_and_start_at)
+
+    def _cut(self, offsets: Mapping[TopicPartition, int], cut: Callable[[Log, int], object]) -> Errors:
+        """Cut logs, and checkpoint their lower recovery points before they take appends again.
+
+        Otherwise a crash would leave batches below a recovery point that never covered them, and nobody would check
+        them.
+        """
+        errors: Errors = {}
+        lowered: dict[LogDir, list[TopicPartition]] = {}
+        for partition, offset in offsets.items():
+            try:
+                log, log_dir = self.place(partition)
+                with translated(partition, log_dir):
+                    cut(log, offset)
+                    self._note_cut(log)
+                if log.recovery_point < log_dir.checkpoint(RECOVERY_POINT_CHECKPOINT).get(partition, 0):
+                    lowered.setdefault(log_dir, []).append(partition)
+            except KafkaError as error:
+                errors[partition] = error
+        for log_dir, partitions in lowered.items():
+            try:
+                with translated(partitions[0], log_dir):
+                    self.checkpoint(RECOVERY_POINT_CHECKPOINT, log_dir)
+            except KafkaError as error:
+                errors |= dict.fromkeys(partitions, error)
+        return errors
+
+    def _note_cut(self, log: Log) -> None:
+        """Lower the offset up to which a log is clean: what is appended behind its new end is dirty."""
+        with self._changed:
+            known = self._cleaner_offsets.get(log.partition)
+            if known is not None:
+                self._cleaner_offsets[log.partition] = min(known, log.log_end_offset)
+
+    # Deleting
+
+    def delete(self, partitions: Iterable[TopicPartition]) -> Errors:
+        """Delete the logs of partitions, skipping those that have none; return what went wrong.
+
+        The directory is renamed at once, which frees the name. The files are removed after `file.delete.delay.ms`, or
+        at the next start. Callers that still hold such a log work on in the renamed directory, and cannot touch the
+        files of a new log of the same name.
+        """
+        return self._retire(partitions, DirectoryKind.DELETE)
+
+    def set_aside(self, partitions: Iterable[TopicPartition]) -> Errors:
+        """Rename the directories of partitions that are not this broker's any more, for an operator to look at."""
+        return self._retire(partitions, DirectoryKind.STRAY)
+
+    def mark_broken(self, partition: TopicPartition, reason: str) -> None:
+        """Stop using a log that turned out to be damaged; its files stay as they are."""
+        with self.change(partition):
+            log, log_dir = self.place(partition)
+            broken = Broken(reason, log_dir, log.directory, log_dir.checkpoints_of(partition))
+            log.discard_files()
+            self._forget(partition)
+            self.note_broken(partition, broken)
+
+    def _retire(self, partitions: Iterable[TopicPartition], kind: DirectoryKind) -> Errors:
+        errors: Errors = {}
+        renamed: dict[LogDir, list[TopicPartition]] = {}
+        for partition in partitions:
+            try:
+                with self.change(partition):
+                    # First, so that a crash does not leave a copy of what is gone.
+                    self.retire_future(partition)
+                    log_dir = self._rename(partition, kind)
+                if log_dir is not None:
+                    renamed.setdefault(log_dir, []).append(partition)
+            except KafkaError as error:
+                errors[partition] = error
+        for log_dir, there in renamed.items():
+            try:
+                with translated(there[0], log_dir):
+                    sync_directory(log_dir.path)
+            except KafkaError as error:
+                errors |= dict.fromkeys(there, error)
+        return errors
+
+    def _rename(self, partition: TopicPartition, kind: DirectoryKind) -> LogDir | None:
+        """Rename the directory of a partition and forget it; return its log directory, None if there was nothing."""
+        broken = self.broken.get(partition)
+        if broken is None and self.dir_of(partition) is None:
+            return None
+        log_dir = broken.log_dir if broken is not None else self.place(partition).log_dir
+        path = log_dir.path / directory_name(partition, kind)
+        delay_ms = self.config.log_segment_delete_delay_ms
+        with translated(partition, log_dir):
+            if broken is not None:
+                os.rename(broken.directory, path)
+            else:
+                log = self.get(partition)
+                delay_ms = log.config.file_delete_delay_ms
+                log.close_files()
+                log.relocate(path)
+        self._forget(partition)
+        logger.info("partition_directory_renamed", partition=str(partition), path=str(path))
+        if kind is DirectoryKind.DELETE:
+            self.doom(path, log_dir, delay_ms)
+        return log_dir
+
+    def _forget(self, partition: TopicPartition) -> None:
+        """Free the name of a partition. The caller has moved its files away."""
+        with self._changed:
+            held = self._held.pop(partition, None)
+            if held is not None:
+                self._counts[held.log_dir] -= 1
+                self.as_opened.pop(held.log, None)
+            self._broken.pop(partition, None)
+            self._cleaner_offsets.pop(partition, None)
+
+    def doom(self, path: Path, log_dir: LogDir, delay_ms: int) -> None:
+        """Schedule the removal of a deleted directory."""
+        with self._changed:
+            self._doomed.append((self.clock() + delay_ms, path, log_dir))
+
+    def remove_doomed_directories(self) -> int:
+        """Remove the deleted directories whose delay is over; return how many.
+
+        A directory that cannot be removed now is removed after the next start.
+        """
+        now_ms = self.clock()
+        with self._changed:
+            due = [(path, log_dir) for deadline_ms, path, log_dir in self._doomed if deadline_ms <= now_ms]
+            self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        removed = 0
+        for path, log_dir in due:
+            if not log_dir.is_online:
+                continue
+            try:
+                shutil.rmtree(path)
+            except OSError as error:
+                log_dir.failed(error)
+                logger.warning("deleted_directory_not_removed", path=str(path), reason=str(error))
+            else:
+                logger.info("deleted_directory_removed", path=str(path))
+                removed += 1
+        return removed
+
+    # Moving to another directory
+
+    def prefer(self, partition: TopicPartition, log_dir: LogDir) -> None:
+        """Remember which directory a partition should be created in."""
+        with self._changed:
+            self._preferred.pop(partition, None)
+            if len(self._preferred) >= PREFERRED_MAX:
+                del self._preferred[next(iter(self._preferred))]
+            self._preferred[partition] = log_dir
+
+    def future(self, partition: TopicPartition) -> Held | None:
+        """Return the future log of a partition that is being moved."""
+        return self._futures.get(partition)
+
+    def futures(self) -> list[Held]:
+        """Return the future logs with their directories."""
+        with self._changed:
+            return list(self._futures.values())
+
+    def futures_in(self, log_dir: LogDir) -> list[Log]:
+        """Return the future logs of a directory."""
+        return [held.log for held in self.futures() if held.log_dir is log_dir]
+
+    def retire_future(self, partition: TopicPartition) -> None:
+        """Drop the future log of a partition, if it has one; its files are removed later. The caller has `change`."""
+        held = self.future(partition)
+        if held is None:
+            return
+        log, log_dir = held
+        path = log_dir.path / directory_name(partition, DirectoryKind.DELETE)
+        # On a failed disk it stays. A start that finds it there drops it.
+        if log_dir.is_online:
+            with translated(partition, log_dir):
+                log.relocate(path)
+                sync_directory(log_dir.path)
+            log.discard_files()
+            self.doom(path, log_dir, delay_ms=0)
+        with self._changed:
+            self._futures.pop(partition, None)
+            self._counts[log_dir] -= 1
+            self.as_opened.pop(log, None)
+        logger.info("future_log_dropped", partition=str(partition), directory=str(log_dir.path))
+
+    def exchange(self, partition: TopicPartition) -> None:
+        """Make the future log the log of its partition. The caller has exchanged the files."""
+        with self._changed:
+            old, new = self._held[partition], self._futures.pop(partition)
+            self._held[partition] = new
+            self._counts[old.log_dir] -= 1
+            self.as_opened.pop(old.log, None)
+
     # Checkpoints
 
     def checkpoint(self, name: str, log_dir: LogDir) -> bool:
@@ -442,13 +572,6 @@ class Logs:
         with self._changed:
             if self.find(log.partition) is log and log.cuts == cuts:
                 self._cleaner_offsets[log.partition] = offset
-
-    def note_cut(self, log: Log) -> None:
-        """Note that a log was cut: what is appended behind its new end is not clean."""
-        with self._changed:
-            known = self._cleaner_offsets.get(log.partition)
-            if known is not None:
-                self._cleaner_offsets[log.partition] = min(known, log.log_end_offset)
 
     def _offsets(self, name: str, log_dir: LogDir) -> Offsets:
         with self._changed:

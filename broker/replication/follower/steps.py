@@ -14,9 +14,8 @@ from typing import NamedTuple
 import structlog
 
 from ottla.broker.replication.partition import EpochEndOffset, Partition
-from ottla.broker.storage import log_changes
 from ottla.broker.storage.log import Appended
-from ottla.broker.storage.logs import Logs
+from ottla.broker.storage.logs import Errors, Logs
 from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError
 from ottla.protocol.identifiers import NO_LEADER
 from ottla.protocol.records import NO_LEADER_EPOCH, batches
@@ -118,7 +117,7 @@ def restart_in_range(
             _cut(partition, logs, leader_end)
         elif leader_start > own_end:
             log.warning("follower_starts_anew", partition=str(partition.partition), own_end=own_end, start=leader_start)
-            _raise_first(log_changes.truncate_fully_and_start_at(logs, {partition.partition: leader_start}))
+            _raise_first(logs.truncate_fully_and_start_at({partition.partition: leader_start}))
         else:
             _cut(partition, logs, own_end)
 
@@ -134,7 +133,7 @@ def _append(partition: Partition, logs: Logs, records: memoryview | bytes, leade
     if partition.log.log_start_offset == end:
         first = next(batches(records), None)
         if first is not None and first.base_offset < end <= first.last_offset:
-            _raise_first(log_changes.truncate_fully_and_start_at(logs, {partition.partition: first.base_offset}))
+            _raise_first(logs.truncate_fully_and_start_at({partition.partition: first.base_offset}))
     return partition.log.append_as_follower(records, leader_epoch)
 
 
@@ -173,7 +172,7 @@ def _truncate(partition: Partition, logs: Logs, diverging: EpochEndOffset) -> No
 def _cut(partition: Partition, logs: Logs, offset: int) -> None:
     followed = partition.log
     end, high_watermark = followed.log_end_offset, followed.high_watermark
-    _raise_first(log_changes.truncate_to(logs, {partition.partition: min(offset, end)}))
+    _raise_first(logs.truncate_to({partition.partition: min(offset, end)}))
     report = log.warning if offset < high_watermark else log.info
     report(
         "log_truncated",
@@ -195,6 +194,6 @@ def _follow_offsets(partition: Partition, fetched: Fetched) -> None:
         followed.advance_log_start(fetched.log_start_offset)
 
 
-def _raise_first(errors: log_changes.Errors) -> None:
+def _raise_first(errors: Errors) -> None:
     for error in errors.values():
         raise error

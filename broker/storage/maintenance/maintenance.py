@@ -33,7 +33,6 @@ from ottla.broker.storage.checkpoint import (
 )
 from ottla.broker.storage.compaction.cleaners import Cleaners
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.log_changes import remove_doomed_directories
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.maintenance.background import Loop, Task
@@ -149,7 +148,7 @@ class Maintenance:
     def remove_deleted(self) -> None:
         """Remove deleted files and directories whose delay is over."""
         self._for_each("removal", lambda log: log.doomed and remove_doomed(log))
-        remove_doomed_directories(self.logs)
+        self.logs.remove_doomed_directories()
 
     def request_due_flushes(self) -> None:
         """Have the logs flushed whose options, or a rolled segment, ask for it."""

@@ -25,8 +25,8 @@ from ottla.broker.storage.directory_files import DirectoryKind, MetaProperties, 
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import CHECKPOINTS, LogDir
-from ottla.broker.storage.log_moves import Found, drop_directory, settle_moves
 from ottla.broker.storage.logs import Broken, Logs
+from ottla.broker.storage.recovery.interrupted_moves import Found, drop_directory, settle_moves
 from ottla.broker.storage.recovery.per_directory import for_each_in_directories
 from ottla.broker.storage.recovery.recovery import close_log, open_log
 from ottla.protocol.identifiers import TopicPartition
@@ -193,6 +193,5 @@ def _close(logs: Logs, log: Log) -> None:
 
 
 def _broken(reason: str, log_dir: LogDir, partition: TopicPartition) -> Broken:
-    known = {name: log_dir.checkpoint(name) for name in CHECKPOINTS}
-    rows = {name: offsets[partition] for name, offsets in known.items() if partition in offsets}
-    return Broken(reason, log_dir, log_dir.path / directory_name(partition), rows)
+    directory = log_dir.path / directory_name(partition)
+    return Broken(reason, log_dir, directory, log_dir.checkpoints_of(partition))

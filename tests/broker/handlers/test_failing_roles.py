@@ -10,9 +10,7 @@ from structlog.testing import capture_logs
 from tests.broker.handlers.data_path import Broker, running_broker, topic_id
 
 from ottla.broker.replication.partition import Partition
-from ottla.broker.storage import log_changes
-from ottla.broker.storage.log_changes import Errors
-from ottla.broker.storage.logs import Logs
+from ottla.broker.storage.logs import Errors, Logs
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -117,14 +115,14 @@ def test_a_replica_that_cannot_be_stopped_costs_no_other_its_end(
 ) -> None:
     """The controller tries again when the broker comes back."""
     lead_all(broker)
-    delete = log_changes.delete
+    delete = Logs.delete
 
     def fail(logs: Logs, partitions: list[TopicPartition]) -> Errors:
         if partitions[0].topic == "bad":
             raise RuntimeError("a bug")
         return delete(logs, partitions)
 
-    monkeypatch.setattr(log_changes, "delete", fail)
+    monkeypatch.setattr(Logs, "delete", fail)
     assert stop_all(broker) == FINE | {"bad": ErrorCode.UNKNOWN_SERVER_ERROR}
     assert {log.partition.topic for log in broker.services.partitions.logs} == {"bad"}
 

@@ -10,7 +10,7 @@ from tests.broker.storage.many_logs import ORDERS
 
 from ottla.broker.replication.follower.steps import Fetched, Step, follow_position, take_fetched
 from ottla.broker.replication.partition import EpochEndOffset
-from ottla.broker.storage import log_changes, log_moves
+from ottla.broker.storage import log_moves
 from ottla.broker.storage.checkpoint import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -162,7 +162,7 @@ def test_a_log_that_was_emptied_leaves_nothing_in_the_copy(broker: MovingBroker)
     broker.move(1)
     broker.copy(2)
     broker.follow()
-    log_changes.truncate_fully_and_start_at(broker.logs, {ORDERS: 3})
+    broker.logs.truncate_fully_and_start_at({ORDERS: 3})
     broker.finish()
 
     assert (broker.orders.log.log_start_offset, broker.orders.log.log_end_offset) == (3, 3)
@@ -216,7 +216,7 @@ def test_a_log_that_starts_anew_is_copied_anew(broker: MovingBroker) -> None:
     broker.move(1)
     broker.copy(2)
     broker.follow()
-    log_changes.truncate_fully_and_start_at(broker.logs, {ORDERS: 50})
+    broker.logs.truncate_fully_and_start_at({ORDERS: 50})
     assert follower_takes(broker, record("new", base_offset=50, partition_leader_epoch=2)) is Step.ADVANCED
     broker.finish()
 

@@ -11,7 +11,7 @@ from tests.broker.storage.many_logs import ORDERS, TOPIC_ID, VIEWS, FakeSpace, o
 from tests.kit.waiting import until
 
 from ottla.broker.replication.log_dir_moves import RETRY_SECONDS
-from ottla.broker.storage import log_changes, log_moves
+from ottla.broker.storage import log_moves
 from ottla.broker.storage import logs as logs_module
 from ottla.broker.storage.directory_files import MOVE_FILE, DirectoryKind, read_topic_id
 from ottla.broker.storage.log import Log
@@ -76,7 +76,7 @@ def test_the_old_files_are_removed_after_the_delay(broker: MovingBroker) -> None
     assert values(old) == appended
 
     broker.disks.clock.sleep(old.config.file_delete_delay_ms)
-    assert log_changes.remove_doomed_directories(broker.logs) == 1
+    assert broker.logs.remove_doomed_directories() == 1
     assert broker.names(0) == {}
     assert slice_ is not None
     assert slice_.read()
@@ -181,7 +181,7 @@ def test_the_directory_where_it_is_ends_a_move(broker: MovingBroker) -> None:
     broker.move(0)
 
     assert (broker.names(0), broker.names(1)) == ({CURRENT: 1}, {DELETE: 1})
-    assert log_changes.remove_doomed_directories(broker.logs) == 1
+    assert broker.logs.remove_doomed_directories() == 1
     broker.finish()
     assert values(broker.orders.log) == appended
 

@@ -12,7 +12,6 @@ from tests.broker.replication.replicas import NOW_MS, ORDERS, TOPIC_ID, batch, r
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.replication.partition import Partition, PartitionContext, PartitionRole
 from ottla.broker.replication.partitions import Partitions
-from ottla.broker.storage import log_changes
 from ottla.broker.storage.directory_files import MetaProperties
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.recovery.startup import open_logs
@@ -167,7 +166,7 @@ def broken(broker: Broker) -> None:
     """Let the log of a leader with one record turn out to be damaged."""
     partition = broker.take(role(1, isr=(1,)))
     partition.append(batch(), required_acks=1)
-    log_changes.mark_broken(broker.partitions.logs, ORDERS, "a CRC is wrong")
+    broker.partitions.logs.mark_broken(ORDERS, "a CRC is wrong")
 
 
 def test_a_follower_sets_a_damaged_log_aside_and_begins_anew(broker: Broker) -> None:

@@ -16,7 +16,6 @@ from ottla.broker.storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, read_offs
 from ottla.broker.storage.compaction.cleaners import RETRY_MS, Cleaners
 from ottla.broker.storage.compaction.compaction import CompactionReport, Outcome
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.log_changes import delete, truncate_to
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.recovery.startup import close_logs
 from ottla.protocol.identifiers import TopicPartition
@@ -208,7 +207,7 @@ def test_a_log_that_was_cut_meanwhile_is_cleaned_again(logs: Logs, compactions: 
     """What was found clean is not what is there now."""
 
     def cut(log: Log, is_stopped: object) -> None:
-        truncate_to(logs, {log.partition: 15})
+        logs.truncate_to({log.partition: 15})
 
     compactions.before = cut
     Cleaners(logs, compactions).clean_filthiest()
@@ -233,7 +232,7 @@ def test_a_deletion_makes_the_cleaner_let_go(logs: Logs, compactions: Compaction
     cleaner.start()
     assert cleaning.wait(WAIT_SECONDS)
 
-    assert delete(logs, [ORDERS]) == {}
+    assert logs.delete([ORDERS]) == {}
 
     cleaner.join(WAIT_SECONDS)
     assert stopped == [True]

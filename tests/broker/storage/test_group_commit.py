@@ -13,7 +13,6 @@ from tests.broker.storage.many_logs import ORDERS, TOPIC_ID, VIEWS, Broker, appe
 
 from ottla.broker.storage.errors import FlushError
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.log_changes import truncate_to
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.maintenance import group_commit
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
@@ -245,7 +244,7 @@ def test_records_that_were_cut_are_not_acknowledged(logs: Logs, commit: GroupCom
     log = logs.get(ORDERS)
     answers: list[KafkaError | None] = []
     commit.when_flushed(log, append(log, 3), answers.append)
-    truncate_to(logs, {ORDERS: 1})
+    logs.truncate_to({ORDERS: 1})
 
     run(commit)
 

@@ -27,7 +27,6 @@ from ottla.broker.storage.checkpoint import (
     read_offsets,
 )
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.log_changes import delete
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.maintenance import maintenance as maintenance_module
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
@@ -93,7 +92,7 @@ def test_retention_deletes_what_is_old_in_every_log(setup: Setup) -> None:
 
 def test_deleted_directories_are_removed(setup: Setup) -> None:
     """With their delay."""
-    delete(setup.logs, [ORDERS])
+    setup.logs.delete([ORDERS])
     setup.clock.now += DELETE_DELAY_MS
 
     setup.maintenance.remove_deleted()
@@ -237,7 +236,7 @@ def test_a_log_that_is_deleted_during_a_step_is_no_failure(setup: Setup, monkeyp
 
     def deleting(log: Log) -> object:
         if log is setup.orders:
-            delete(setup.logs, [ORDERS])
+            setup.logs.delete([ORDERS])
             raise os_error(errno.ENOENT)
         return None
 

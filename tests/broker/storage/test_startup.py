@@ -15,7 +15,6 @@ from ottla.broker.storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, HIGH_WATE
 from ottla.broker.storage.directory_files import CLEAN_SHUTDOWN, read_clean_shutdown
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.log_changes import truncate_to
 from ottla.broker.storage.log_dir import CHECKPOINTS
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.recovery import recovery, startup
@@ -254,7 +253,7 @@ def test_only_logs_that_changed_are_closed_with_work(broker: Broker, monkeypatch
 
     logs = broker.start()
     assert (logs.get(ORDERS).log_end_offset, logs.get(VIEWS).log_end_offset) == (12, 2)
-    truncate_to(logs, {ORDERS: 11})
+    logs.truncate_to({ORDERS: 11})
     append(logs.get(ORDERS))
     close_logs(logs, EPOCH)
     assert closed == [VIEWS, ORDERS]

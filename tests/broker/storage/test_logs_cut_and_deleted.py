@@ -20,15 +20,8 @@ from tests.broker.storage.many_logs import (
     raising,
 )
 
-from ottla.broker.storage import log_changes
+from ottla.broker.storage import logs as logs_module
 from ottla.broker.storage.checkpoint import RECOVERY_POINT_CHECKPOINT, read_offsets
-from ottla.broker.storage.log_changes import (
-    delete,
-    remove_doomed_directories,
-    set_aside,
-    truncate_fully_and_start_at,
-    truncate_to,
-)
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.recovery.startup import close_logs
 from ottla.protocol.errors import ErrorCode
@@ -58,7 +51,7 @@ def names(broker: Broker) -> list[str]:
 
 def test_a_deleted_partition_frees_its_name_at_once(logs: Logs, broker: Broker) -> None:
     """The directory takes another name; the partition is unknown, and a new topic may have it."""
-    assert delete(logs, [ORDERS]) == {}
+    assert logs.delete([ORDERS]) == {}
     assert logs.find(ORDERS) is None
     doomed, views = names(broker)
     assert doomed.startswith("orders-0.")
@@ -74,7 +67,7 @@ def test_a_deleted_partition_frees_its_name_at_once(logs: Logs, broker: Broker) 
 def test_whoever_still_holds_a_deleted_log_cannot_touch_the_new_one(logs: Logs) -> None:
     """A late append goes to the renamed directory, a late read finds what was there."""
     old = logs.get(ORDERS)
-    delete(logs, [ORDERS])
+    logs.delete([ORDERS])
     new = logs.create(ORDERS, OTHER_TOPIC_ID)
 
     assert append(old, 20) == 23
@@ -92,32 +85,32 @@ def test_a_slice_outlives_the_deletion(logs: Logs, broker: Broker) -> None:
     assert piece is not None
     expected = piece.read()
 
-    delete(logs, [ORDERS])
+    logs.delete([ORDERS])
     broker.clock.now += DELETE_DELAY_MS
-    remove_doomed_directories(logs)
+    logs.remove_doomed_directories()
 
     assert piece.read() == expected
 
 
 def test_deleted_directories_are_removed_after_the_delay(logs: Logs, broker: Broker) -> None:
     """Not a millisecond earlier."""
-    delete(logs, [ORDERS])
+    logs.delete([ORDERS])
     broker.clock.now += DELETE_DELAY_MS - 1
-    assert remove_doomed_directories(logs) == 0
+    assert logs.remove_doomed_directories() == 0
     broker.clock.now += 1
 
-    assert remove_doomed_directories(logs) == 1
+    assert logs.remove_doomed_directories() == 1
     assert names(broker) == ["views-3"]
-    assert remove_doomed_directories(logs) == 0
+    assert logs.remove_doomed_directories() == 0
 
 
 def test_what_a_stop_left_of_deleted_directories_goes_after_the_start(logs: Logs, broker: Broker) -> None:
     """Without the delay: nobody reads them any more."""
-    delete(logs, [ORDERS])
+    logs.delete([ORDERS])
     close_logs(logs, 1)
     second = broker.start()
 
-    assert remove_doomed_directories(second) == 1
+    assert second.remove_doomed_directories() == 1
     assert names(broker) == ["views-3"]
 
 
@@ -125,37 +118,37 @@ def test_a_directory_that_cannot_be_removed_is_left_for_the_next_start(
     logs: Logs, broker: Broker, monkeypatch: pytest.MonkeyPatch, log_lines: list[EventDict]
 ) -> None:
     """It is said once, and the broker goes on."""
-    delete(logs, [ORDERS])
+    logs.delete([ORDERS])
     broker.clock.now += DELETE_DELAY_MS
     monkeypatch.setattr(shutil, "rmtree", raising(errno.EACCES))
 
-    assert remove_doomed_directories(logs) == 0
+    assert logs.remove_doomed_directories() == 0
     assert "deleted_directory_not_removed" in [line["event"] for line in log_lines]
     assert logs.dirs[0].is_online
 
 
 def test_nothing_is_removed_in_a_lost_directory(logs: Logs, broker: Broker) -> None:
     """A disk that fails is left as it is."""
-    delete(logs, [ORDERS])
+    logs.delete([ORDERS])
     logs.dirs[0].failed(os_error(errno.EIO))
     broker.clock.now += DELETE_DELAY_MS
 
-    assert remove_doomed_directories(logs) == 0
+    assert logs.remove_doomed_directories() == 0
     assert len(names(broker)) == 2
 
 
 def test_deleting_what_is_not_here_does_nothing(logs: Logs) -> None:
     """The controller asks every replica."""
-    assert delete(logs, [TopicPartition("nothing", 0)]) == {}
+    assert logs.delete([TopicPartition("nothing", 0)]) == {}
 
 
 def test_a_partition_in_a_lost_directory_cannot_be_deleted(logs: Logs) -> None:
     """The controller is told, and asks again when the directory is back."""
     logs.dirs[0].failed(os_error(errno.EIO))
 
-    assert delete(logs, [ORDERS])[ORDERS].code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert logs.delete([ORDERS])[ORDERS].code is ErrorCode.KAFKA_STORAGE_ERROR
     logs.drop_offline()
-    assert delete(logs, [ORDERS])[ORDERS].code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert logs.delete([ORDERS])[ORDERS].code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_rename_that_fails_leaves_the_partition(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +161,7 @@ def test_a_rename_that_fails_leaves_the_partition(logs: Logs, monkeypatch: pytes
         lambda old, new: raising(errno.EACCES)() if old == log.directory else rename(old, new),
     )
 
-    errors = delete(logs, [ORDERS, VIEWS])
+    errors = logs.delete([ORDERS, VIEWS])
 
     assert list(errors) == [ORDERS]
     assert logs.find(ORDERS) is log
@@ -178,9 +171,9 @@ def test_a_rename_that_fails_leaves_the_partition(logs: Logs, monkeypatch: pytes
 
 def test_a_rename_that_is_not_known_to_be_on_disk_is_an_error(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a power loss the old name might be back."""
-    monkeypatch.setattr(log_changes, "sync_directory", raising(errno.EIO))
+    monkeypatch.setattr(logs_module, "sync_directory", raising(errno.EIO))
 
-    assert delete(logs, [ORDERS])[ORDERS].code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert logs.delete([ORDERS])[ORDERS].code is ErrorCode.KAFKA_STORAGE_ERROR
     assert not logs.dirs[0].is_online
 
 
@@ -193,7 +186,7 @@ def test_a_broken_partition_can_be_deleted(logs: Logs, broker: Broker) -> None:
     second = broker.start()
     assert list(second.broken) == [ORDERS]
 
-    assert delete(second, [ORDERS]) == {}
+    assert second.delete([ORDERS]) == {}
 
     assert second.broken == {}
     assert second.create(ORDERS, TOPIC_ID).log_end_offset == 0
@@ -201,9 +194,9 @@ def test_a_broken_partition_can_be_deleted(logs: Logs, broker: Broker) -> None:
 
 def test_a_partition_that_is_set_aside_stays_on_disk(logs: Logs, broker: Broker) -> None:
     """Under a name that no start opens and nothing removes."""
-    assert set_aside(logs, [ORDERS]) == {}
+    assert logs.set_aside([ORDERS]) == {}
     broker.clock.now += DELETE_DELAY_MS
-    assert remove_doomed_directories(logs) == 0
+    assert logs.remove_doomed_directories() == 0
     close_logs(logs, 1)
 
     assert [log.partition for log in broker.start()] == [VIEWS]
@@ -219,7 +212,7 @@ def test_a_cut_below_the_recovery_point_is_written_down(logs: Logs) -> None:
     logs.checkpoint(RECOVERY_POINT_CHECKPOINT, log_dir)
     assert read_offsets(log_dir.path / RECOVERY_POINT_CHECKPOINT)[ORDERS] == 3
 
-    assert truncate_to(logs, {ORDERS: 1}) == {}
+    assert logs.truncate_to({ORDERS: 1}) == {}
 
     assert log.log_end_offset == 1
     assert read_offsets(log_dir.path / RECOVERY_POINT_CHECKPOINT)[ORDERS] == 1
@@ -230,7 +223,7 @@ def test_a_cut_above_the_recovery_point_writes_nothing(logs: Logs) -> None:
     path = logs.dirs[0].path / RECOVERY_POINT_CHECKPOINT
     before = path.stat().st_ino
 
-    assert truncate_to(logs, {ORDERS: 2, VIEWS: 0}) == {}
+    assert logs.truncate_to({ORDERS: 2, VIEWS: 0}) == {}
 
     assert path.stat().st_ino == before
 
@@ -241,7 +234,7 @@ def test_a_cut_takes_what_is_clean_back(logs: Logs) -> None:
     logs.note_cleaned(log, 3, log.cuts)
     cuts = log.cuts
 
-    truncate_to(logs, {ORDERS: 1})
+    logs.truncate_to({ORDERS: 1})
     logs.note_cleaned(log, 3, cuts)
 
     assert logs.cleaner_offset(ORDERS) == 1
@@ -249,7 +242,7 @@ def test_a_cut_takes_what_is_clean_back(logs: Logs) -> None:
 
 def test_a_log_that_starts_anew_begins_at_the_offset(logs: Logs) -> None:
     """A follower whose leader's log begins later than its own ends."""
-    assert truncate_fully_and_start_at(logs, {ORDERS: 100}) == {}
+    assert logs.truncate_fully_and_start_at({ORDERS: 100}) == {}
 
     log = logs.get(ORDERS)
     assert (log.log_start_offset, log.log_end_offset) == (100, 100)
@@ -263,7 +256,7 @@ def test_a_cut_that_fails_is_told_for_its_partition(logs: Logs, monkeypatch: pyt
     logs.checkpoint(RECOVERY_POINT_CHECKPOINT, log_dir)
     monkeypatch.setattr("ottla.broker.storage.log_dir.write_offsets", raising(errno.ENOSPC))
 
-    errors = truncate_to(logs, {unknown: 0, ORDERS: 1, VIEWS: 0})
+    errors = logs.truncate_to({unknown: 0, ORDERS: 1, VIEWS: 0})
 
     assert {partition: error.code for partition, error in errors.items()} == {
         unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
