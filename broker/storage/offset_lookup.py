@@ -1,8 +1,7 @@
 """Offsets by time: the first record at or after a timestamp, and the record with the largest one.
 
-The lock is held while the indexes say where to look; batches are read and opened without it, through a slice that
-stays valid whatever happens to the log meanwhile. One segment is looked at after the other, so that a lookup keeps
-one file open and not all of them.
+The log's lock is held while the indexes say where to look. Batches are read and opened without it; they stay readable
+whatever happens to the log meanwhile. A lookup goes from segment to segment, so it keeps one file open and not all.
 """
 
 from __future__ import annotations
@@ -10,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.broker.storage.batch_headers import read_batch
 from ottla.broker.storage.errors import CorruptIndexError
 from ottla.broker.storage.log import FAILURES, Log
-from ottla.broker.storage.open_files import FileSlice
 from ottla.broker.storage.segment import Segment
-from ottla.protocol.errors import CorruptBatchError
+from ottla.broker.storage.segment_file import read_batch
 from ottla.protocol.record import Record
-from ottla.protocol.records import NO_TIMESTAMP, RecordBatch, batches
+from ottla.protocol.records import NO_TIMESTAMP, RecordBatch
 
-_READ_BYTES = 1024 * 1024
+Batches = Iterator[tuple[int, RecordBatch]]
 
 
 class OffsetAtTime(NamedTuple):
@@ -49,8 +46,8 @@ def offset_of_max_timestamp(log: Log) -> OffsetAtTime | None:
 def _offset_for_timestamp(log: Log, timestamp: int) -> OffsetAtTime | None:
     from_offset = log.log_start_offset
     while (place := _next_place(log, timestamp, from_offset)) is not None:
-        segment_end, piece = place
-        for batch in _batches(piece):
+        segment_end, batches = place
+        for _, batch in batches:
             if batch.max_timestamp < timestamp or batch.last_offset < from_offset:
                 continue
             for record in _records(batch):
@@ -70,19 +67,19 @@ def _offset_of_max_timestamp(log: Log) -> OffsetAtTime | None:
         if largest[0] == NO_TIMESTAMP:
             return None
         log_start_offset = log.log_start_offset
-        place = _slice_from(largest_segment, largest[1])
-    batch = next(_batches(place))
+        batches = _batches_from(largest_segment, largest[1])
+    _, batch = next(batches)
     records = [record for record in _records(batch) if record.offset >= log_start_offset]
     # The header may promise more than the records keep, since the producer wrote both.
     return _found(max(records, key=lambda record: record.timestamp), batch) if records else None
 
 
-def _next_place(log: Log, timestamp: int, from_offset: int) -> tuple[int, FileSlice] | None:
-    """Return where the next segment with records as late as `timestamp` ends, and what of it is to be read."""
+def _next_place(log: Log, timestamp: int, from_offset: int) -> tuple[int, Batches] | None:
+    """Return the end offset of the next segment with records as late as `timestamp`, and the batches to look at."""
     with log.lock:
         for segment in log.segments[log.index_of(from_offset) :]:
             if segment.next_offset > from_offset and segment.largest_timestamp[0] >= timestamp and segment.size:
-                return segment.next_offset, _slice_from(segment, max(_begin(segment, timestamp), from_offset))
+                return segment.next_offset, _batches_from(segment, max(_begin(segment, timestamp), from_offset))
     return None
 
 
@@ -117,26 +114,9 @@ def _begin(segment: Segment, timestamp: int) -> int:
     return segment.base_offset
 
 
-def _slice_from(segment: Segment, offset: int) -> FileSlice:
+def _batches_from(segment: Segment, offset: int) -> Batches:
     batch = segment.find(offset)
-    position = segment.size if batch is None else batch.position
-    return FileSlice(segment.file, position, segment.size - position)
-
-
-def _batches(place: FileSlice) -> Iterator[RecordBatch]:
-    """Read a slice piece by piece, whole batches at a time."""
-    position, end = place.position, place.position + place.length
-    wanted = _READ_BYTES
-    while position < end:
-        piece = FileSlice(place.file, position, min(wanted, end - position)).read()
-        taken = 0
-        for batch in batches(piece):
-            yield batch
-            taken += batch.size
-        if taken == 0 and len(piece) == end - position:
-            raise CorruptBatchError(f"no batch at position {position}, with {len(piece)} bytes to come")
-        position += taken
-        wanted = _READ_BYTES if taken else wanted * 2
+    return segment.lend_batches(segment.size if batch is None else batch.position)
 
 
 def _records(batch: RecordBatch) -> Iterator[Record]:

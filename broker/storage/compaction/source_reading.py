@@ -9,12 +9,11 @@ from enum import Enum
 from ottla.broker.storage.compaction.cleaned_transactions import aborted_among
 from ottla.broker.storage.compaction.cleaner_throttle import CleanerThrottle
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.open_files import FileSlice
 from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
 from ottla.broker.storage.producers.producer_replay import check_transaction_index
 from ottla.broker.storage.segment import Segment
 from ottla.protocol.errors import CorruptBatchError
-from ottla.protocol.records import RecordBatch, batches
+from ottla.protocol.records import RecordBatch
 
 # Shorter pauses are left to add up.
 _PAUSE_SECONDS_MIN = 0.005
@@ -91,28 +90,16 @@ class SourceReader:
         with self._log.lock:
             self.index_of([segment])
             first = segment.find(from_offset) if from_offset > segment.base_offset else None
-            position = 0 if first is None else first.position
-            # Held until the end: the descriptor lives as long as a slice of it does.
-            end = segment.size
-            place = FileSlice(segment.file, position, end - position)
-        wanted = self._buffer_bytes
+            batches = segment.lend_batches(0 if first is None else first.position, self._buffer_bytes)
         next_offset = segment.base_offset
-        while position < end:
-            piece = FileSlice(place.file, position, min(wanted, end - position)).read()
-            taken = 0
-            for batch in batches(piece):
-                batch.check()
-                if not next_offset <= batch.base_offset <= batch.last_offset < segment.next_offset:
-                    raise CorruptBatchError(f"{segment.path} has offset {batch.base_offset} out of order")
-                next_offset = batch.next_offset
-                self._check_stopped()
-                yield batch
-                taken += batch.size
-            if not taken and len(piece) == end - position:
-                raise CorruptBatchError(f"{segment.path} has no batch at position {position}")
-            position += taken
-            wanted = self._buffer_bytes if taken else 2 * wanted
-            self.moved(taken)
+        for _, batch in batches:
+            batch.check()
+            if not next_offset <= batch.base_offset <= batch.last_offset < segment.next_offset:
+                raise CorruptBatchError(f"{segment.path} has offset {batch.base_offset} out of order")
+            next_offset = batch.next_offset
+            self._check_stopped()
+            yield batch
+            self.moved(batch.size)
 
     def moved(self, byte_count: int) -> None:
         """Pause as long as moving these bytes should have taken."""

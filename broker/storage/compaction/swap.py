@@ -19,10 +19,10 @@ import os
 import re
 from pathlib import Path
 
-from ottla.broker.storage.batch_headers import batch_headers
 from ottla.broker.storage.checkpoint import sync_directory
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.open_files import OpenFile
+from ottla.broker.storage.segment_file import batch_headers
 from ottla.protocol.errors import CorruptBatchError
 
 CLEANED_SUFFIX = ".cleaned"

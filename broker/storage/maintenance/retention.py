@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.broker.config import TopicConfig
-from ottla.broker.storage.batch_headers import batch_headers
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.producers.producer_snapshot import delete_snapshots_below
 from ottla.broker.storage.segment import CORRUPT, Segment
@@ -165,11 +164,11 @@ def _confirm_largest_timestamp(log: Log, segment: Segment) -> None:
         if segment is log.active:
             segment.rebuild_indexes()
             return
-        file, size, path = segment.file, segment.size, segment.path
+        headers = segment.batches_at()
     largest = (NO_TIMESTAMP, segment.base_offset)
     # What lies behind damage cannot be read by anybody, and does not keep the segment.
     with suppress(CorruptBatchError):
-        for batch in batch_headers(file, path, 0, size, segment.base_offset, segment.next_offset):
+        for batch in headers:
             if batch.max_timestamp > largest[0]:
                 largest = (batch.max_timestamp, batch.last_offset)
     with log.lock:

@@ -11,7 +11,6 @@ from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
-from ottla.broker.storage.batch_headers import read_batch
 from ottla.broker.storage.errors import CorruptIndexError
 from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
 from ottla.broker.storage.producers.producer_snapshot import (
@@ -22,6 +21,7 @@ from ottla.broker.storage.producers.producer_snapshot import (
 )
 from ottla.broker.storage.producers.producers import Producers
 from ottla.broker.storage.segment import Segment
+from ottla.broker.storage.segment_file import read_batch
 
 
 def replay_from_snapshot(directory: Path, producers: Producers, segments: Sequence[Segment]) -> None:

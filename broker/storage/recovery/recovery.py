@@ -19,7 +19,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from ottla.broker.config import TopicConfig
-from ottla.broker.storage.batch_headers import NO_LIMIT, BatchAt
 from ottla.broker.storage.checkpoint import LEADER_EPOCH_CHECKPOINT
 from ottla.broker.storage.compaction.swap import SWAP_SUFFIX, finish_swaps
 from ottla.broker.storage.directory_files import may_have_holes as was_compacted
@@ -37,6 +36,7 @@ from ottla.broker.storage.producers.producer_snapshot import (
 from ottla.broker.storage.producers.producers import Producers
 from ottla.broker.storage.recovery.recovery_scan import RecoveryScan
 from ottla.broker.storage.segment import CORRUPT, Limits, Segment
+from ottla.broker.storage.segment_file import NO_LIMIT, BatchAt
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.records import NO_LEADER_EPOCH
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from ottla.broker.storage.batch_headers import has_batch_behind
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.leader_epochs import LeaderEpochs
 from ottla.broker.storage.log import OFFSETS_IN_SEGMENT_MAX
 from ottla.broker.storage.producers.producer_snapshot import snapshot_path
 from ottla.broker.storage.segment import Segment
+from ottla.broker.storage.segment_file import has_batch_behind
 from ottla.protocol.records import NO_LEADER_EPOCH, RecordBatch
 
 

@@ -12,6 +12,7 @@ from ottla.broker.storage import offset_lookup
 from ottla.broker.storage.maintenance.retention import delete_old_segments
 from ottla.broker.storage.offset_lookup import offset_for_timestamp, offset_of_max_timestamp
 from ottla.broker.storage.recovery.recovery import close_log
+from ottla.broker.storage.segment_file import READ_BYTES
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import KafkaError
 
@@ -85,12 +86,11 @@ def test_a_wrong_time_index_is_not_believed(tmp_path: Path, at: int) -> None:
     assert [offset_at(offset_for_timestamp(log, NOW + delta)) for delta in range(30)] == list(range(30))
 
 
-def test_batches_larger_than_a_piece_are_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The piece grows until one fits."""
-    monkeypatch.setattr(offset_lookup, "_READ_BYTES", 100)
-    log = make_log(tmp_path, segment_bytes=100_000)
+def test_batches_larger_than_the_buffer_are_read_whole(tmp_path: Path) -> None:
+    """Each by itself."""
+    log = make_log(tmp_path, segment_bytes=10 * READ_BYTES, max_message_bytes=2 * READ_BYTES)
     for number in range(5):
-        append(log, make_batch(timestamps=[NOW + number], value=bytes(1000)))
+        append(log, make_batch(timestamps=[NOW + number], value=bytes(READ_BYTES + 1)))
 
     assert [offset_at(offset_for_timestamp(log, NOW + delta)) for delta in range(5)] == list(range(5))
 

@@ -1,9 +1,9 @@
-"""Walking over the batches of a segment file: by their headers alone, or whole.
+"""Reading the batches of a segment file: the headers alone, or whole batches.
 
-A length is believed only as far as the file reaches, and an offset only where it continues the batch before it: base
-offset and leader epoch lie outside the CRC, so their order is the only thing that protects them.
+A batch length is believed only as far as the file reaches. An offset is believed only if it continues the batch before
+it: base offset and leader epoch lie outside the CRC, so only their order protects them.
 
-A walk holds its file: the segment may give its descriptor back before the walk is over.
+An iterator holds its file, so it can be used after the segment has given its descriptor back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ottla.protocol.records import (
 # delta, base timestamp, max timestamp, producer id.
 _HEADER: Final = struct.Struct(">qiibIhiqqq")
 _SCAN_BYTES: Final = 4096
-_READ_BYTES: Final = 1024 * 1024
+READ_BYTES: Final = 1024 * 1024
 _SEARCH_BYTES: Final = 8 * 1024 * 1024
 # Above every offset.
 NO_LIMIT: Final = 1 << 63
@@ -57,7 +57,7 @@ class BatchAt(NamedTuple):
 def batch_headers(
     file: OpenFile, path: Path, position: int, size: int, first_offset: int, limit: int = NO_LIMIT
 ) -> Iterator[BatchAt]:
-    """Yield the batches from `position` to `size`, of a batch boundary each.
+    """Yield the headers of the batches from `position` to `size`, which are both batch boundaries.
 
     Raises CorruptBatchError where there is no batch, or one below `first_offset`, below its predecessor, or not below
     `limit`.
@@ -84,10 +84,15 @@ def batch_headers(
         position += at
 
 
-def whole_batches(file: OpenFile, path: Path, position: int, size: int) -> Iterator[tuple[int, RecordBatch]]:
-    """Yield (position, batch) from `position` to `size`, reading a megabyte at a time; nothing but sizes is checked."""
+def whole_batches(
+    file: OpenFile, path: Path, position: int, size: int, buffer_bytes: int = READ_BYTES
+) -> Iterator[tuple[int, RecordBatch]]:
+    """Yield (position, batch) from `position` to `size`, reading `buffer_bytes` at a time, or one larger batch.
+
+    Raises CorruptBatchError where there is no whole batch. Nothing but sizes is checked.
+    """
     while position < size:
-        chunk = memoryview(os.pread(file.fd, min(_READ_BYTES, size - position), position))
+        chunk = memoryview(os.pread(file.fd, min(buffer_bytes, size - position), position))
         at = 0
         while len(chunk) - at >= BATCH_HEADER_BYTES:
             total = BATCH_LENGTH.unpack_from(chunk, at + BATCH_LENGTH_POSITION)[0] + BATCH_LENGTH_OVERHEAD
@@ -129,4 +134,7 @@ def read_batch(fd: int, path: Path, position: int, size: int) -> RecordBatch:
     total = BATCH_LENGTH.unpack_from(header, BATCH_LENGTH_POSITION)[0] + BATCH_LENGTH_OVERHEAD
     if not BATCH_HEADER_BYTES <= total <= size - position:
         raise CorruptBatchError(f"{path} has no batch at position {position}")
-    return RecordBatch(os.pread(fd, total, position))
+    data = os.pread(fd, total, position)
+    if len(data) < total:
+        raise CorruptBatchError(f"{path} ends early, within the batch at position {position}")
+    return RecordBatch(data)
