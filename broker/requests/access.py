@@ -1,16 +1,17 @@
-"""What every API needs: `ACCESS`, the one table of rights, and the only way in which handlers ask about them.
+"""The rights that every API needs: `ACCESS`, the one table of them, and the functions with which handlers check them.
 
-A row names an operation for each kind of resource that the API touches. Handlers say what they are about to touch, and
-never which right that takes:
+A row names an operation for each kind of resource that the API touches. A handler names the resource that it is about
+to touch. It never names the right:
 
     check(request, TOPIC, name)        raises KafkaError with the code for that kind of resource
     denied(request, TOPIC, names)      the names that must be left alone
-    allows(request, CLUSTER)           where no error follows
+        allows(request, CLUSTER)           returns False instead of raising
 
-Where a row has a `guard`, the request as a whole is about that one resource. Then the handler is not even called: the
-table of handlers puts `guarded` before it, which gives the error answer of the API.
+A row with a `guard` is for an API whose whole request is about one resource. The handler is then called only for
+clients that have the right: `guarded` wraps it and returns the API's error response to everybody else.
 
-A handler that does part of another API's work asks as that API: Metadata that creates a topic as CreateTopics.
+A handler that does part of another API's work checks the rights of that API. For example, Metadata checks those of
+CreateTopics before it creates a topic.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ DESCRIBE_CONFIGS: Final = AclOperation.DESCRIBE_CONFIGS
 ALTER_CONFIGS: Final = AclOperation.ALTER_CONFIGS
 IDEMPOTENT_WRITE: Final = AclOperation.IDEMPOTENT_WRITE
 
-# In place of authorized operations that were not asked for.
+# Stands for authorized operations that the client did not ask for.
 NOT_ASKED: Final = -(2**31)
 
 _CODES: Final = {
@@ -56,22 +57,22 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What one API needs for each resource that it touches; None where it touches none of the kind."""
+    """The operation that one API needs for each kind of resource; None for kinds that the API does not touch."""
 
     topic: AclOperation | None = None
     group: AclOperation | None = None
     transactional_id: AclOperation | None = None
     cluster: AclOperation | None = None
-    # A right on the cluster that stands for rights on all topics or groups.
+    # An operation on the cluster that replaces the one on each topic or group.
     or_cluster: AclOperation | None = None
-    # A right on whichever topic that stands for the one on the cluster.
+    # An operation on any topic that replaces the one on the cluster.
     or_any_topic: AclOperation | None = None
     # The kind of resource that the whole request is about.
     guard: ResourceType | None = None
 
     @property
     def needed(self) -> dict[ResourceType, AclOperation]:
-        """What is needed for a resource, by its kind."""
+        """The operation that is needed, by kind of resource."""
         rights = {
             TOPIC: self.topic,
             GROUP: self.group,
@@ -92,18 +93,18 @@ def _of_group(operation: AclOperation, **more: AclOperation) -> Access:
 OPEN: Final = Access()
 
 ACCESS: Final[Mapping[Api, Access]] = {
-    # For everybody, also before they have said who they are
+    # For everybody, even before authentication
     Api.API_VERSIONS: OPEN,
     Api.SASL_HANDSHAKE: OPEN,
     Api.SASL_AUTHENTICATE: OPEN,
-    # Records; the cluster is touched by followers
+    # Records; only followers touch the cluster
     Api.PRODUCE: Access(topic=WRITE, transactional_id=WRITE),
     Api.FETCH: Access(topic=READ, cluster=CLUSTER_ACTION),
     Api.LIST_OFFSETS: Access(topic=DESCRIBE),
     Api.OFFSET_FOR_LEADER_EPOCH: Access(topic=DESCRIBE, or_cluster=CLUSTER_ACTION),
     Api.DELETE_RECORDS: Access(topic=DELETE),
     Api.INIT_PRODUCER_ID: Access(transactional_id=WRITE, cluster=IDEMPOTENT_WRITE, or_any_topic=WRITE),
-    # The cluster; anybody learns of its brokers, and DESCRIBE tells what they may do
+    # The cluster; everybody may see its brokers, and DESCRIBE adds the authorized operations
     Api.METADATA: Access(topic=DESCRIBE, cluster=DESCRIBE),
     Api.DESCRIBE_CLUSTER: Access(cluster=DESCRIBE),
     Api.DESCRIBE_LOG_DIRS: _of_cluster(DESCRIBE),
@@ -150,12 +151,12 @@ ACCESS: Final[Mapping[Api, Access]] = {
     Api.LIST_PARTITION_REASSIGNMENTS: _of_cluster(DESCRIBE),
 }
 
-# The same for quick answers.
+# The same rights in one dictionary, for fast lookups.
 _NEEDED: Final = {(api, kind): operation for api, row in ACCESS.items() for kind, operation in row.needed.items()}
 
 
 def is_open(request: AnyRequest) -> bool:
-    """Whether nobody is refused anything, so that the names of what is touched need not even be gathered."""
+    """Whether everything is allowed, so that callers need not even collect the names of resources."""
     return request.services.security.authorizer.is_open
 
 
@@ -167,7 +168,7 @@ def allows(
     as_api: Api | None = None,
     log_if_denied: bool = True,
 ) -> bool:
-    """Whether who asks may do what the API does, with this resource."""
+    """Whether the client may do with this resource what the API does."""
     authorizer, session = request.services.security.authorizer, request.session
     if authorizer.is_open:
         return True
@@ -186,7 +187,7 @@ def allows(
 
 
 def check(request: AnyRequest, kind: ResourceType, name: str = CLUSTER_NAME, *, as_api: Api | None = None) -> None:
-    """Raise KafkaError with the code for the kind of resource, unless `allows`."""
+    """Raise KafkaError with the code for this kind of resource unless `allows` returns True."""
     if not allows(request, kind, name, as_api=as_api):
         raise KafkaError(_CODES[kind])
 
@@ -194,29 +195,29 @@ def check(request: AnyRequest, kind: ResourceType, name: str = CLUSTER_NAME, *, 
 def denied(
     request: AnyRequest, kind: ResourceType, names: Iterable[str], *, log_if_denied: bool = True
 ) -> frozenset[str]:
-    """Return those of some resources that `allows` does not allow; none at no cost where everybody may everything."""
+    """Return the names for which `allows` returns False. Costs nothing if everything is allowed."""
     authorizer = request.services.security.authorizer
     if authorizer.is_open:
         return _NONE
     doubtful = authorizer.denied(request.session, _NEEDED[request.api, kind], kind, names)
     if not doubtful:
         return doubtful
-    # Another right may stand for it; and what is denied is written down.
+    # Another right may replace this one. `allows` also logs the refusals.
     return frozenset(name for name in doubtful if not allows(request, kind, name, log_if_denied=log_if_denied))
 
 
 def operations(request: AnyRequest, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
-    """Return what who asks may do with a resource, as a field of bits."""
+    """Return what the client may do with a resource, as a bit field."""
     return request.services.security.authorizer.operations(request.session, kind, name)
 
 
 def cluster_operations(request: AnyRequest) -> int:
-    """Return what who asks may do with the cluster; nothing to those who may not describe it."""
+    """Return what the client may do with the cluster; 0 if it may not describe the cluster."""
     return operations(request, CLUSTER) if allows(request, CLUSTER) else 0
 
 
 def guarded(api: Api, handle: Handler[S]) -> Handler[S]:
-    """Return a handler that is asked only by those who may, where the whole request is about one resource."""
+    """Return a handler that checks the right first, if the whole request is about one resource."""
     kind = ACCESS[api].guard
     if kind is None:
         return handle

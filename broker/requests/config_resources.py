@@ -1,4 +1,4 @@
-"""What the three APIs about options share: which resources there are, and what every change of one has to pass."""
+"""What the three APIs about configs share: the kinds of resources, and the checks that every change has to pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 
 class ConfigResourceType(IntEnum):
-    """What has options; loggers and client metrics have none here."""
+    """The kinds of resources that have options. Loggers and client metrics have none here."""
 
     TOPIC = 2
     BROKER = 4
@@ -28,7 +28,7 @@ class ConfigResourceType(IntEnum):
 
 
 class Resource(Protocol):
-    """A topic or broker as requests name it."""
+    """A topic or broker as a request names it."""
 
     @property
     def resource_type(self) -> int:
@@ -37,12 +37,12 @@ class Resource(Protocol):
 
     @property
     def resource_name(self) -> str:
-        """Its name: of a topic, or the id of a broker, or nothing for all brokers."""
+        """The name of a topic or the id of a broker; empty for all brokers."""
         ...
 
 
 class NamedValue(Protocol):
-    """An option as requests name it."""
+    """An option as a request names it."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class NamedValue(Protocol):
 
     @property
     def value(self) -> str | None:
-        """What it is to be; None where it is taken back."""
+        """The new value; None removes the option."""
         ...
 
 
@@ -68,12 +68,12 @@ _THREAD_COUNTS = (
 
 
 def alter_each(resources: Sequence[R], alter: Callable[[R], None]) -> Iterator[tuple[R, Outcome]]:
-    """Alter resources one by one; a resource that is named twice is refused both times."""
+    """Alter resources one by one. A resource that is named twice is refused both times."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     for resource in resources:
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "a resource can be changed once in a request")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "a request may change each resource only once")
             alter(resource)
         except KafkaError as error:
             yield resource, Outcome.refused(error)
@@ -82,7 +82,7 @@ def alter_each(resources: Sequence[R], alter: Callable[[R], None]) -> Iterator[t
 
 
 def check_access(request: AnyRequest, resource: Resource) -> None:
-    """Raise KafkaError unless who asks may: of a topic it is the topic's right, of anything else the cluster's."""
+    """Raise KafkaError unless the client has the right on the topic, or on the cluster for any other resource."""
     if resource.resource_type == ConfigResourceType.TOPIC:
         check(request, TOPIC, resource.resource_name)
     else:
@@ -90,22 +90,22 @@ def check_access(request: AnyRequest, resource: Resource) -> None:
 
 
 def check_alterable(resource: Resource, changes: Sequence[NamedValue], without_value: Iterable[NamedValue]) -> None:
-    """Raise INVALID_REQUEST for a resource without options, and for options named twice, without a value, or secret.
+    """Raise INVALID_REQUEST for a resource without options, or for options named twice, without a value, or secret.
 
-    What is set this way stands in ZooKeeper, where others may read it. Kafka refuses it, too, unless it has a key to
-    encrypt it with.
+    Secrets are refused because the options are stored in ZooKeeper, where others may read them. Kafka refuses them too,
+    unless it has a key to encrypt them.
     """
     problem = ""
     if resource.resource_type not in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER):
         problem = f"only topics and brokers have options, not resources of type {resource.resource_type}"
     elif resource.resource_type == ConfigResourceType.TOPIC and not resource.resource_name:
-        problem = "there are no options of all topics; set those of the brokers"
+        problem = "options cannot be set for all topics at once; set the defaults of the brokers instead"
     elif twice := sorted(name for name, count in Counter(each.name for each in changes).items() if count > 1):
-        problem = f"named twice: {', '.join(twice)}"
+        problem = f"options named twice: {', '.join(twice)}"
     elif nulls := sorted(each.name for each in without_value):
-        problem = f"without a value: {', '.join(nulls)}"
+        problem = f"options without a value: {', '.join(nulls)}"
     elif resource.resource_type == ConfigResourceType.BROKER and (secrets := sorted(_secrets(changes))):
-        problem = f"secrets are set in the broker's own file, not through ZooKeeper: {', '.join(secrets)}"
+        problem = f"set secrets in the broker's properties file, not through ZooKeeper: {', '.join(secrets)}"
     if problem:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
 
@@ -118,14 +118,14 @@ def _secrets(changes: Sequence[NamedValue]) -> Iterator[str]:
 
 
 def current_broker_config(services: AdminServices) -> BrokerConfig:
-    """Return this broker's options with what is set in ZooKeeper now, which takes effect in a moment."""
+    """Return this broker's options with the values that ZooKeeper has now. They take effect in a moment."""
     return services.config().with_dynamic(*services.cluster.dynamic_config())
 
 
 def check_thread_counts(services: AdminServices, name: str, change: Change) -> None:
-    """Raise INVALID_CONFIG if a change would make threads more than double, or less than half, of what they are.
+    """Raise INVALID_CONFIG if a change would more than double a number of threads, or less than halve it.
 
-    A slip of the finger would otherwise start thousands, or leave one to do the work of all.
+    Otherwise a typo could start thousands of threads, or leave one thread to do all the work.
     """
     if name not in (ALL_BROKERS, str(services.cluster.broker_id)):
         return
@@ -136,13 +136,13 @@ def check_thread_counts(services: AdminServices, name: str, change: Change) -> N
         else:
             after = services.config().with_dynamic(change(per_broker), cluster_wide)
     except ConfigError:
-        # Whoever makes the change says what is wrong with it.
+        # The function that makes the change reports the error.
         return
     for option, present, wanted in _counts(services.config(), after):
         if not present // 2 <= wanted <= present * 2:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
-                f"{option} = {wanted}: must be between half and double of the present {present}",
+                f"{option} = {wanted}: must be between half and double the current value, {present}",
             )
 
 

@@ -1,7 +1,7 @@
-"""Waiting a moment for the coordinator of a group, where the client would only ask again.
+"""Waiting a moment for the coordinator of a group, so that the client need not retry.
 
-A broker that has just been made coordinator reads its partition first, which usually takes milliseconds; a client that
-is sent away comes back after its backoff, a tenth of a second and more.
+A broker that has just become coordinator reads its partition first, which usually takes milliseconds. A client that
+gets an error instead retries after its backoff of a tenth of a second or more.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Answer = Callable[[GroupsRequest], Message | Delayed]
 
 
 def when_ready(request: GroupsRequest, group_ids: Iterable[str], answer: Answer) -> Message | Delayed:
-    """Answer at once, or when the groups are loaded if they soon will be; `answer` finds out whether they are."""
+    """Return `answer(request)` at once, or later if the groups are about to be loaded. `answer` checks their state."""
     expected = [group_id for group_id in group_ids if request.services.groups.is_expected(group_id)]
     return _Waiting(request, expected, answer) if expected else answer(request)
 
 
 class _Waiting(DelayedOperation):
-    """Waits under the topic's name, which is checked when the metadata tells of it and when a partition is loaded."""
+    """Waits under the name of the offsets topic, which is checked on new metadata and when a partition is loaded."""
 
     __slots__ = ("_answer", "_group_ids", "_request", "_respond")
 
@@ -38,16 +38,16 @@ class _Waiting(DelayedOperation):
         self._respond: Respond | None = None
 
     def is_satisfied(self) -> bool:
-        """Whether none of the groups is expected any more."""
+        """Whether all groups are loaded, or no longer expected here."""
         groups = self._request.services.groups
         return not any(groups.is_expected(group_id) for group_id in self._group_ids)
 
     def on_complete(self, *, expired: bool) -> None:
-        """Answer with what is known now."""
+        """Answer with the state of this moment."""
         assert self._respond is not None
         self._respond(lambda: self._answer(self._request))
 
     def then(self, respond: Respond) -> None:
-        """Wait in purgatory, and answer from there."""
+        """Wait in purgatory, then respond."""
         self._respond = respond
         self._request.services.delayed_topics.watch(self, [CONSUMER_OFFSETS], _WAIT_SECONDS)

@@ -1,4 +1,4 @@
-"""From a frame to a handler: decode the request, find its handler, and give the answer to its exchange."""
+"""The way from a frame to a handler: decode the request, find its handler, give the answer to its exchange."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class Dispatcher:
         self._routes = {
             api: _Route(entry.handle, entry.versions, services[entry.services]) for api, entry in handlers.items()
         }
-        # Whose mistakes before they are authenticated have a line in the log.
+        # Limits the log lines about clients that are not authenticated.
         self._strangers = Rarely()
 
     def __call__(self, connection: Any, frame: Any, slot: Any, arrived: float) -> None:
-        """Handle one frame of a connection and have its slot filled, now or later."""
+        """Handle one frame of a connection. Its slot is filled now or later."""
         exchange = Exchange(self, connection, slot, arrived)
         authentication = connection.session.authentication
         try:
@@ -83,11 +83,11 @@ class Dispatcher:
 
     @property
     def refusal_seconds(self) -> float:
-        """How long a client waits that failed to say who it is."""
+        """How long a client waits for the response after a failed authentication."""
         return self._config().connection_failed_authentication_delay_ms / 1000
 
     def may_log(self, connection: Any, kind: str) -> bool:
-        """Whether a mistake of a client gets a line: strangers could fill the log."""
+        """Whether to log a client's mistake. Unauthenticated clients have a limit, because they could fill the log."""
         where = f"{connection.peer} {connection.listener} {kind}"
         return not connection.session.is_stranger or self._strangers.allows(where)
 
@@ -107,7 +107,7 @@ class Dispatcher:
         return route.handle(request)
 
     def _take_raw_token(self, exchange: Exchange, token: memoryview | bytes, authentication: Authentication) -> None:
-        """Answer a token that came as it is, without a header, with one of the same kind; none where it is refused."""
+        """Answer a SASL token without a request header with another one; close the connection if it is refused."""
         step = authentication.step(bytes(token))
         if step.error is ErrorCode.NONE:
             exchange.connection.respond(exchange.slot, [step.token])
@@ -115,7 +115,7 @@ class Dispatcher:
             exchange.connection.refuse(exchange.slot, None, self.refusal_seconds, step.message or step.error.name)
 
     def _refuse_version(self, exchange: Exchange, route: _Route | None) -> Message:
-        """ApiVersions is answered in version 0, so that the client learns what we have; others close the connection."""
+        """Answer ApiVersions in version 0, so that the client learns our versions; raise DecodeError for other APIs."""
         api = exchange.api
         if api is Api.API_VERSIONS and route is not None:
             exchange.version = 0

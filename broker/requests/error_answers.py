@@ -1,9 +1,9 @@
-"""What an API answers when a request failed as a whole, as `getErrorResponse` of Kafka's requests does.
+"""The response of each API to a request that failed as a whole, like `getErrorResponse` of Kafka's requests.
 
-The code stands at the top of the response where the version has a place for it there. Otherwise it stands in one entry
-for each entry of the request: the first list of the request is answered by the list of the response whose entries carry
-codes, level by level, and an entry repeats the fields that say what it is about. `error_answer` is the one function for
-it; what does not follow these rules has a row in one of the tables below.
+The code goes to the top of the response if the version has a field for it there. Otherwise the response has an entry
+with the code for each entry of the request: the first list of the request is answered by the first list of the response
+whose entries carry codes, level by level. An entry repeats the fields that say what it is about. `error_answer` does
+this for every API; the tables below hold the exceptions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest
 from ottla.protocol.primitives import Array
 
-# What says which entry of the request an entry of the response is about.
+# Fields that tell which entry of the request an entry of the response is about.
 _NAMES: Final = frozenset(
     {
         "entity",
@@ -46,9 +46,9 @@ _NAMES: Final = frozenset(
         "topic_id",
     }
 )
-# Fetch has another name for it in the request.
+# The name of such a field in Fetch requests.
 _OTHER_NAMES: Final = {"partition_index": "partition"}
-# What Kafka gives in place of numbers that an error leaves unknown; others are zero, or have a default of their own.
+# What Kafka sends for numbers that are unknown after an error. Other numbers are zero or have their own default.
 _UNKNOWN: Final = dict.fromkeys(
     (
         "base_offset",
@@ -65,14 +65,14 @@ _UNKNOWN: Final = dict.fromkeys(
     ),
     -1,
 )
-# Versions in which Kafka repeats the code of the top in every entry: clients may look there alone.
+# Versions in which Kafka repeats the top-level code in every entry, because some clients look only there.
 _REPEATED: Final[Mapping[Api, Versions]] = {
     Api.FETCH: Versions(0, 12),
     Api.ELECT_LEADERS: ALL_VERSIONS,
     Api.ALTER_PARTITION_REASSIGNMENTS: ALL_VERSIONS,
     Api.STOP_REPLICA: ALL_VERSIONS,
 }
-# Where clients take an answer without entries for an error, because no successful one is.
+# Versions in which clients treat a response without entries as an error, because a successful one always has some.
 _EMPTY_IS_ERROR: Final[Mapping[Api, Versions]] = {Api.DESCRIBE_LOG_DIRS: Versions(0, 2)}
 
 
@@ -83,7 +83,7 @@ class _Error(NamedTuple):
 
 
 def error_answer(api: Api, version: int, body: Any, code: ErrorCode, message: str) -> Message | None:
-    """Return the response that says that a request failed; None where no response of the API could say so."""
+    """Return the response to a request that failed; None if no response of the API can carry the error."""
     if api is Api.PRODUCE and body.acks == 0:
         return None
     error = _Error(version, code, message)
@@ -98,7 +98,7 @@ def error_answer(api: Api, version: int, body: Any, code: ErrorCode, message: st
 
 
 def _entries(response: type[Message], asked: Any, error: _Error) -> dict[str, list[Message]]:
-    """Return the field of a response that has an entry for each entry of what was asked, and these entries."""
+    """Return the list of the response that carries codes, with one entry for each entry of the request."""
     answered = next(field for field in response.wire_fields if _carries_codes(field, error.version))
     listed = next(
         field for field in asked.wire_fields if isinstance(field.type, Array) and error.version in field.versions
@@ -121,16 +121,16 @@ def _name(field: WireField, asked: Any, error: _Error) -> Any:
     if not isinstance(asked, Message):
         return asked
     other_name = _OTHER_NAMES.get(field.name, field.name)
-    # What the request does not have is not known, either: the id of a topic that was to be created.
+    # The request may lack the field: a topic that was to be created has no id yet.
     value = getattr(asked, field.name, getattr(asked, other_name, field.absent))
     if isinstance(field.type, Array):
         return [_entry(field.type.item, part, error) for part in value]
-    # A topic that was asked for by its id has no name, and not every version may say so.
+    # A topic that was requested by id has no name, and null is not allowed in every version.
     return "" if value is None and error.version not in field.nullable else value
 
 
 def _values(cls: type[Message], error: _Error) -> dict[str, Any]:
-    """Return the fields of a message that says nothing but the error."""
+    """Return the fields of a message that carries nothing but the error."""
     values = {
         field.name: _UNKNOWN[field.name] if field.default is MISSING and field.name in _UNKNOWN else field.absent
         for field in cls.wire_fields
@@ -147,7 +147,7 @@ def _has(cls: type[Message], name: str, version: int) -> bool:
 
 
 def _carries_codes(field: WireField, version: int) -> bool:
-    """Whether a field is a list whose entries, or theirs, have a place for a code."""
+    """Whether a field is a list whose entries carry a code, at any level."""
     item = field.type.item if isinstance(field.type, Array) else None
     if version not in field.versions or not (isinstance(item, type) and issubclass(item, Message)):
         return False
@@ -157,7 +157,7 @@ def _carries_codes(field: WireField, version: int) -> bool:
 def _of_users(
     _response: type[Message], body: AlterUserScramCredentialsRequest, error: _Error
 ) -> dict[str, list[Message]]:
-    """Two lists ask, and each user is answered once."""
+    """Return one entry for each user. The request may name a user in both of its lists."""
     users = dict.fromkeys(change.name for changes in (body.deletions, body.upsertions) for change in changes)
     rows = [
         AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message) for user in users
@@ -166,7 +166,7 @@ def _of_users(
 
 
 def _of_replicas(_response: type[Message], body: StopReplicaRequest, error: _Error) -> dict[str, list[Message]]:
-    """The request groups partitions by topic, in another way in each version; the response does not."""
+    """Return one entry for each partition. Every version groups them in its own way; the response has a flat list."""
     stopped = [(each.topic_name, each.partition_index) for each in body.ungrouped_partitions]
     stopped += [(topic.name, index) for topic in body.topics for index in topic.partition_indexes]
     for state in body.topic_states:
@@ -180,7 +180,7 @@ def _of_replicas(_response: type[Message], body: StopReplicaRequest, error: _Err
 
 
 def _of_log_dirs(_response: type[Message], body: AlterReplicaLogDirsRequest, error: _Error) -> dict[str, list[Message]]:
-    """The request groups topics by directory; the response does not."""
+    """Return the partitions by topic. The request groups topics by directory; the response does not."""
     return {
         "results": [
             AlterReplicaLogDirTopicResult(

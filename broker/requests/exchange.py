@@ -1,4 +1,4 @@
-"""One request on its way to its end. It ends exactly once, whatever raises and wherever."""
+"""One request from its frame to its response. It ends exactly once, even if something raises."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from ottla.protocol.requests import encode_response
 
 log = structlog.get_logger(__name__)
 
-# What closes the connection: its client would not understand an answer, or is not to get one.
+# Errors that close the connection: the client would not understand a response, or must not get one.
 _CLOSING: Final = (DecodeError, RequestFailedError, NotAuthenticatedError)
 _LOGIN: Final = frozenset({Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE})
-# Anything else is waited for.
+# Answers that can be sent now; any other answer comes later.
 _AT_ONCE: Final = (Message, Refusal)
 _UNEXPECTED: Final = Outcome.of(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 class ExchangeOwner(Protocol):
-    """What an exchange asks of the dispatcher."""
+    """What an exchange needs from the dispatcher."""
 
     metrics: RequestMetrics
 
     @property
     def refusal_seconds(self) -> float:
-        """How long a client waits whose login failed."""
+        """How long a client waits for the response after a failed authentication."""
 
     def may_log(self, connection: Any, kind: str) -> bool:
-        """Whether a mistake of a client gets a line in the log."""
+        """Whether to log a client's mistake."""
 
 
 class Exchange:
-    """One request on its way to its end, with the times that the metrics want.
+    """One request from its frame to its response, with the times that the metrics need.
 
-    It ends exactly once, whatever raises and wherever: with its answer, with an error answer of its API, or with its
-    connection closed and the reason in the log. Who ends it, from whichever thread, takes `_turn` and never gives it
-    back.
+    It ends exactly once, even if something raises: with its response, with an error response of its API, or with the
+    connection closed and the reason in the log. Any thread may end it. The thread that does so takes `_turn` and never
+    releases it.
     """
 
     __slots__ = (
@@ -75,11 +75,11 @@ class Exchange:
         self.api = Api.API_VERSIONS
         self.version = 0
         self.correlation_id = 0
-        # None where it did not come to a handler.
+        # None if the request did not reach a handler.
         self.request: AnyRequest | None = None
 
     def respond(self, make: Callable[[], Answer]) -> None:
-        """End with the answer that a function makes, or with what it raises."""
+        """End with the answer that `make` returns, or with the error that it raises."""
         try:
             answer = make()
         except Exception as error:
@@ -88,7 +88,7 @@ class Exchange:
             self.answer(answer)
 
     def answer(self, answer: Answer) -> None:
-        """End with an answer, or let it be waited for. None: the request has no response."""
+        """End with an answer, or wait for it if it comes later. None means that the request has no response."""
         if answer is not None and not isinstance(answer, _AT_ONCE):
             try:
                 answer.then(self.respond)
@@ -104,16 +104,16 @@ class Exchange:
                 self._send(answer, parts, ready)
 
     def fail(self, error: Exception) -> None:
-        """End with an error; it is in the log also where the request has ended before."""
+        """End with an error. If the request has already ended, only log the error, unless it is a KafkaError."""
         if self._turn.acquire(blocking=False):
             self._end_with(error)
         elif not isinstance(error, KafkaError):
             self._log_failure(error)
 
-    # For who has the turn
+    # Only for the thread that took `_turn`
 
     def _encoded(self, answer: Message | Refusal | None) -> list[Any] | None:
-        """Return what is sent for an answer, and mute the client where it is beyond a quota."""
+        """Return the encoded response, and mute the connection if the client is above a quota."""
         response = answer.response if isinstance(answer, Refusal) else answer
         if self.request is not None and self.request.services.quotas.is_set:
             response, throttle_ms = throttled(self.request, response, self.handled - self.begun)
@@ -122,7 +122,7 @@ class Exchange:
         return None if response is None else encode_response(self.api, self.version, self.correlation_id, response)
 
     def _send(self, answer: Message | Refusal | None, parts: list[Any] | None, ready: float) -> None:
-        """Hand an answer to the connection, which is closed where that fails: nobody can tell what has left."""
+        """Hand a response to the connection. If that fails, close it: nobody knows how much was sent."""
         try:
             if isinstance(answer, Refusal):
                 self.connection.refuse(self.slot, parts, self._dispatcher.refusal_seconds, answer.reason)
@@ -139,7 +139,7 @@ class Exchange:
             self.connection.fail(str(error))
 
     def _end_with(self, error: Exception) -> None:
-        """Send an error answer, or close the connection."""
+        """Send an error response, or close the connection."""
         if isinstance(error, _CLOSING):
             self._close(error, type(error).__name__)
             return
@@ -165,7 +165,7 @@ class Exchange:
             return None
         message = outcome.message or ""
         response = error_answer(self.api, self.version, self.request.body, outcome.code, message)
-        # Nobody stays who failed to say who it is, for whatever reason.
+        # A failed authentication always ends the connection.
         return Refusal(response, message) if response is not None and self.api in _LOGIN else response
 
     def _close(self, error: Exception, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""Where the leader is, for clients that asked a broker which does not lead: they need not fetch metadata then."""
+"""The current leaders, for clients that asked the wrong broker: they need not fetch metadata first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.protocol.identifiers import TopicPartition
 
 
 class Node(NamedTuple):
-    """A broker as the client reaches it."""
+    """A broker with the address on which the client reaches it."""
 
     node_id: int
     host: str
@@ -19,14 +19,14 @@ class Node(NamedTuple):
 
 
 class LeaderHints(NamedTuple):
-    """(leader id, leader epoch) by partition, and the brokers among them that are alive."""
+    """(leader id, leader epoch) by partition, and the live brokers among these leaders."""
 
     leaders: dict[TopicPartition, tuple[int, int]]
     nodes: list[Node]
 
 
 def leader_hints(request: DataRequest, partitions: Iterable[TopicPartition]) -> LeaderHints:
-    """Look the leaders up: what we were told as a replica, or what the controller told everybody."""
+    """Return the leaders of partitions, from this broker's replicas or from the metadata, whichever is newer."""
     snapshot = request.services.metadata.snapshot
     leaders = {}
     nodes: dict[int, Node] = {}
@@ -42,7 +42,7 @@ def leader_hints(request: DataRequest, partitions: Iterable[TopicPartition]) -> 
 
 
 def _newest(request: DataRequest, partition: TopicPartition) -> tuple[int, int]:
-    """Return leader and epoch. Replicas learn of a change before everybody does."""
+    """Return the leader and its epoch. A replica learns of a new leader before the metadata does."""
     told = request.services.metadata.snapshot.partition(*partition)
     here = request.services.partitions.find(partition)
     if here is not None and (told is None or here.role.leader_epoch >= told.leader_epoch):

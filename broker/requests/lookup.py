@@ -1,4 +1,4 @@
-"""Finding what a request names, with the error that clients expect where it is not here."""
+"""Finding the partition or topic that a request names, with the errors that clients expect."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ottla.protocol.identifiers import TopicPartition
 
 
 def hosted_partition(request: DataRequest, partition: TopicPartition) -> Partition:
-    """Return a partition of this broker.
+    """Return a partition of this broker, or raise KafkaError.
 
-    Known elsewhere in the cluster: NOT_LEADER_OR_FOLLOWER; unknown anywhere: UNKNOWN_TOPIC_OR_PARTITION; on a disk that
-    failed: KAFKA_STORAGE_ERROR.
+    NOT_LEADER_OR_FOLLOWER: another broker has it. UNKNOWN_TOPIC_OR_PARTITION: the cluster does not have it.
+    KAFKA_STORAGE_ERROR: its disk failed.
     """
     try:
         return request.services.partitions.get(partition)
@@ -24,6 +24,6 @@ def hosted_partition(request: DataRequest, partition: TopicPartition) -> Partiti
 
 
 def topic_name(request: DataRequest, topic_id: bytes) -> str | None:
-    """Return the name of a topic, from the metadata or from what this broker has of it."""
+    """Return the name of a topic, from the metadata or from a partition of it on this broker; None if unknown."""
     services = request.services
     return services.metadata.snapshot.topic_names.get(topic_id) or services.partitions.topic_name(topic_id)

@@ -1,7 +1,7 @@
-"""Answering when this broker's metadata shows what was done: topics with leaders, topics that are gone.
+"""Delaying a response until this broker's metadata shows the change: new topics with leaders, deleted topics gone.
 
-What is done to topics is written to ZooKeeper; the controller acts on it and tells all brokers. A client that is
-answered only after this broker was told finds the new state in its next Metadata request.
+A change of a topic is written to ZooKeeper. The controller acts on it and updates the metadata of all brokers. A client
+that is answered only after this broker's update sees the new state in its next Metadata request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Condition = Callable[[MetadataSnapshot], bool]
 
 
 def has_leaders(topic: str, partitions: Collection[int]) -> Condition:
-    """The condition that each of these partitions has a leader."""
+    """Return the condition that each of these partitions has a leader."""
 
     def is_met(snapshot: MetadataSnapshot) -> bool:
         known = snapshot.topic(topic)
@@ -30,7 +30,7 @@ def has_leaders(topic: str, partitions: Collection[int]) -> Condition:
 
 
 def is_gone(topic: str, topic_id: bytes | None) -> Condition:
-    """The condition that there is no such topic, or only another one of the same name if the id is known."""
+    """Return the condition that the topic is gone; with an id, a new topic of the same name does not count."""
 
     def is_met(snapshot: MetadataSnapshot) -> bool:
         known = snapshot.topic(topic)
@@ -45,9 +45,9 @@ def answer_when_met(
     conditions: Mapping[str, Condition],
     answer: Callable[[Set[str]], Message],
 ) -> Message | Delayed:
-    """Answer when the conditions, by topic, are met or the time is over; `answer` is given the topics that are late.
+    """Answer when all conditions (by topic) are met or the time is over. `answer` gets the topics that are late.
 
-    As in Kafka, a client that gives no time is told at once that all of them are late.
+    As in Kafka, a timeout of 0 or less is answered at once, with all topics late.
     """
     if not conditions or timeout_ms <= 0:
         return answer(conditions.keys())
@@ -70,8 +70,8 @@ class _Waiting(DelayedOperation):
         self._request = request
         self._timeout_ms = timeout_ms
         self._conditions = list(conditions.items())
-        # How many conditions, from the first on, were seen met. They are not looked at again, so that a request for
-        # many topics costs each of them once and not once for every topic that comes.
+        # The number of conditions, from the first on, that were met. They are not checked again, so a request for many
+        # topics checks each of them about once, not once for every topic that changes.
         self._met = 0
         self._answer = answer
         self._respond: Respond | None = None
@@ -82,12 +82,12 @@ class _Waiting(DelayedOperation):
         met = self._met
         while met < len(self._conditions) and self._conditions[met][1](snapshot):
             met += 1
-        # Threads may overtake each other here; a smaller number only means that some are looked at twice.
+        # Another thread may have written a larger number; then some conditions are just checked twice.
         self._met = met
         return met == len(self._conditions)
 
     def on_complete(self, *, expired: bool) -> None:
-        """Answer, naming what is late."""
+        """Answer with the topics that are late."""
         assert self._respond is not None
         self._respond(lambda: self._answer(self._late() if expired else set()))
 
@@ -96,7 +96,7 @@ class _Waiting(DelayedOperation):
         return {topic for topic, is_met in self._conditions[self._met :] if not is_met(snapshot)}
 
     def then(self, respond: Respond) -> None:
-        """Wait in purgatory, and answer from there."""
+        """Wait in purgatory, then respond."""
         self._respond = respond
         topics = [topic for topic, _ in self._conditions]
         self._request.services.delayed_topics.watch(self, topics, self._timeout_ms / 1000)

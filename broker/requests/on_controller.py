@@ -1,4 +1,4 @@
-"""A response that the controller's thread has to work out."""
+"""A response that is computed on the controller's thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class OnController(Generic[T]):
-    """Submits `work` to the controller, and makes the response of what becomes of it; a Delayed."""
+    """A delayed response: submits `work` to the controller, and makes the response from its result or error."""
 
     def __init__(
         self,
@@ -28,5 +28,5 @@ class OnController(Generic[T]):
         self._answer = answer
 
     def then(self, respond: Respond) -> None:
-        """Begin, and call `respond` when the work is done, or what `answer` waits for then."""
+        """Submit the work; call `respond` when it is done. `answer` may return another delayed response."""
         self._controller.submit(self._work, lambda outcome: respond(lambda: self._answer(outcome)))

@@ -1,4 +1,4 @@
-"""How one item of a request ended, where the response has a code, or a code and a text, for each."""
+"""The result of one item of a request, for responses with a code, or a code and a text, for each item."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ log = structlog.get_logger(__name__)
 
 
 class Outcome(NamedTuple):
-    """An error code with what is said about it; no text where all went well."""
+    """An error code and its message; the message is None after success."""
 
     code: ErrorCode
     message: str | None
 
     @classmethod
     def of(cls, code: ErrorCode, detail: str = "") -> Outcome:
-        """Say what a code means, and what was wrong in this very case."""
+        """Return an outcome with the description of a code, followed by the details of this case."""
         return cls(code, f"{code.description} {detail}".rstrip())
 
     @classmethod
     def refused(cls, error: KafkaError) -> Outcome:
-        """Make an outcome of what was raised."""
+        """Return the outcome for an error."""
         return cls.of(error.code, error.detail)
 
 
@@ -34,21 +34,21 @@ DONE = Outcome(ErrorCode.NONE, None)
 
 
 class PartitionAttempts:
-    """What one request of the controller does to partitions, one by one: none of them fails because of another.
+    """What one request of the controller does to partitions, one by one. An error of one does not affect the others.
 
-    What fails in a way that nobody thought of is a bug, and has a line in the log: one for each request, which may name
-    thousands of partitions.
+    An unexpected exception is a bug, so it is logged: once for each request, since a request may name thousands of
+    partitions.
     """
 
     __slots__ = ("_event", "_is_logged")
 
     def __init__(self, event: str) -> None:
-        """`event` is what the line says."""
+        """`event` is the name of the log event."""
         self._event = event
         self._is_logged = False
 
     def attempt(self, partition: TopicPartition, action: Callable[[], object]) -> ErrorCode:
-        """Do something to a partition; return how that ended."""
+        """Call `action` for a partition; return the resulting code."""
         try:
             action()
         except KafkaError as error:

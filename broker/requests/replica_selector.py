@@ -1,8 +1,8 @@
-"""Where a consumer is sent to read (KIP-392): `replica.selector.class`.
+"""The replica that a consumer should read from (KIP-392): `replica.selector.class`.
 
-With the rack-aware selector, the leader sends a consumer of another rack to a follower in the consumer's rack. It must
-be in sync and alive, and have the offset that the consumer is at; of several the one that has the most. Consumers of
-the leader's own rack, and those in whose rack no replica is, stay with the leader.
+With the rack-aware selector, the leader sends a consumer in another rack to a follower in the consumer's rack. The
+follower must be alive, in sync, and have the consumer's offset. If there are several, the one with the most records is
+chosen. A consumer in the leader's rack, or in a rack without such a follower, stays with the leader.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RACKS_VERSION: Final = 11
 
 
 def is_rack_aware(request: DataRequest) -> bool:
-    """Whether a Fetch of this client may be sent elsewhere: it says where it is, and this broker looks at that."""
+    """Whether a follower may serve this Fetch: the client sends its rack, and this broker has a rack-aware selector."""
     return (
         request.version >= _RACKS_VERSION
         and bool(request.body.rack_id)
@@ -27,7 +27,7 @@ def is_rack_aware(request: DataRequest) -> bool:
 
 
 def preferred_replica(request: DataRequest, partition: Partition, offset: int) -> int:
-    """Return the follower from which to read a partition that this broker leads; NO_REPLICA: from here."""
+    """Return the follower to read from, for a partition that this broker leads; NO_REPLICA if none is better."""
     snapshot = request.services.metadata.snapshot
     rack = request.body.rack_id
     own = snapshot.brokers.get(partition.node_id)

@@ -1,4 +1,4 @@
-"""What a handler is given, and what it may answer.
+"""What a handler gets, and what it may return.
 
 A handler is a function `(Request[S]) -> Message | Delayed | None`: the response, something that will have the response
 later, or nothing at all (Produce with acks=0). It runs on an IO worker, never on the loop, and may block for a disk
@@ -32,13 +32,13 @@ class Delayed(Protocol):
     """A response that comes later, from any thread."""
 
     def then(self, respond: Respond) -> None:
-        """Call `respond` once, now or later, with what makes the response."""
+        """Call `respond` once, now or later, with a function that returns the response."""
         ...
 
 
 Answer = Message | Delayed | None
-# Ends a request with the answer that a function makes. It takes the function, not the answer, so that whatever making
-# it raises ends the request too: nobody else would know whom to tell. It raises nothing itself.
+# Ends a request with the answer that a function returns. It takes the function, not the answer, so that an exception
+# in the function ends the request too. It raises nothing itself.
 Respond = Callable[[Callable[[], Answer]], None]
 
 
@@ -51,16 +51,16 @@ class Request(Generic[S_co]):
 
     api: Api
     version: int
-    # The decoded message; records in it are views of the frame, valid until the response is sent.
+    # The decoded message. Records in it are views of the frame, valid until the handler returns.
     body: Any
     client_id: str
-    # Who asks, and from where.
+    # The client's principal, address and listener.
     session: Session
     # What the handlers of its folder need.
     services: S_co
-    # Bytes that came over the wire for it.
+    # The size of the frame in bytes.
     size: int = 0
-    # For how long the client is to wait afterwards, where the handler found it beyond a quota.
+    # How long the client has to wait afterwards, because the handler found it above a quota.
     throttle_ms: int = 0
 
 
@@ -75,18 +75,18 @@ AnyRequest = Request[RequestServices]
 
 
 class Refusal(NamedTuple):
-    """The answer to a client that failed to say who it is: sent after a pause, and then the connection is closed."""
+    """The response to a failed authentication: it is sent after a pause, and then the connection is closed."""
 
     response: Message
     reason: str
 
     def then(self, respond: Respond) -> None:
-        """Give the response; `dispatch` sees to the pause."""
+        """Respond at once; the exchange adds the pause."""
         respond(lambda: self.response)
 
 
 class RequestFailedError(Exception):
-    """A request that cannot be answered: its connection is closed, and the text says why."""
+    """A request that cannot be answered. Its connection is closed; the message says why."""
 
 
 S = TypeVar("S", bound=RequestServices)

@@ -1,10 +1,12 @@
-"""What becomes of requests from clients that are beyond a quota (KIP-124, KIP-219, KIP-599).
+"""What happens to requests of clients that are above a quota (KIP-124, KIP-219, KIP-599).
 
-They are answered at once and told how long to wait, and their connections are muted for that long, so that a client
-that does not wait is none the better for it. Produce is counted with the size of the request, and done before. Fetch is
-counted with the records that it found; beyond the quota they are left out of the answer, and not counted. Changes of
-topics are refused one by one in the versions that know a code for it. Besides, every request is counted with the time
-that it took on the broker's threads, but for those that brokers send to each other.
+The client is answered at once and told how long to wait. Its connection is muted for that time, so a client that does
+not wait gains nothing.
+
+- Produce is carried out, and counts with the size of the request.
+- Fetch counts with the size of the records found. Above the quota they are left out of the response and do not count.
+- Changes of topics are refused one by one, in versions that have an error code for it.
+- Every request also counts with its time on the broker's threads, except requests between brokers.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
 
-# A second of one thread is 100 % of it.
+# One second of a thread per second is 100 %.
 _PERCENT: Final = 100.0
 _AMONG_BROKERS: Final = frozenset(
     {
@@ -35,7 +37,7 @@ _AMONG_BROKERS: Final = frozenset(
 
 
 def throttled(request: AnyRequest, response: Message | None, worker_seconds: float) -> tuple[Message | None, int]:
-    """Count a request that is about to be answered; return the answer, and for how many milliseconds to mute."""
+    """Count a request before it is answered; return the response and the milliseconds to mute the connection."""
     quotas, session, client_id = request.services.quotas, request.session, request.client_id
     throttle_ms = request.throttle_ms
     if request.api is Api.PRODUCE and quotas.produce.is_set:
@@ -49,14 +51,14 @@ def throttled(request: AnyRequest, response: Message | None, worker_seconds: flo
 
 
 def count_sending(request: AnyRequest, seconds: float) -> None:
-    """Count the time that sending an answer took; whoever is beyond the quota by it waits after the next request."""
+    """Count the time that sending a response took. A client above its quota waits after its next request."""
     quota = request.services.quotas.request
     if quota.is_set and not _is_among_brokers(request):
         quota.record(request.session, request.client_id, seconds * _PERCENT)
 
 
 def fetch_bytes_max(request: AnyRequest) -> int:
-    """Return how large an answer to Fetch may be: as large as always, but not beyond what a whole window may have."""
+    """Return the maximum size of a Fetch response: `fetch.max.bytes`, but no more than the quota of a whole window."""
     most = request.services.config().fetch_max_bytes
     quota = request.services.quotas.fetch
     if quota.is_set and (window := quota.window_amount(request.session, request.client_id)) is not None:
@@ -65,7 +67,7 @@ def fetch_bytes_max(request: AnyRequest) -> int:
 
 
 def admits_fetch(request: AnyRequest, size: int) -> bool:
-    """Whether records of this size may be sent now; where they may not, notes how long to wait."""
+    """Whether records of this size may be sent now; if not, set the request's throttle time."""
     quota = request.services.quotas.fetch
     if not quota.is_set or not size or _is_among_brokers(request):
         return True
@@ -74,12 +76,12 @@ def admits_fetch(request: AnyRequest, size: int) -> bool:
 
 
 def has_mutation_quota(request: AnyRequest) -> bool:
-    """Whether partitions must be counted before they are created or deleted."""
+    """Whether a quota limits how many partitions are created and deleted."""
     return request.services.quotas.mutation.is_set
 
 
 def take_mutations(request: AnyRequest, partitions: int, *, strict_since: int) -> None:
-    """Count partitions that are about to be created or deleted; raise KafkaError where they must not be yet."""
+    """Count partitions before they are created or deleted; raise THROTTLING_QUOTA_EXCEEDED if it is too early."""
     quota = request.services.quotas.mutation
     is_strict = request.version >= strict_since
     is_allowed, throttle_ms = quota.take(request.session, request.client_id, partitions, strict=is_strict)

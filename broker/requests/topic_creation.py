@@ -1,4 +1,4 @@
-"""What creating topics has in common, whether an administrator asks for one or a client merely uses it."""
+"""Creating topics, on an administrator's request or because a client uses one that is missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 def create_topic(
     services: TopicServices | GroupServices, topic: TopicSpec, *, validate_only: bool = False
 ) -> TopicCreation:
-    """Create a topic and say so in the log, with a warning where its name invites confusion."""
+    """Create a topic and log it, with a warning if its name could collide with another one in metrics."""
     created = services.cluster.create_topic(topic, validate_only=validate_only)
     if not validate_only:
         log.info(
@@ -31,17 +31,17 @@ def create_topic(
             log.warning(
                 "topic_name_may_collide",
                 topic=topic.name,
-                reason="metric names have an underscore for both, so use either dots or underscores, never both",
+                reason="metric names replace both dots and underscores by underscores; use only one of them",
             )
     return created
 
 
 def create_missing_topic(services: TopicServices | GroupServices, name: str) -> ErrorCode:
-    """Create a topic that a client uses and that is not there; return the code to answer for now.
+    """Create a missing topic that a client uses; return the error code for the client.
 
-    LEADER_NOT_AVAILABLE has the client ask again, until there are leaders. It is right as well if somebody else
-    created the topic meanwhile, ZooKeeper was too slow to say whether we did, or this broker has just started and not
-    been told of any broker yet.
+    LEADER_NOT_AVAILABLE makes the client retry until there are leaders. It is also right if somebody else has created
+    the topic meanwhile, if ZooKeeper did not answer in time, or if this broker has just started and knows no brokers
+    yet.
     """
     if not services.metadata.snapshot.brokers:
         return ErrorCode.LEADER_NOT_AVAILABLE
@@ -58,7 +58,7 @@ def create_missing_topic(services: TopicServices | GroupServices, name: str) -> 
 
 
 def known_brokers(snapshot: MetadataSnapshot) -> int:
-    """Return how many brokers the cluster has: those that live, and those that have replicas and are away."""
+    """Return the number of brokers: those that are alive, and those that are away but have replicas."""
     placed = {
         replica
         for topic in snapshot.topics.values()
@@ -69,11 +69,11 @@ def known_brokers(snapshot: MetadataSnapshot) -> int:
 
 
 def internal_topic(config: BrokerConfig, name: str, brokers: int) -> TopicSpec:
-    """Return an internal topic with its own options, in a cluster of so many brokers.
+    """Return the spec of an internal topic, for a cluster of `brokers` brokers.
 
     A cluster that is smaller than the replication factor gets as many replicas as it has brokers, and the transaction
-    log no higher `min.insync.replicas` than that: a single broker serves groups and transactions without settings. In
-    one that is only smaller for the moment the creation fails until the brokers that are away are back.
+    log gets no higher `min.insync.replicas`. So a single broker serves groups and transactions without settings. While
+    brokers are away, they still count, so the creation fails until they are back.
     """
     if name == CONSUMER_OFFSETS:
         wanted, partitions = config.offsets_topic_replication_factor, config.offsets_topic_num_partitions

@@ -272,7 +272,7 @@ def test_threads_grow_to_double_and_shrink_to_half_at_most(level: str, option: s
     replaced = replace(cluster, 2, whole(BROKER, level, (option, str(count))))
 
     assert codes(changed) == codes(replaced) == expected
-    assert is_taken or "the present 8" in replaced[0].error_message
+    assert is_taken or "the current value, 8" in replaced[0].error_message
     assert cluster.zookeeper.brokers[level] == ({option: str(count)} if is_taken else {})
 
 
