@@ -1,7 +1,8 @@
 """Metrics of the cluster as one broker sees it: its replicas, what it follows, its session, and the controller's view.
 
-Counted elsewhere, read here when somebody asks, in one pass over the partitions. Where Kafka has a name, it is Kafka's;
-numbers that only the controller knows are 0 on all other brokers, so that a sum over the brokers is right.
+The values are read from the other rooms when somebody asks, in one pass over the partitions. Metrics that Kafka has
+keep Kafka's names. Numbers that only the controller knows are 0 on all other brokers, so a sum over the brokers is
+right.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ class ReplicaCounts:
     under_min_isr: int = 0
     at_min_isr: int = 0
     reassigning: int = 0
-    # Whose logs cannot be used.
+    # Replicas whose logs cannot be used.
     offline: int = 0
-    # Idempotent producers that the logs here remember, each once in every partition that it wrote to.
+    # Idempotent producers in the logs of this broker; a producer counts once for each partition that it wrote to.
     producer_ids: int = 0
     isr_shrinks: int = 0
     isr_expands: int = 0
@@ -40,7 +41,7 @@ class ReplicaCounts:
 
 
 def replica_counts(partitions: Partitions) -> ReplicaCounts:
-    """Count the partitions; those of which something is wrong are counted by their leader, so each only once."""
+    """Count the partitions. Only the leader counts a partition as unhealthy, so each one counts once in the cluster."""
     broken = partitions.logs.broken
     counts = ReplicaCounts(offline=len(broken))
     for partition in partitions:
@@ -56,7 +57,7 @@ def replica_counts(partitions: Partitions) -> ReplicaCounts:
         role = partition.role
         min_isr = min(partition.log.config.min_insync_replicas, len(role.replicas))
         counts.leaders += 1
-        # A replica that is about to be added is not yet missing.
+        # A replica that is being added does not count as missing.
         counts.under_replicated += len(role.isr) < len(role.replicas) - len(role.adding)
         counts.under_min_isr += len(role.isr) < min_isr
         counts.at_min_isr += len(role.isr) == min_isr
@@ -82,7 +83,7 @@ class ClusterCollector(Collector):
         self._membership = membership
 
     def collect(self) -> Iterator[Metric]:
-        """Return everything as it is now."""
+        """Return the current values."""
         yield from self._replica_metrics()
         yield from self._fetcher_metrics()
         yield from self._controller_metrics()
@@ -93,23 +94,23 @@ class ClusterCollector(Collector):
         for name, help_text, value in (
             ("partitioncount", "Partitions here", counts.partitions),
             ("leadercount", "Partitions led here", counts.leaders),
-            ("underreplicatedpartitions", "Partitions led here that lack a replica", counts.under_replicated),
-            ("underminisrpartitioncount", "Partitions led here that refuse acks=all", counts.under_min_isr),
-            ("atminisrpartitioncount", "Partitions led here that can lose no replica more", counts.at_min_isr),
-            ("reassigningpartitions", "Partitions led here that move to other brokers", counts.reassigning),
+            ("underreplicatedpartitions", "Partitions led here with replicas out of sync", counts.under_replicated),
+            ("underminisrpartitioncount", "Partitions led here below min.insync.replicas", counts.under_min_isr),
+            ("atminisrpartitioncount", "Partitions led here exactly at min.insync.replicas", counts.at_min_isr),
+            ("reassigningpartitions", "Partitions led here that are being reassigned", counts.reassigning),
             ("offlinereplicacount", "Replicas here whose log cannot be used", counts.offline),
             ("produceridcount", "Producers that the partitions here remember", counts.producer_ids),
         ):
             yield _gauge(f"kafka_server_replicamanager_{name}", help_text, value)
         for name, help_text, value in (
-            ("isrshrinks", "Times that a replica fell out of sync", counts.isr_shrinks),
-            ("isrexpands", "Times that a replica caught up", counts.isr_expands),
-            ("failedisrupdates", "Changes of the ISR that the controller refused", counts.failed_isr_updates),
+            ("isrshrinks", "Times that a replica left the ISR", counts.isr_shrinks),
+            ("isrexpands", "Times that a replica joined the ISR", counts.isr_expands),
+            ("failedisrupdates", "ISR changes that the controller refused", counts.failed_isr_updates),
         ):
             yield _counter(f"kafka_server_replicamanager_{name}", help_text, value)
 
     def _fetcher_metrics(self) -> Iterable[Metric]:
-        """The lags by leader: rows for all partitions would be more than a scrape should have."""
+        """The lags by leader, because rows for all partitions would be too many for a scrape."""
         fetchers = self._partitions.fetchers
         largest: dict[int, int] = {}
         total: dict[int, int] = {}
@@ -120,14 +121,14 @@ class ClusterCollector(Collector):
                 largest[leader] = max(lag, largest.get(leader, 0))
                 total[leader] = total.get(leader, 0) + lag
         max_lag = GaugeMetricFamily(
-            "kafka_server_replicafetchermanager_maxlag", "Records that a follower here lacks", labels=["clientId"]
+            "kafka_server_replicafetchermanager_maxlag", "Largest lag of a follower here", labels=["clientId"]
         )
         max_lag.add_metric(["Replica"], max(largest.values(), default=0))
         yield max_lag
         logs = self._partitions.logs
         move_lag = GaugeMetricFamily(
             "kafka_server_replicaalterlogdirsmanager_maxlag",
-            "Records that a replica on its way to another log directory lacks",
+            "Lag of a replica that is being moved to another log directory",
             labels=["clientId"],
         )
         lags_of_moves = [lag_of(logs, future) or 0 for future, _ in logs.futures()]
@@ -135,14 +136,14 @@ class ClusterCollector(Collector):
         yield move_lag
         failing = GaugeMetricFamily(
             "kafka_server_replicafetchermanager_failedpartitionscount",
-            "Partitions that could not be copied the last time",
+            "Partitions whose last fetch failed",
             labels=["clientId"],
         )
         failing.add_metric(["Replica"], 0 if fetchers is None else fetchers.failing())
         yield failing
         for metric, help_text, lags in (
-            ("ottla_fetcher_lag_max", "Records that the partition furthest behind lacks", largest),
-            ("ottla_fetcher_lag_sum", "Records that the partitions of a leader lack here", total),
+            ("ottla_fetcher_lag_max", "Largest lag of a partition that follows this leader", largest),
+            ("ottla_fetcher_lag_sum", "Sum of the lags of the partitions that follow this leader", total),
         ):
             family = GaugeMetricFamily(metric, help_text, labels=["leader"])
             for leader, lag in sorted(lags.items()):
@@ -152,35 +153,35 @@ class ClusterCollector(Collector):
     def _controller_metrics(self) -> Iterable[Metric]:
         stats = self._controller.stats
         for name, help_text, value in (
-            ("activecontrollercount", "Whether this is the controller", int(stats.active)),
+            ("activecontrollercount", "1 if this broker is the controller", int(stats.active)),
             ("activebrokercount", "Live brokers", stats.live_brokers),
             ("globaltopiccount", "Topics", stats.topics),
             ("globalpartitioncount", "Partitions", stats.partitions),
             ("offlinepartitionscount", "Partitions without a leader", stats.offline_partitions),
             (
                 "preferredreplicaimbalancecount",
-                "Partitions that another replica leads than their first one",
+                "Partitions whose leader is not the preferred replica",
                 stats.preferred_imbalance,
             ),
             ("topicstodeletecount", "Topics that are being deleted", stats.topics_to_delete),
-            ("replicastodeletecount", "Replicas of these that are still there", stats.replicas_to_delete),
+            ("replicastodeletecount", "Replicas of these topics that still exist", stats.replicas_to_delete),
             ("topicsineligibletodeletecount", "Topics whose deletion has to wait", stats.topics_ineligible),
             ("replicasineligibletodeletecount", "Replicas that cannot be deleted now", stats.replicas_ineligible),
         ):
             yield _gauge(f"kafka_controller_kafkacontroller_{name}", help_text, value)
         yield _counter(
             "kafka_controller_controllerstats_uncleanleaderelections",
-            "Partitions given to a replica out of sync",
+            "Leaders elected from outside the ISR",
             stats.unclean_elections,
         )
-        yield _counter("ottla_controller_elections", "Rounds of elections of leaders", stats.elections)
-        yield _counter("ottla_controller_election_seconds", "Time that these took", stats.election_seconds)
-        yield _gauge("ottla_controller_last_election_seconds", "Time of the last one", stats.last_election_seconds)
+        yield _counter("ottla_controller_elections", "Rounds of leader elections", stats.elections)
+        yield _counter("ottla_controller_election_seconds", "Time spent on elections", stats.election_seconds)
+        yield _gauge("ottla_controller_last_election_seconds", "Time of the last round", stats.last_election_seconds)
         epoch = max(stats.epoch, self._metadata.snapshot.controller_epoch)
-        yield _gauge("ottla_controller_epoch", "Epoch of the controller that spoke last", epoch)
+        yield _gauge("ottla_controller_epoch", "Epoch of the latest controller that this broker knows", epoch)
 
     def _session_metrics(self) -> Iterable[Metric]:
-        state = GaugeMetricFamily("ottla_zookeeper_session", "1 for the state of the session", labels=["state"])
+        state = GaugeMetricFamily("ottla_zookeeper_session", "1 for the current state", labels=["state"])
         for each in SessionState:
             state.add_metric([each.value], int(self._zookeeper.state is each))
         yield state
@@ -189,9 +190,9 @@ class ClusterCollector(Collector):
         yield _counter(f"{listener}_zookeeperdisconnects", "Connections lost", entered[SessionState.SUSPENDED])
         yield _counter(f"{listener}_zookeeperexpires", "Sessions that ZooKeeper ended", entered[SessionState.EXPIRED])
         yield _counter(
-            "ottla_zookeeper_doubts", "Times that a session may have been over", entered[SessionState.IN_DOUBT]
+            "ottla_zookeeper_doubts", "Times that the session may have expired", entered[SessionState.IN_DOUBT]
         )
-        yield _gauge("ottla_broker_epoch", "Epoch of the registration; -1 without", self._membership.broker_epoch)
+        yield _gauge("ottla_broker_epoch", "Epoch of the registration; -1 if none", self._membership.broker_epoch)
 
 
 def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:

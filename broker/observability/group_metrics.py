@@ -1,6 +1,6 @@
 """The lag of groups, under the names of kafka_exporter, for the groups that this broker coordinates.
 
-A sum over the brokers is right: every group has one coordinator.
+Every group has one coordinator, so a sum over the brokers is right.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class GroupCollector(Collector):
         self._rates = {name: GrowthRate(count) for name, count in self._counters.items()}
 
     def describe(self) -> Iterator[Metric]:
-        """Return nothing: to name the metrics beforehand would mean to collect them."""
+        """Return nothing: naming the metrics in advance would mean collecting them."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Return everything as it is now."""
+        """Return the current values."""
         entries = list(self._groups)
         partition_labels = ["consumergroup", "topic", "partition"]
         offset = GaugeMetricFamily(
@@ -81,17 +81,17 @@ class GroupCollector(Collector):
         yield from self._rates_and_counters()
 
     def _rates_and_counters(self) -> Iterator[Metric]:
-        """Kafka gives each as a rate; counters serve those who choose the window themselves."""
+        """Kafka publishes each as a rate. The counters are for users who choose the window themselves."""
         for name, count in self._counters.items():
             name_of_all = f"kafka_server_group_coordinator_metrics_{name}"
             counter = CounterMetricFamily(name_of_all, f"{name.replace('_', ' ').capitalize()}s so far")
             counter.add_metric([], count())
             yield counter
-            rate = GaugeMetricFamily(f"{name_of_all}_rate", "The same per second")
+            rate = GaugeMetricFamily(f"{name_of_all}_rate", "The same as a rate per second")
             rate.add_metric([], self._rates[name]())
             yield rate
 
 
 def member_count(entry: CoordinatedGroup) -> int:
-    """Return how many members a group of any kind has."""
+    """Return the number of members of a group of any kind."""
     return len(getattr(entry.group, "members", ()))

@@ -1,4 +1,4 @@
-"""Groups over HTTP, as JSON: who is in them, what each reads, how far behind it is, and why they rebalanced."""
+"""Groups over HTTP, as JSON: their members, what each member reads, the lag, and the reasons of rebalances."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GroupPages:
         self._end_offsets = end_offsets
 
     def __call__(self, group_id: str) -> dict[str, Any] | None:
-        """Return one group, None where it is not here; all of them where the id is empty."""
+        """Return one group, or None if it is not here; with an empty id, return all groups."""
         if not group_id:
             return self.overview()
         try:
@@ -38,7 +38,7 @@ class GroupPages:
         return None if entry is None else self.details(entry)
 
     def overview(self) -> dict[str, Any]:
-        """Return all groups in short."""
+        """Return a summary of all groups."""
         entries = list(self._groups)
         ends = self._end_offsets.of({each for entry in entries for each in list(entry.offsets.committed)})
         return {
@@ -107,11 +107,11 @@ def _member(member: ClassicMember) -> dict[str, Any]:
 
 
 def assigned(assignment: bytes) -> dict[str, list[int]] | None:
-    """Return the partitions of an assignment by topic; None where it is not a consumer's."""
+    """Return the partitions of an assignment by topic; None if it is not in the format of consumers."""
     if len(assignment) < _VERSION.size:
         return None
     try:
-        # Later versions only add fields behind those that we know.
+        # Later versions only append fields to those that we know.
         version = min(_VERSION.unpack_from(assignment)[0], _VERSION_MAX)
         found, _ = decode_from(ConsumerProtocolAssignment, version, assignment, _VERSION.size)
     except DecodeError:

@@ -1,10 +1,11 @@
 """Who is answered on the HTTP port.
 
-Without a token and users, those on this machine are answered, and nobody else: a port that is bound elsewhere says so
-to all who ask, unless `ottla.http.open` is set. With a token or users, everybody shows one of them, also from here.
+Without a token and users, only clients on this machine are answered. If the port is bound to another address, every
+client gets an error that says so, unless `ottla.http.open` is set. With a token or users, every client must send one of
+them, even from this machine.
 
-Nothing on this port changes anything, so a page in somebody's browser can do no harm by having it ask. It could read,
-where it makes its own name stand for 127.0.0.1: so those on this machine call the port by an address, or localhost.
+The port is read-only, so a web page cannot do harm by making a browser call it. But a page could read from it if it
+makes its own host name resolve to 127.0.0.1. Therefore clients on this machine must use an IP address or localhost.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ _LOCALHOST: Final = "localhost"
 
 @dataclass(frozen=True, slots=True)
 class HttpAccess:
-    """What lets somebody in: a token as bearer, a user by name and password; or nothing is asked for."""
+    """What a client must send: a bearer token, or a user's name and password. If the port is open, nothing."""
 
     tokens: tuple[bytes, ...] = field(default=(), repr=False)
-    # Each is name, colon, password.
+    # Each is `name:password`.
     users: tuple[bytes, ...] = field(default=(), repr=False)
     is_open: bool = True
-    # Whether the port must be called by an address, or localhost.
+    # Whether the host name in requests must be an IP address or localhost.
     is_local: bool = False
 
     @classmethod
     def of(cls, config: BrokerConfig, host: str) -> HttpAccess:
-        """Work out what the options of a broker mean for a port on `host`."""
+        """Return the access rules for a port on `host` from the broker's options."""
         token, users = config.ottla_http_token, config.ottla_http_users
         tokens = (token.value.encode(),) if token is not None and token.value else ()
         pairs = tuple(pair.strip().encode() for pair in users.value.split(",") if pair.strip()) if users else ()
@@ -45,7 +46,7 @@ class HttpAccess:
         return cls(is_open=is_local or config.ottla_http_open, is_local=is_local)
 
     def admits(self, authorization: str | None) -> bool:
-        """Whether somebody who shows this is answered. All secrets are compared, each in the same time."""
+        """Whether a client with this header is answered. Compares all secrets, each in constant time."""
         if self.is_open:
             return True
         scheme, _, shown = (authorization or "").strip().partition(" ")
@@ -59,7 +60,7 @@ class HttpAccess:
         return False
 
     def is_called_right(self, host: str | None) -> bool:
-        """Whether the name that the port was called by is one that nobody else can make up."""
+        """Whether the Host header is safe: no other site can make its own name resolve to this port."""
         if not self.is_local or host is None:
             return True
         name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
@@ -67,7 +68,7 @@ class HttpAccess:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a port that is bound to a host is reached from this machine alone."""
+    """Whether a port that is bound to this host can be reached only from this machine."""
     address = _address(host)
     return host.lower() == _LOCALHOST or (address is not None and address.is_loopback)
 

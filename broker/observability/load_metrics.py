@@ -1,4 +1,4 @@
-"""How busy a broker is: idle shares of its threads, new connections, and what it reads from and writes to disks."""
+"""How busy a broker is: the idle shares of its threads, new connections, and bytes read from and written to disks."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ class LoadCollector(Collector):
         self._network = network
         self._process_io = process_io
         self._handling = GrowthRate(requests.handling_seconds)
-        # The loop has the main thread. There is no such clock on macOS.
+        # The loop runs on the main thread. macOS has no such clock.
         has_clock = hasattr(time, "pthread_getcpuclockid")
         self._looping = GrowthRate(_main_thread_cpu_seconds) if has_clock else None
         self._creations: dict[str, GrowthRate] = {}
 
     def describe(self) -> Iterator[Metric]:
-        """Return nothing: to name the metrics beforehand would mean to collect them."""
+        """Return nothing: naming the metrics in advance would mean collecting them."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Return everything as it is now."""
+        """Return the current values."""
         if self._looping is not None:
             yield _gauge(
                 "kafka_network_socketserver_networkprocessoravgidle_percent",
-                "Share of the time, from 0 to 1, in which the network loop has nothing to do",
+                "Share of time (0 to 1) in which the network loop is idle",
                 max(0.0, 1 - self._looping()),
             )
         yield _gauge(
             "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
-            "Share of the time, from 0 to 1, in which a worker handles no request",
+            "Share of time (0 to 1) in which a worker is idle",
             max(0.0, 1 - self._handling() / max(1, self._network.workers.count)),
         )
         yield self._connection_creations()
@@ -51,7 +51,7 @@ class LoadCollector(Collector):
             value = self._disk_bytes(kind)
             if value is not None:
                 name = f"kafka_server_kafkaserver_linux_disk_{kind}_bytes"
-                yield _gauge(name, f"Bytes of {kind}s that went to disks", value)
+                yield _gauge(name, f"Bytes of disk {kind}s", value)
 
     def _connection_creations(self) -> Metric:
         family = GaugeMetricFamily(
@@ -67,7 +67,7 @@ class LoadCollector(Collector):
         return family
 
     def _disk_bytes(self, kind: str) -> int | None:
-        """What the system has counted; None where it does not say."""
+        """Return what the operating system has counted; None if it does not say."""
         try:
             lines = self._process_io.read_text().splitlines()
         except OSError:

@@ -1,4 +1,4 @@
-"""Log lines: an event with fields, one line each; for people on a terminal, as JSON where a machine reads them."""
+"""Log lines: one event with fields per line, for people on a terminal, or as JSON for machines."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final, TextIO
 
 import structlog
 
-# What a terminal obeys, in names that clients choose. The renderers take care of the ends of lines.
+# Control characters, which could reach a terminal through names that clients choose. The renderers escape newlines.
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n\r"}
 
 
 def configure_logging(level: str = "INFO", *, as_json: bool | None = None, output: TextIO = sys.stdout) -> None:
-    """Send the log lines of structlog and of the standard library, in one form, to one place."""
+    """Write the log lines of structlog and of the standard library to one output, in one format."""
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,

@@ -1,7 +1,7 @@
 """Metrics for Prometheus, under the names that Kafka's JMX exporter gives, so that existing dashboards work.
 
-Nothing is counted here: the rooms count for themselves, and this reads them when somebody asks. Names end in `_total`
-for counters; times are in milliseconds with a label `quantile`, as Kafka's are.
+Nothing is counted here: the rooms count for themselves, and the collector reads them when somebody asks. Names of
+counters end in `_total`. Times are in milliseconds with a label `quantile`, as in Kafka.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PHASES: dict[str, Callable[[ApiTimings], Timing]] = {
     "remotetimems": lambda timings: timings.remote,
     "responsesendtimems": lambda timings: timings.send,
 }
-# What Kafka calls the batches that have a flaw.
+# Kafka's names for the flaws of batches.
 _FLAWS = {
     Flaw.MAGIC: "invalidmagicnumberrecords",
     Flaw.CRC: "invalidmessagecrcrecords",
@@ -52,7 +52,7 @@ class BrokerCollector(Collector):
         self._shows_partitions = shows_partitions
 
     def collect(self) -> Iterator[Metric]:
-        """Return everything as it is now."""
+        """Return the current values."""
         yield from self._request_metrics()
         yield from self._network_metrics()
         yield from self._topic_metrics()
@@ -66,7 +66,7 @@ class BrokerCollector(Collector):
         yield count
         for name, phase in _PHASES.items():
             family = GaugeMetricFamily(
-                f"kafka_network_requestmetrics_{name}", "Time of a phase of requests", labels=["request", "quantile"]
+                f"kafka_network_requestmetrics_{name}", "Time in a phase of requests", labels=["request", "quantile"]
             )
             for api, timings in by_api.items():
                 for quantile in QUANTILES:
@@ -84,22 +84,22 @@ class BrokerCollector(Collector):
 
     def _network_metrics(self) -> Iterable[Metric]:
         network = self._network
-        yield _gauge("kafka_network_requestchannel_requestqueuesize", "Requests that wait", len(network.queue))
+        yield _gauge("kafka_network_requestchannel_requestqueuesize", "Requests in the queue", len(network.queue))
         waiting = sum(connection.blocked_since is not None for connection in network.connections())
-        yield _gauge("kafka_network_requestchannel_responsequeuesize", "Clients that do not take answers", waiting)
+        yield _gauge("kafka_network_requestchannel_responsequeuesize", "Clients that read too slowly", waiting)
         connections = GaugeMetricFamily(
             "kafka_server_socket_server_metrics_connection_count", "Open connections", labels=["listener"]
         )
         for listener, count in network.counts.by_listener.items():
             connections.add_metric([listener], count)
         yield connections
-        rejected = CounterMetricFamily("ottla_connections_rejected", "Connections refused by a limit")
+        rejected = CounterMetricFamily("ottla_connections_rejected", "Connections refused because of a limit")
         rejected.add_metric([], network.counts.rejected)
         yield rejected
-        refused = CounterMetricFamily("ottla_frames_rejected", "Frames with a size that no client sends")
+        refused = CounterMetricFamily("ottla_frames_rejected", "Frames with an invalid size")
         refused.add_metric([], network.counts.frames_refused)
         yield refused
-        sent = CounterMetricFamily("ottla_bytes_sent", "Bytes sent to clients, by the way they took", labels=["way"])
+        sent = CounterMetricFamily("ottla_bytes_sent", "Bytes sent to clients, by how they were sent", labels=["way"])
         sent.add_metric(["sendfile"], network.bytes_sendfile)
         sent.add_metric(["copy"], network.bytes_copied)
         yield sent
@@ -111,7 +111,7 @@ class BrokerCollector(Collector):
         ):
             size = GaugeMetricFamily(
                 "kafka_server_delayedoperationpurgatory_purgatorysize",
-                "Operations that wait",
+                "Operations that are waiting",
                 labels=["delayedOperation"],
             )
             size.add_metric([name], len(purgatory))
@@ -132,7 +132,7 @@ class BrokerCollector(Collector):
             for partition in partitions:
                 by_topic[partition.partition.topic] += getattr(partition, attribute)
             yield _by_topic(name, help_text, by_topic)
-        # From the beginning: the growth from no row to the first one cannot be seen.
+        # Rows exist from the start: a rate cannot show the step from no row to the first one.
         none = {partition.partition.topic: 0 for partition in partitions}
         yield _by_topic("failedproducerequests", "Appends refused", none | self._partitions.failed_appends)
         yield _by_topic("failedfetchrequests", "Reads refused", none | self._partitions.failed_reads)
@@ -159,8 +159,8 @@ class BrokerCollector(Collector):
             families["numlogsegments"].add_metric(labels, len(log.segments))
         yield from families.values()
         for name, help_text, attribute in (
-            ("free", "Bytes left on the disk of a log directory", "free_bytes"),
-            ("total", "Bytes of the disk of a log directory", "total_bytes"),
+            ("free", "Free bytes on the disk of a log directory", "free_bytes"),
+            ("total", "Size in bytes of the disk of a log directory", "total_bytes"),
         ):
             space = GaugeMetricFamily(f"ottla_log_directory_{name}_bytes", help_text, labels=["directory"])
             for log_dir in self._partitions.logs.dirs:
@@ -186,7 +186,7 @@ def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
 
 
 def _by_topic(name: str, help_text: str, values: Mapping[str, int]) -> CounterMetricFamily:
-    """One row for each topic, and one without a label for all, as Kafka gives."""
+    """Return one row for each topic, and one without a label for all topics, as Kafka does."""
     family = CounterMetricFamily(f"kafka_server_brokertopicmetrics_{name}", help_text, labels=["topic"])
     for topic, value in dict(values).items():
         family.add_metric([topic], value)
@@ -198,8 +198,8 @@ def _authentications(security: Mapping[str, ListenerSecurity]) -> Iterable[Metri
     succeeded, failed, handshakes = (
         CounterMetricFamily(name, documentation, labels=["listener"])
         for name, documentation in (
-            ("kafka_server_socket_server_metrics_successful_authentication", "Clients that proved who they are"),
-            ("kafka_server_socket_server_metrics_failed_authentication", "Clients that failed to"),
+            ("kafka_server_socket_server_metrics_successful_authentication", "Successful authentications"),
+            ("kafka_server_socket_server_metrics_failed_authentication", "Failed authentications"),
             ("ottla_tls_handshakes_failed", "TLS handshakes that failed"),
         )
     )

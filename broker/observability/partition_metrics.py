@@ -1,7 +1,7 @@
-"""Partitions one by one, under the names of Kafka's JMX exporter and of kafka_exporter.
+"""Metrics of single partitions, under the names of Kafka's JMX exporter and of kafka_exporter.
 
-Each partition is shown by its leader alone, and what there is of topics and brokers by the controller alone: sums over
-the brokers are right. With very many partitions a scrape gets long: `ottla.metrics.partitions` leaves the rows out.
+Only the leader shows a partition, and only the controller shows topics and brokers, so sums over the brokers are right.
+With very many partitions a scrape gets long; `ottla.metrics.partitions` turns the rows off.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class PartitionCollector(Collector):
         self._shows_partitions = shows_partitions
 
     def describe(self) -> Iterator[Metric]:
-        """Return nothing: to name the metrics beforehand would mean to collect them."""
+        """Return nothing: naming the metrics in advance would mean collecting them."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Return everything as it is now."""
-        # Dashboards made for kafka_exporter find out by it what is there.
-        build = GaugeMetricFamily("kafka_exporter_build_info", "Always 1: its metrics are here", labels=["version"])
+        """Return the current values."""
+        # Dashboards for kafka_exporter use this metric to find the exporters.
+        build = GaugeMetricFamily("kafka_exporter_build_info", "Always 1", labels=["version"])
         build.add_metric(["ottla"], 1)
         yield build
         yield from self._topics()
@@ -65,15 +65,15 @@ class PartitionCollector(Collector):
                 ("kafka_cluster_partition_replicascount", "Replicas of a partition"),
                 ("kafka_cluster_partition_insyncreplicascount", "Replicas in sync"),
                 ("kafka_cluster_partition_underreplicated", "Whether a replica is not in sync"),
-                ("kafka_cluster_partition_underminisr", "Whether acks=all is refused"),
-                ("kafka_cluster_partition_atminisr", "Whether acks=all is refused without one more replica"),
-                ("kafka_cluster_partition_laststableoffsetlag", "Records that read_committed consumers do not get yet"),
-                ("kafka_topic_partition_current_offset", "Next offset that consumers will get"),
+                ("kafka_cluster_partition_underminisr", "Whether the ISR is below min.insync.replicas"),
+                ("kafka_cluster_partition_atminisr", "Whether the ISR is exactly at min.insync.replicas"),
+                ("kafka_cluster_partition_laststableoffsetlag", "Records that read_committed consumers cannot see yet"),
+                ("kafka_topic_partition_current_offset", "High watermark"),
                 ("kafka_topic_partition_oldest_offset", "First offset"),
                 ("kafka_topic_partition_replicas", "Replicas of a partition"),
                 ("kafka_topic_partition_in_sync_replica", "Replicas in sync"),
                 ("kafka_topic_partition_leader", "Id of the leader"),
-                ("kafka_topic_partition_leader_is_preferred", "Whether the first replica leads"),
+                ("kafka_topic_partition_leader_is_preferred", "Whether the preferred replica leads"),
                 ("kafka_topic_partition_under_replicated_partition", "Whether a replica is not in sync"),
             )
         }
@@ -89,7 +89,7 @@ def _numbers(partition: Partition) -> dict[str, int]:
     role, high_watermark = partition.role, partition.log.high_watermark
     replicas, in_sync = len(role.replicas), len(role.isr)
     min_isr = min(partition.log.config.min_insync_replicas, replicas)
-    # A replica that is about to be added is not yet missing.
+    # A replica that is being added does not count as missing.
     is_under_replicated = int(in_sync < replicas - len(role.adding))
     return {
         "kafka_cluster_partition_replicascount": replicas,
@@ -97,7 +97,7 @@ def _numbers(partition: Partition) -> dict[str, int]:
         "kafka_cluster_partition_underreplicated": is_under_replicated,
         "kafka_cluster_partition_underminisr": int(in_sync < min_isr),
         "kafka_cluster_partition_atminisr": int(in_sync == min_isr),
-        # The stable offset is read after the high watermark, and may be past it by then.
+        # The stable offset is read after the high watermark, so it may be larger by then.
         "kafka_cluster_partition_laststableoffsetlag": max(high_watermark - partition.log.last_stable_offset, 0),
         "kafka_topic_partition_current_offset": high_watermark,
         "kafka_topic_partition_oldest_offset": partition.log.log_start_offset,

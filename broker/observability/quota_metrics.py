@@ -1,7 +1,7 @@
-"""Metrics of quotas, under the names that Kafka's JMX exporter gives: what clients use, and how long they have to wait.
+"""Metrics of quotas, under the names that Kafka's JMX exporter gives: usage and throttle times of clients.
 
-Only those who have a quota are counted at all; of these, as many as were seen last are shown, since names of clients
-are not ours to choose.
+Only clients with a quota are counted. Only those that were active last are shown, up to a limit, because clients choose
+their own names and could make up any number of them.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class QuotaCollector(Collector):
         self._quotas = quotas
 
     def collect(self) -> Iterator[Metric]:
-        """Return everything as it is now."""
+        """Return the current values."""
         for name, value, help_text, quota in (
-            ("produce", "byte_rate", "Bytes produced a second, by those who have a quota", self._quotas.produce),
-            ("fetch", "byte_rate", "Bytes fetched a second, by those who have a quota", self._quotas.fetch),
-            ("request", "request_time", "Percentage of a thread, by those who have a quota", self._quotas.request),
-            ("controllermutation", "tokens", "Partitions that may be changed at once", self._quotas.mutation),
+            ("produce", "byte_rate", "Bytes per second produced by clients with a quota", self._quotas.produce),
+            ("fetch", "byte_rate", "Bytes per second fetched by clients with a quota", self._quotas.fetch),
+            ("request", "request_time", "Percentage of a thread used by clients with a quota", self._quotas.request),
+            ("controllermutation", "tokens", "Partitions that may be created or deleted now", self._quotas.mutation),
         ):
             used = GaugeMetricFamily(f"kafka_server_{name}_{value}", help_text, labels=_LABELS)
             waits = GaugeMetricFamily(
-                f"kafka_server_{name}_throttle_time", "Milliseconds that clients beyond it wait", labels=_LABELS
+                f"kafka_server_{name}_throttle_time", "Throttle time in milliseconds", labels=_LABELS
             )
             for row in islice(quota.rows(), _ENTITIES_SHOWN_MAX):
                 used.add_metric([row.user, row.client_id], row.value)

@@ -1,4 +1,4 @@
-"""What happens behind requests: compaction, flushes, and the cache of fetch sessions."""
+"""Metrics of background work: compaction, flushes, and the cache of fetch sessions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.broker.storage.maintenance.group_commit import GroupCommit
 
 
 class StorageCollector(Collector):
-    """Reads the cleaners, the flushing threads and the fetch sessions of one broker."""
+    """Reads the cleaners, the group commit and the fetch sessions of one broker."""
 
     def __init__(self, cleaners: Cleaners, group_commit: GroupCommit, fetch_sessions: FetchSessions) -> None:
         self._cleaners = cleaners
@@ -23,11 +23,11 @@ class StorageCollector(Collector):
         self._fetch_sessions = fetch_sessions
 
     def describe(self) -> Iterator[Metric]:
-        """Return nothing: to name the metrics beforehand would mean to collect them."""
+        """Return nothing: naming the metrics in advance would mean collecting them."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Return everything as it is now."""
+        """Return the current values."""
         yield from self._compaction()
         yield self._flushes()
         yield from self._sessions()
@@ -35,27 +35,27 @@ class StorageCollector(Collector):
     def _compaction(self) -> Iterator[Metric]:
         state, manager = self._cleaners.state(), "kafka_log_logcleanermanager"
         yield _gauge(
-            f"{manager}_time_since_last_run_ms", "Since logs to compact were looked for", state.ms_since_last_run
+            f"{manager}_time_since_last_run_ms", "Time since the cleaners last looked for work", state.ms_since_last_run
         )
         yield _gauge(
-            f"{manager}_max_dirty_percent", "Uncompacted share of the filthiest log", int(100 * state.max_dirty_ratio)
+            f"{manager}_max_dirty_percent", "Dirty share of the dirtiest log", int(100 * state.max_dirty_ratio)
         )
         uncleanable = GaugeMetricFamily(
             f"{manager}_uncleanable_partitions_count",
-            "Logs that are left alone after a compaction that failed",
+            "Logs that are not compacted any more because a compaction failed",
             labels=["logDirectory"],
         )
         for log_dir, count in state.uncleanable.items():
             uncleanable.add_metric([str(log_dir.path)], count)
         yield uncleanable
-        yield _gauge("kafka_log_logcleaner_deadthreadcount", "Cleaner threads that have ended", state.dead_threads)
+        yield _gauge("kafka_log_logcleaner_deadthreadcount", "Cleaner threads that have died", state.dead_threads)
 
     def _flushes(self) -> Metric:
         name, times = "kafka_log_logflushstats_logflushrateandtimems", Timing()
         for worker in self._group_commit.workers.values():
             times.include(worker.flush_times)
         count = sum(times.counts)
-        family = SummaryMetricFamily(name, "Milliseconds that it took to force a log to disk")
+        family = SummaryMetricFamily(name, "Milliseconds to flush a log to disk")
         for quantile in QUANTILES:
             family.add_sample(name, {"quantile": str(quantile)}, times.quantile(quantile, count) * 1000)
         family.add_metric([], count_value=count, sum_value=times.total_seconds * 1000)
@@ -66,7 +66,7 @@ class StorageCollector(Collector):
         yield _gauge(f"{cache}_numincrementalfetchsessions", "Fetch sessions", len(sessions))
         yield _gauge(f"{cache}_numincrementalfetchpartitionscached", "Their partitions", sessions.partition_count)
         evictions = CounterMetricFamily(
-            f"{cache}_incrementalfetchsessionevictions", "Fetch sessions that gave their places to others"
+            f"{cache}_incrementalfetchsessionevictions", "Fetch sessions evicted from the cache"
         )
         evictions.add_metric([], sessions.evictions)
         yield evictions
