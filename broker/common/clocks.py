@@ -1,4 +1,4 @@
-"""The two clocks of the broker, in milliseconds. Whatever depends on time takes one of them as a parameter."""
+"""The two clocks of the broker, in milliseconds. Code that depends on time takes one of them as a parameter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 def monotonic_ms() -> int:
-    """Return the time for timers and rates: it never jumps, and means nothing outside this process."""
+    """Return the time for timers and rates. It never jumps, and has no meaning outside this process."""
     return time.monotonic_ns() // 1_000_000
 
 

@@ -1,13 +1,13 @@
-"""Where operations wait that cannot be answered yet: a fetch for bytes, a produce for its replicas.
+"""A place for operations that have to wait: a fetch waits for records, a produce for the replicas.
 
-An operation is watched under keys. Whoever changes what a key stands for calls `check(key)`, which asks the operations
-under it whether they are complete now; a deadline completes the rest. Completion happens exactly once, whoever comes
-first. While it waits, an operation costs the memory of its entries and nothing else: there is no polling, and one
-thread looks after all deadlines.
+An operation is watched under keys. Code that changes the state behind a key calls `check(key)`, which completes the
+operations under that key that are satisfied now. A deadline completes the others. Each operation is completed exactly
+once, by whichever comes first. A waiting operation costs only the memory of its entries: there is no polling, and one
+thread handles all deadlines.
 
-What an operation waits for may happen after it has looked and before it is watched; nobody would tell it then. So it
-is asked once more when it is watched: about everything, or, if it took a `mark` before it looked, about the keys that
-were checked since.
+The state may change after an operation has looked at it and before it is watched. `check` would not find it then. So
+`watch` asks it once more: about everything, or, if the operation took a `mark` before it looked, only about the keys
+that were checked since.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
-# How many checks are remembered for operations that are about to be watched.
+# How many checked keys and marks are remembered.
 _RECENT_MAX = 256
 
 
 class Mark:
-    """A moment, among the keys that were checked before and after it."""
+    """A point in the sequence of checked keys."""
 
     __slots__ = ()
 
 
 class DelayedOperation:
-    """Something that will be complete later; subclasses say when, and what happens then."""
+    """Something that will be complete later. Subclasses say when, and what to do then."""
 
     __slots__ = ("_is_complete", "_lock", "keys")
 
@@ -45,23 +45,23 @@ class DelayedOperation:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has been completed."""
+        """Whether the operation has been completed."""
         return self._is_complete
 
     def is_satisfied(self) -> bool:
-        """Whether what it waits for has happened. Called from any thread, often; it must be cheap."""
+        """Whether the awaited state is there. It must be cheap: any thread may call it, and often."""
         raise NotImplementedError
 
     def is_satisfied_by(self, key: Hashable) -> bool:
-        """Whether it is satisfied now that something happened under one of its keys."""
+        """Whether the operation is satisfied after a change behind one of its keys."""
         return self.is_satisfied()
 
     def on_complete(self, *, expired: bool) -> None:
-        """Do what was to be done; called exactly once, from any thread."""
+        """Finish the operation, for example send the response. Called exactly once, from any thread."""
         raise NotImplementedError
 
     def complete(self, *, expired: bool = False) -> bool:
-        """Complete it unless that has happened; return whether it was this call."""
+        """Complete the operation, unless it already is; return whether this call completed it."""
         with self._lock:
             if self._is_complete:
                 return False
@@ -71,7 +71,7 @@ class DelayedOperation:
 
 
 class Purgatory:
-    """Operations by key and by deadline. Thread-safe; its lock is never held while an operation is asked anything."""
+    """Operations by key and by deadline. Thread-safe; its lock is never held while an operation's methods run."""
 
     def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = name
@@ -89,11 +89,11 @@ class Purgatory:
         return self._waiting
 
     def start(self) -> None:
-        """Begin to look after deadlines."""
+        """Start the thread that handles deadlines."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Complete everything that waits as if its time were over, and stop."""
+        """Complete all waiting operations as expired, and stop."""
         with self._lock:
             self._is_stopped = True
             self._lock.notify()
@@ -102,7 +102,7 @@ class Purgatory:
         self.expire(float("inf"))
 
     def mark(self) -> Mark:
-        """Remember this moment; for `watch`."""
+        """Return a mark for `watch`; take it before you look whether to wait."""
         mark = Mark()
         self._recent.append(mark)
         return mark
@@ -114,9 +114,9 @@ class Purgatory:
         timeout_seconds: float,
         since: Mark | None = None,
     ) -> None:
-        """Let an operation wait, unless it is satisfied by now; it may be complete when this returns.
+        """Let an operation wait, unless it is satisfied by now. It may be complete when this returns.
 
-        `since` is when it began to look whether it has to wait.
+        `since` is a mark that was taken before the caller looked whether the operation has to wait.
         """
         operation.keys = tuple(keys)
         deadline = self._clock() + timeout_seconds
@@ -143,7 +143,7 @@ class Purgatory:
         return operation.is_satisfied()
 
     def check(self, key: Hashable) -> int:
-        """Complete the operations under a key that are satisfied now; return how many that were."""
+        """Complete the operations under a key that are satisfied now; return their number."""
         self._recent.append(key)
         if key not in self._watchers:
             return 0
@@ -152,15 +152,15 @@ class Purgatory:
         return self._finish([operation for operation in candidates if self._is_due(operation, key)], expired=False)
 
     def _is_due(self, operation: DelayedOperation, key: Hashable) -> bool:
-        """Whether an operation is satisfied now, or cannot say: then completing it tells those who wait for it."""
+        """Whether an operation is satisfied now. It is also due if it raises, so that its caller gets an answer."""
         try:
             return operation.is_satisfied_by(key)
-        except Exception:  # whoever changed what the key stands for has nothing to do with it
+        except Exception:  # the thread that called `check` is not to blame
             log.exception("delayed_operation_failed", purgatory=self.name)
             return True
 
     def expire(self, now: float) -> int:
-        """Complete the operations whose deadline has passed; return how many that were."""
+        """Complete the operations whose deadline has passed; return their number."""
         with self._lock:
             due = []
             while self._deadlines and (self._deadlines[0][0] <= now or self._deadlines[0][2].is_complete):
@@ -168,7 +168,7 @@ class Purgatory:
         return self._finish(due, expired=True)
 
     def _finish(self, operations: Iterable[DelayedOperation], *, expired: bool) -> int:
-        """Complete operations; return how many were not before. What they leave is cleaned up when all are answered."""
+        """Complete operations; return how many this call completed. Entries are removed after all are answered."""
         finished = [operation for operation in operations if self._complete(operation, expired=expired)]
         for operation in finished:
             self._forget(operation)
@@ -177,7 +177,7 @@ class Purgatory:
     def _complete(self, operation: DelayedOperation, *, expired: bool) -> bool:
         try:
             return operation.complete(expired=expired)
-        except Exception:  # one operation must not stop the others, nor the thread that looks after them
+        except Exception:  # one operation must stop neither the others nor the thread
             log.exception("delayed_operation_failed", purgatory=self.name)
             return True
 
@@ -190,7 +190,7 @@ class Purgatory:
                     watchers.pop(operation, None)
                     if not watchers:
                         del self._watchers[key]
-            # Completed operations leave the heap when they come to its top; many at once are swept out.
+            # Completed operations leave the heap when they reach its top. If there are many, sweep them out.
             if len(self._deadlines) > 2 * self._waiting + 1024:
                 self._deadlines = [entry for entry in self._deadlines if not entry[2].is_complete]
                 heapq.heapify(self._deadlines)

@@ -1,6 +1,6 @@
-"""How much of something was used lately: a rate over a sliding window, and a token bucket.
+"""How fast something is used: a rate over a sliding window, and a token bucket.
 
-Neither has a clock or a lock: callers pass the time in milliseconds, and call from one thread at a time.
+Neither has a clock or a lock. Callers pass the time in milliseconds, and call from one thread at a time.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Rate:
     def excess_ms(self, limit: float, now_ms: float, more: float = 0.0) -> float:
         """Return how long to pause until the rate is down to `limit`; 0 if it is within the limit.
 
-        `more` is an amount that is not recorded yet, and counts as if it were.
+        `more` is an amount that is not recorded yet, but counts as if it were.
         """
         total = self.total(now_ms) + more
         window = self.window_ms(now_ms)
@@ -98,7 +98,7 @@ class TokenBucket:
         return self._tokens
 
     def take(self, amount: float, limit: float, now_ms: float) -> None:
-        """Take tokens, more than there are if need be."""
+        """Take tokens, even more than there are."""
         self.tokens(limit, now_ms)
         self._tokens -= amount
 

@@ -1,7 +1,7 @@
-"""What the broker counts: requests by API with the times of their phases.
+"""Counters of requests by API, with histograms of the time spent in each phase.
 
-Counting happens on the workers for each request, so it is a few additions under one lock; the names and forms that
-monitoring wants are made when somebody asks.
+Workers count each request, so counting is only a few additions under one lock. The names and formats for monitoring are
+made when somebody reads the metrics.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from bisect import bisect_left
 
 from ottla.protocol.api import Api
 
-# Upper ends of the buckets in seconds, a factor of about 1.5 apart: 10 µs to 60 s.
+# Upper bounds of the buckets in seconds, from 10 µs to 60 s, each about 1.5 times the one before.
 BUCKETS = tuple(round(1e-5 * 1.5**index, 9) for index in range(39))
 
 
 class Timing:
-    """How long something took each time, such as one phase of the requests of one API."""
+    """A histogram of durations, for example of one phase of the requests of one API."""
 
     __slots__ = ("counts", "total_seconds")
 
@@ -30,14 +30,14 @@ class Timing:
         self.total_seconds += seconds
 
     def include(self, other: Timing) -> None:
-        """Count all that another one has counted."""
+        """Add everything that another histogram has counted."""
         self.counts = [own + more for own, more in zip(self.counts, other.counts, strict=True)]
         self.total_seconds += other.total_seconds
 
     def quantile(self, share: float, requests: int) -> float:
-        """Return the time, in seconds, that `share` of so many requests did not pass; the upper end of a bucket.
+        """Return the time in seconds within which `share` of the requests finished: the upper bound of a bucket.
 
-        Requests that did not have this phase are not in the buckets: they took no time.
+        `requests` is the number of all requests. Those without this phase are in no bucket and count as 0 seconds.
         """
         counted = sum(self.counts)
         seen = max(requests - counted, 0)
@@ -51,7 +51,7 @@ class Timing:
 
 
 class ApiTimings:
-    """The phases of the requests of one API."""
+    """The times of the requests of one API, by phase."""
 
     __slots__ = ("local", "queue", "remote", "requests", "send", "total")
 
@@ -65,14 +65,14 @@ class ApiTimings:
 
 
 class RequestMetrics:
-    """Requests by API. Thread-safe."""
+    """The timings of all APIs. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.by_api: dict[Api, ApiTimings] = {}
 
     def observe(self, api: Api, queue: float, local: float, remote: float, send: float) -> None:
-        """Count a request with the seconds it waited for a worker, was handled, waited in purgatory, was sent."""
+        """Count a request with the seconds spent in the queue, on a worker, in purgatory and on sending."""
         with self._lock:
             timings = self.by_api.get(api)
             if timings is None:
@@ -86,6 +86,6 @@ class RequestMetrics:
             timings.total.add(queue + local + remote + send)
 
     def handling_seconds(self) -> float:
-        """Return the time that workers have spent on all requests so far."""
+        """Return the total time that workers have spent on requests."""
         with self._lock:
             return sum(timings.local.total_seconds for timings in self.by_api.values())
