@@ -1,6 +1,6 @@
-"""`HANDLERS`: what this broker serves. Dispatch and ApiVersions read this table; there is no other list.
+"""`HANDLERS`: the APIs that this broker serves. Dispatch and ApiVersions read this table; there is no other list.
 
-An API is served in all versions that its messages are declared for.
+An API is served in every version in which its messages are declared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the three APIs about ACLs share: where the ACLs are, and what requests say as values."""
+"""What the three APIs about ACLs share: the ACL store, and the conversion of requests to ACLs and filters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PRINCIPAL: Final = re.compile(r"[^:]+:.+", re.DOTALL)
 
 
 def acl_store(request: SecurityRequest) -> AclStore:
-    """Return where the ACLs are; KafkaError for those who may not know, and where there are none."""
+    """Return the ACL store; raise KafkaError if the client has no right, or if there is no authorizer."""
     check(request, CLUSTER)
     store = request.services.security.acls
     if store is None:
@@ -36,24 +36,24 @@ def acl_store(request: SecurityRequest) -> AclStore:
 
 
 def binding_of(creation: AclCreation) -> ResourceAcl:
-    """Return the ACL to create; INVALID_REQUEST where there cannot be such a one."""
+    """Return the ACL to create; raise INVALID_REQUEST if it is not valid."""
     pattern = ResourcePattern(
         _single(ResourceType, creation.resource_type),
         creation.resource_name,
         _single(PatternType, creation.resource_pattern_type, PatternType.MATCH),
     )
     if pattern.resource_type is ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the only name of a cluster is {CLUSTER_NAME}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the name of a cluster must be {CLUSTER_NAME}")
     check_name(pattern.name)
     if not _PRINCIPAL.fullmatch(creation.principal) or not creation.host:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "an ACL has a principal, as in User:alice, and a host")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "an ACL needs a principal, such as User:alice, and a host")
     operation = _single(AclOperation, creation.operation)
     permission = _single(AclPermissionType, creation.permission_type)
     return ResourceAcl(pattern, AclEntry(creation.principal, creation.host, operation, permission))
 
 
 def filter_of(wanted: DescribeAclsRequest | DeleteAclsFilter) -> ResourceAclFilter:
-    """Return a filter; INVALID_REQUEST where it has codes that nobody knows."""
+    """Return a filter; raise INVALID_REQUEST if it has unknown codes."""
     return ResourceAclFilter(
         _known(ResourceType, wanted.resource_type_filter),
         wanted.resource_name_filter,
@@ -70,7 +70,7 @@ def change_each(
     bindings: Iterable[ResourceAcl],
     change: Callable[[ResourcePattern, frozenset[AclEntry]], None],
 ) -> Mapping[ResourcePattern, Outcome]:
-    """Change ACLs, all of one pattern at once; return how it went, by pattern."""
+    """Change ACLs, all of one pattern at once; return the outcomes by pattern."""
     by_pattern: dict[ResourcePattern, set[AclEntry]] = {}
     for binding in bindings:
         by_pattern.setdefault(binding.pattern, set()).add(binding.entry)
@@ -98,10 +98,10 @@ def _known(codes: type[Code], code: int, above: int = 0) -> Code:
     except ValueError:
         known = codes(0)
     if known <= above:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no {codes.__name__} {code} here")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown {codes.__name__} {code}")
     return known
 
 
 def _single(codes: type[Code], code: int, filters_up_to: int = 1) -> Code:
-    """Return a code that stands for itself, unlike those of filters, which come before."""
+    """Return a code that names one thing. Lower codes, such as ANY, are only for filters."""
     return _known(codes, code, filters_up_to)

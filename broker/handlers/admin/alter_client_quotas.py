@@ -1,9 +1,10 @@
 """AlterClientQuotas (49), versions 0-1. Any broker answers.
 
-Behavior: quotas of an entity (see `quota_entities.py`) are set or removed; those that are not named stay, and to remove
-one that is not set is no error. An entity is changed as a whole or not at all. INVALID_REQUEST: an entity that cannot
-be, a quota that it cannot have, the same quota twice, a value that is not greater than 0, or not whole where bytes or
-connections are counted. UNSUPPORTED_VERSION: a type of entity that does not exist. `validate_only` checks only.
+Behavior: sets or removes quotas of entities (see `quota_entities.py`). Quotas that the request does not name stay as
+they are. Removing a quota that is not set is no error. All changes of an entity are made, or none. INVALID_REQUEST: an
+impossible entity, a quota that the entity cannot have, the same quota twice, a value that is not greater than 0, or a
+fraction for a number of bytes or connections. UNSUPPORTED_VERSION: an unknown type of entity. `validate_only` only
+checks.
 
 Version notes: version 1 is flexible.
 """
@@ -31,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 def alter_client_quotas(request: AdminRequest) -> AlterClientQuotasResponse:
-    """Change the quotas of some entities."""
+    """Change the quotas of entities."""
     body: AlterClientQuotasRequest = request.body
     return AlterClientQuotasResponse(
         throttle_time_ms=0, entries=[_result(entry, _alter(request, entry)) for entry in body.entries]

@@ -1,11 +1,12 @@
 """AlterConfigs (33), versions 0-2.
 
-Behavior: sets the options of a topic or broker to exactly those given; what was set before and is not given is back at
-its default. Nothing of a resource is changed if one of its options is refused: unknown, not valid, fixed until a
-restart, or a number of threads beyond half or double of the present is INVALID_CONFIG, named twice or without a value
-INVALID_REQUEST. Any broker changes topics (unknown: UNKNOWN_TOPIC_OR_PARTITION) and, without a name, the options of all
-brokers, which excludes those that each broker has of its own; a broker that is named must be the one that is asked.
-Other resources, and one that is named twice: INVALID_REQUEST. `validate_only` checks only.
+Behavior: sets the options of a topic or broker to exactly those given; all others return to their defaults. If one
+option of a resource is refused, none is changed. INVALID_CONFIG: an option that is unknown, invalid or fixed until a
+restart, or a number of threads that is not between half and double the current one. INVALID_REQUEST: an option that is
+named twice or has no value, a resource that is named twice, and resources other than topics and brokers.
+UNKNOWN_TOPIC_OR_PARTITION: an unknown topic. Any broker changes topics. A broker resource without a name stands for all
+brokers, and any broker changes those options, except the ones that each broker sets for itself. A broker that is named
+by its id changes its own options only. `validate_only` only checks.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """AlterReplicaLogDirs (34), versions 0-2.
 
-Behavior: moves replicas of this broker to other directories of `log.dirs`. The answer says whether a move has begun;
-DescribeLogDirs tells how far it is. The directory where a replica is ends a move, another one replaces it. Errors for
-a partition: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR while any directory is offline; INVALID_TOPIC_EXCEPTION where the
-name of the topic is too long for that of a future log; UNKNOWN_TOPIC_OR_PARTITION; and REPLICA_NOT_AVAILABLE for one of
-other brokers, whose log is created in the directory should this broker get a replica. Where a partition is named twice,
-the last directory counts.
+Behavior: moves replicas of this broker to other directories of `log.dirs`. The response says whether a move was
+started; DescribeLogDirs shows its progress. A request for the replica's current directory cancels a move; a request for
+another one replaces it. Errors of a partition: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR while any directory is offline;
+INVALID_TOPIC_EXCEPTION if the topic's name is too long for a future log; UNKNOWN_TOPIC_OR_PARTITION; and
+REPLICA_NOT_AVAILABLE if only other brokers have the partition. In that case its log will be created in the directory
+when this broker gets a replica. If a partition is named twice, the last directory counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 def alter_replica_log_dirs(request: AdminRequest) -> AlterReplicaLogDirsResponse:
-    """Have replicas moved."""
+    """Start to move replicas."""
     body: AlterReplicaLogDirsRequest = request.body
     wanted = {
         TopicPartition(topic.name, index): directory.path

@@ -1,10 +1,10 @@
 """ApiVersions (18), versions 0-4.
 
-Behavior: lists every API in the handler table with the versions that it serves. From version 3 on the client's name
-and version must be well formed, else INVALID_REQUEST with an empty list. A version that we do not have is answered by
-`dispatch` in version 0.
+Behavior: lists every API in the handler table with the versions that it serves. From version 3 on, a client name or
+version that is not well formed is INVALID_REQUEST, with an empty list. `dispatch` answers an unknown version in version
+0.
 
-Not given: features; a ZooKeeper cluster has none that clients ask for.
+Not implemented: features. A ZooKeeper cluster has none that clients ask for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def api_versions(table: HandlerTable) -> Handler[AdminServices]:
-    """Return the handler that describes a table; the table may be completed afterwards."""
+    """Return the handler that describes a table. The table may be filled later."""
 
     def handle(request: AdminRequest) -> ApiVersionsResponse:
         body = request.body

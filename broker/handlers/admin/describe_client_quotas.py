@@ -1,9 +1,10 @@
 """DescribeClientQuotas (48), versions 0-1. Any broker answers.
 
-Behavior: the quotas of all entities (see `quota_entities.py`) that match each component of the filter: a type with a
-name, with the default, or with any of the two. Entities that have other types besides match as well, unless the filter
-is strict; so no component at all asks for everything. INVALID_REQUEST: a type twice, an ip together with others, a
-match of a kind that does not exist, or by a name without one. UNSUPPORTED_VERSION: a type that does not exist.
+Behavior: returns the quotas of all entities (see `quota_entities.py`) that match each component of the filter. A
+component has a type, and matches one name, the default, or both. Entities with further types match too, unless the
+filter is strict, so a filter without components matches everything. INVALID_REQUEST: the same type twice, an ip
+together with other types, an unknown kind of match, or a match by name without a name. UNSUPPORTED_VERSION: an unknown
+type.
 
 Version notes: version 1 is flexible.
 """
@@ -43,7 +44,7 @@ _Match = Callable[[str | None], bool]
 
 
 def describe_client_quotas(request: AdminRequest) -> DescribeClientQuotasResponse:
-    """Say which quotas are set."""
+    """Return the quotas that match the filter."""
     body: DescribeClientQuotasRequest = request.body
     outcome, entries = DONE, None
     try:
@@ -69,7 +70,7 @@ def _matches(components: list[ComponentData]) -> dict[str, _Match]:
         check_type(component.entity_type, seen=component.entity_type in matches)
         matches[component.entity_type] = _match(component)
     if IP in matches and len(matches) > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "an ip does not go together with a user or a client-id")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "an ip cannot be combined with a user or a client-id")
     return matches
 
 
@@ -80,7 +81,7 @@ def _match(component: ComponentData) -> _Match:
     if component.match_type == _DEFAULT:
         return lambda name: name is None
     if component.match_type != _EXACT or wanted is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"no match is of kind {component.match_type} with {wanted}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"invalid match type {component.match_type} with {wanted}")
     return lambda name: name == wanted
 
 
@@ -93,7 +94,7 @@ def _is_match(entity: QuotaEntity, matches: Mapping[str, _Match], *, strict: boo
 def _configs(
     services: AdminServices, matches: Mapping[str, _Match], body: DescribeClientQuotasRequest
 ) -> Iterator[tuple[QuotaEntity, Mapping[str, str]]]:
-    """Read what is set wherever something may match."""
+    """Read the configs of all entities that may match."""
     cluster = services.cluster
     if not matches.keys() & {USER, CLIENT_ID}:
         for name, config in cluster.entity_configs(IPS).items():
@@ -115,7 +116,7 @@ def _configs(
 
 
 def _users(services: AdminServices, body: DescribeClientQuotasRequest) -> list[str]:
-    """Return the users that may match, as in paths: one where a name or the default is asked for."""
+    """Return the users that may match, as they appear in paths: just one if a name or the default is wanted."""
     for component in body.components:
         if component.entity_type == USER and component.match_type != _ANY:
             named = component.match if component.match_type == _EXACT else None

@@ -1,10 +1,10 @@
 """DescribeCluster (60), versions 0-1.
 
-Behavior: the cluster's id, its controller, and the live brokers that have the listener of the request;
-if asked, what the client may do with the cluster, which is nothing if it may not describe it.
+Behavior: returns the cluster's id, its controller, and the live brokers that have the listener of the request. If
+requested, it adds the client's authorized operations on the cluster: none if it may not describe the cluster.
 
-Version notes: version 1 can ask for controllers instead, which a cluster on ZooKeeper does not have apart from its
-brokers: MISMATCHED_ENDPOINT_TYPE. A type that nobody has is UNSUPPORTED_ENDPOINT_TYPE.
+Version notes: version 1 can ask for controllers instead. A ZooKeeper cluster has no separate controllers:
+MISMATCHED_ENDPOINT_TYPE. An unknown type is UNSUPPORTED_ENDPOINT_TYPE.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
 """DescribeConfigs (32), versions 0-4.
 
-Behavior: all options of a topic or broker, or those that are named, each with its value, where it comes from and
-whether it can be changed while brokers run. Any broker knows the options of topics; those of a broker, which is named
-by its id, are known there alone: INVALID_REQUEST elsewhere. Without a name, a broker resource stands for all brokers,
-and what is set for all of them while they run is listed, nothing else. Secret values are null. Names that no option
-has are left out. Unknown topic: UNKNOWN_TOPIC_OR_PARTITION. Broker loggers, client metrics and other resources have no
-options here: INVALID_REQUEST.
+Behavior: returns all options of a topic or broker, or those that are named: the value, its source, and whether it can
+be changed without a restart. Any broker describes topics. A broker that is named by its id describes only itself:
+INVALID_REQUEST on another broker. A broker resource without a name stands for all brokers; it lists only the dynamic
+options that are set for all of them. Secret values are null. Unknown option names are left out. An unknown topic is
+UNKNOWN_TOPIC_OR_PARTITION. Broker loggers, client metrics and other resources have no options here: INVALID_REQUEST.
 
-What is described is what ZooKeeper holds now, so that a client sees what it has just changed.
+The values are read from ZooKeeper for each request, so a client sees what it has just changed.
 
-Version notes: version 0 tells only whether a value is the default; from version 1 on, its source and, if asked for,
-the values that it overrides, in order of precedence. 3 adds the type, and documentation if asked for.
+Version notes: version 0 tells only whether a value is the default. Version 1 adds the source and, if requested, the
+values that it overrides, in order of precedence. Version 3 adds the type and, if requested, the documentation.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def _describe(request: AdminRequest, resource: DescribeConfigsResource) -> Descr
     except KafkaError as error:
         outcome = Outcome.refused(error)
     except ConfigError as error:
-        # Somebody else wrote it to ZooKeeper: no broker takes such a value.
+        # Somebody wrote an invalid value directly to ZooKeeper. No broker uses it.
         outcome = Outcome.of(ErrorCode.INVALID_CONFIG, str(error))
     return DescribeConfigsResult(
         error_code=outcome.code,
@@ -75,7 +74,7 @@ def _describe(request: AdminRequest, resource: DescribeConfigsResource) -> Descr
 
 
 def _options(request: AdminRequest, resource: DescribeConfigsResource) -> Iterable[tuple[str, Resolved, bool]]:
-    """Give the options of a resource: name, value, and whether only a restart changes it."""
+    """Yield the options of a resource: name, value, and whether a change needs a restart."""
     check_access(request, resource)
     name = resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
@@ -86,7 +85,7 @@ def _options(request: AdminRequest, resource: DescribeConfigsResource) -> Iterab
     if name == ALL_BROKERS:
         return _of_all_brokers(current_broker_config(request.services))
     if name != str(request.services.cluster.broker_id):
-        detail = f"this is broker {request.services.cluster.broker_id}; broker {name} itself knows its options"
+        detail = f"this is broker {request.services.cluster.broker_id}; ask broker {name} for its options"
         raise KafkaError(ErrorCode.INVALID_REQUEST, detail)
     return _of_broker(current_broker_config(request.services))
 

@@ -1,9 +1,8 @@
 """DescribeLogDirs (35), versions 0-4.
 
-Behavior: each log directory with its partitions and their sizes; one that is offline has KAFKA_STORAGE_ERROR and no
-partitions. A replica that is being moved is listed twice: in the directory that it is moved to with `is_future_key`,
-and by how many offsets it is behind. Without topics all partitions are listed. Version 4 adds the size of the disk and
-what is free of it.
+Behavior: returns each log directory with its partitions and their sizes. An offline directory has KAFKA_STORAGE_ERROR
+and no partitions. A replica that is being moved is listed twice: the target directory shows it with `is_future_key` and
+its lag. Without topics in the request, all partitions are listed. Version 4 adds the total and free bytes of the disk.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-# Of a future log whose current one cannot be used.
+# The lag of a future log whose current log cannot be used.
 _UNKNOWN_LAG = -1
 
 

@@ -1,8 +1,9 @@
 """IncrementalAlterConfigs (44), versions 0-1.
 
-Behavior: changes single options of a topic or broker and leaves the others: set, delete (back to the default), append
-items to a list or subtract them (INVALID_CONFIG for what is not a list). Otherwise as AlterConfigs: all changes of a
-resource or none, the same refusals, the same brokers. An operation that nobody knows is INVALID_REQUEST.
+Behavior: changes single options of a topic or broker and keeps the others. The operations are set, delete (back to the
+default), append items to a list, and subtract items (INVALID_CONFIG if the option is not a list). The rest is as in
+AlterConfigs: all changes of a resource or none, the same errors, the same brokers. An unknown operation is
+INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -71,6 +72,6 @@ def _wanted(config: AlterableConfig) -> ConfigChange:
     try:
         operation = ConfigOperation(config.config_operation)
     except ValueError:
-        detail = f"{config.name}: there is no operation {config.config_operation}"
+        detail = f"{config.name}: unknown operation {config.config_operation}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, detail) from None
     return ConfigChange(config.name, operation, config.value)

@@ -1,10 +1,10 @@
-"""AllocateProducerIds (67), versions 0. For the controller: a broker asks it for a block of producer ids.
+"""AllocateProducerIds (67), versions 0. For the controller: a broker asks for a block of producer ids.
 
-Our brokers take their blocks from ZooKeeper themselves; those of Apache Kafka ask the controller, whoever that is.
+Our brokers take their blocks from ZooKeeper themselves. Brokers of Apache Kafka ask the controller.
 
-Behavior: answers with the first id of a block and the size of the block, which nobody else has or gets. Errors:
-NOT_CONTROLLER; BROKER_ID_NOT_REGISTERED where the broker is not live, STALE_BROKER_EPOCH where another life of it is;
-what ZooKeeper's absence gives.
+Behavior: returns the first id and the size of a block that nobody else gets. Errors: NOT_CONTROLLER;
+BROKER_ID_NOT_REGISTERED if the broker is not live; STALE_BROKER_EPOCH if it has registered again since; and the errors
+of an unreachable ZooKeeper.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsReq
 
 
 def allocate_producer_ids(request: ControlPlaneRequest) -> Delayed:
-    """Have the controller give a block away."""
+    """Allocate a block on the controller's thread."""
     body: AllocateProducerIdsRequest = request.body
     cluster = request.services.cluster
 

@@ -1,14 +1,14 @@
-"""AlterPartition (56), versions 0-3. For the controller: a leader asks it to change the ISR of partitions.
+"""AlterPartition (56), versions 0-3. For the controller: a leader asks for a change of the ISR of partitions.
 
-Behavior: answers NONE with the state that is in force then, also where it was in force before. For the whole request:
-NOT_CONTROLLER; STALE_BROKER_EPOCH unless this very life of the broker is registered. For a partition:
-UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION (also while its topic is being deleted), NOT_CONTROLLER (the leader epoch
-is ahead of ours), FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION (another partition epoch), INVALID_REQUEST (not from the
-leader, without the leader, not of the replicas, or recovering in a way that cannot be), INELIGIBLE_REPLICA (a member
-that is not live, about to stop, or in another life than the leader saw it).
+Behavior: returns NONE and the current state of a partition, even if the change was already made. Errors of the whole
+request: NOT_CONTROLLER; STALE_BROKER_EPOCH unless the broker is registered with this epoch. Errors of a partition:
+UNKNOWN_TOPIC_ID; UNKNOWN_TOPIC_OR_PARTITION (also while its topic is being deleted); NOT_CONTROLLER (the leader epoch
+is newer than ours); FENCED_LEADER_EPOCH; INVALID_UPDATE_VERSION (another partition epoch); INVALID_REQUEST (the sender
+is not the leader, the ISR lacks the leader or contains a broker that is no replica, or the recovery state is
+impossible); INELIGIBLE_REPLICA (a member is not live, is about to stop, or has another epoch than the leader thinks).
 
-Version notes: before 2, topics are named, and OPERATION_NOT_ATTEMPTED stands for INELIGIBLE_REPLICA. 1 brings the
-recovery state, 3 the epochs of the members.
+Version notes: before version 2, topics are named, and OPERATION_NOT_ATTEMPTED replaces INELIGIBLE_REPLICA. Version 1
+adds the recovery state, version 3 the epochs of the members.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NOTHING_KNOWN = -1
 
 
 def alter_partition(request: ControlPlaneRequest) -> Delayed:
-    """Have the controller change ISRs."""
+    """Change ISRs on the controller's thread."""
     body: AlterPartitionRequest = request.body
     version = request.version
 

@@ -1,11 +1,12 @@
 """ControlledShutdown (7), versions 0-3. For the controller: a broker is about to stop.
 
-Behavior: other replicas in sync take over what the broker leads, and it leaves the ISR of what it follows; from now on
-it gets no leadership and enters no ISR, until it registers anew. Partitions with one replica are left alone. The answer
-names the partitions that it still leads, because no other replica is in sync; the broker may ask again. Errors:
-NOT_CONTROLLER; STALE_BROKER_EPOCH where another life of the broker is registered; BROKER_NOT_AVAILABLE where none is.
+Behavior: other in-sync replicas become leaders of the partitions that the broker leads, and the broker leaves the ISR
+of the partitions that it follows. It becomes leader of nothing and joins no ISR until it registers again. Partitions
+with one replica are left alone. The response names the partitions that it still leads because no other replica is in
+sync; the broker may ask again. Errors: NOT_CONTROLLER; STALE_BROKER_EPOCH if the broker has registered again since;
+BROKER_NOT_AVAILABLE if it is not registered.
 
-Version notes: 0 has a request header without client id; the broker epoch comes in 2.
+Version notes: version 0 has a request header without a client id; version 2 adds the broker epoch.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ottla.protocol.messages.controlled_shutdown import (
 
 
 def controlled_shutdown(request: ControlPlaneRequest) -> Delayed:
-    """Have the controller take from a broker what others can do."""
+    """Move leaderships away from a broker, on the controller's thread."""
     body: ControlledShutdownRequest = request.body
 
     def answer(outcome: list[TopicPartition] | KafkaError) -> ControlledShutdownResponse:

@@ -1,9 +1,9 @@
 """LeaderAndIsr (4), versions 0-7. From the controller.
 
-Behavior: this broker becomes leader or follower of the partitions listed, creating logs where there are none. An older
-leader epoch than the one known is answered STALE_CONTROLLER_EPOCH for its partition and changes nothing; the same one
-again is fine. A log directory that fails is KAFKA_STORAGE_ERROR, another topic id INCONSISTENT_TOPIC_ID. A partition
-that fails in any other way has its own code, and does not keep the others from their roles.
+Behavior: this broker becomes leader or follower of the listed partitions, and creates missing logs. A leader epoch that
+is older than the known one changes nothing and is STALE_CONTROLLER_EPOCH; the same epoch again is fine. A failed log
+directory is KAFKA_STORAGE_ERROR; another topic id is INCONSISTENT_TOPIC_ID. Each partition has its own error code; a
+failure does not affect the other partitions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REPORTED_MAX = 20
 
 
 def leader_and_isr(request: ControlPlaneRequest) -> LeaderAndIsrResponse:
-    """Take the roles that the controller gives."""
+    """Take the roles that the controller assigns."""
     body: LeaderAndIsrRequest = request.body
     topics = body.topic_states or [
         LeaderAndIsrTopicState(topic_name=state.topic_name, partition_states=[state])
@@ -79,7 +79,7 @@ def leader_and_isr(request: ControlPlaneRequest) -> LeaderAndIsrResponse:
 def _report(
     controller_epoch: int, taken: list[tuple[LeaderAndIsrTopicState, LeaderAndIsrPartitionState, ErrorCode]]
 ) -> None:
-    """Leave a trace of who led what when, without a line for each of thousands."""
+    """Log which broker leads which partition, without a line for each of thousands."""
     log.info(
         "roles_taken",
         controller_epoch=controller_epoch,

@@ -1,8 +1,8 @@
 """StopReplica (5), versions 0-4. From the controller.
 
-Behavior: this broker stops serving the partitions listed, and deletes their logs where that is asked for. A partition
-that it does not have is fine. From version 3 on a leader epoch older than the one known is FENCED_LEADER_EPOCH. One
-that fails has its own code, and does not keep the others from their end.
+Behavior: this broker stops serving the listed partitions, and deletes their logs if requested. A partition that it does
+not have is no error. From version 3 on, a leader epoch older than the known one is FENCED_LEADER_EPOCH. Each partition
+has its own error code; a failure does not affect the other partitions.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ottla.protocol.messages.stop_replica import (
 )
 from ottla.protocol.records import NO_LEADER_EPOCH
 
-# With these instead of a leader epoch, the replica is stopped in any epoch.
+# These values in place of a leader epoch stop the replica in any epoch.
 _ANY_EPOCH = (NO_LEADER_EPOCH, EPOCH_DURING_DELETE)
 
 
 def stop_replica(request: ControlPlaneRequest) -> StopReplicaResponse:
-    """Stop, and delete where asked."""
+    """Stop replicas, and delete their logs if requested."""
     body: StopReplicaRequest = request.body
     try:
         with request.services.controller_gate.passing(body.controller_epoch, body.broker_epoch):

@@ -1,8 +1,8 @@
 """UpdateMetadata (6), versions 0-8. From the controller.
 
-Behavior: replaces what this broker knows of live brokers and of the topics listed. Fetches and produces that wait for
-a partition which is gone are answered, deletions of records do not wait for brokers that are gone, those who wait for
-topics to come or go are told, and groups forget what they committed for partitions that are gone.
+Behavior: replaces what this broker knows about live brokers and about the listed topics. Waiting fetches and produces
+for deleted partitions are answered. Waiting deletions of records no longer wait for brokers that are gone. Requests
+that wait for topics to appear or disappear are woken. Groups forget the committed offsets of deleted partitions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, Updat
 
 
 def update_metadata(request: ControlPlaneRequest) -> UpdateMetadataResponse:
-    """Take in what the controller says."""
+    """Update the metadata."""
     body: UpdateMetadataRequest = request.body
     try:
         with request.services.controller_gate.passing(body.controller_epoch, body.broker_epoch):

@@ -1,10 +1,10 @@
 """DeleteRecords (21), versions 0-2.
 
-Behavior: the log of each partition begins at the offset given (-1: the high watermark); what lies below is not served
-any more, and its segments go with the next retention. The answer waits until every live replica begins there, too, so
-that no failover brings the records back; REQUEST_TIMED_OUT for those that do not by the end of the client's time.
-Topics that are only compacted refuse with POLICY_VIOLATION, internal ones with INVALID_TOPIC_EXCEPTION, an offset above
-the high watermark is OFFSET_OUT_OF_RANGE.
+Behavior: moves the log start of each partition to the given offset (-1: the high watermark). Records below it are no
+longer served; the next retention run deletes their segments. The response waits until every live replica has the new
+log start, so that no failover brings the records back. REQUEST_TIMED_OUT: some replica did not in time.
+POLICY_VIOLATION: the topic is only compacted. INVALID_TOPIC_EXCEPTION: the topic is internal. OFFSET_OUT_OF_RANGE: the
+offset is above the high watermark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HIGH_WATERMARK = -1
 
 
 class _Deletion:
-    """What was asked of one partition, and how far it is: (a) refused, (b) done by the leader, (c) done by all."""
+    """The deletion in one partition. Its states: (a) refused, (b) done by the leader, (c) done by all replicas."""
 
     __slots__ = ("_index", "_offset", "_refusal", "partition")
 
@@ -40,28 +40,28 @@ class _Deletion:
         partition: Partition | None = None,
         offset: int = NO_OFFSET,
     ) -> None:
-        """Take why it was refused, or a partition whose log begins at an offset from now on."""
+        """Take the error of a refusal, or the partition and its new log start."""
         self._index = index
         self._refusal = refusal
         self.partition = partition
         self._offset = offset
 
     def result(self, partitions: Partitions) -> DeleteRecordsPartitionResult | None:
-        """Return how it ended; None while replicas are missing."""
+        """Return the result; None while replicas still have to follow."""
         if self.partition is None:
             return self._failed(self._refusal)  # (a)
         try:
             partitions.get(self.partition.partition)
             low_watermark = self.partition.low_watermark()
         except KafkaError as error:
-            # Another broker leads, which may not have made it, or the disk is gone.
+            # Another broker leads, which may not have seen the deletion, or the disk failed.
             return self._failed(error.code)
         if low_watermark < self._offset:
             return None  # (b)
         return DeleteRecordsPartitionResult(partition_index=self._index, low_watermark=low_watermark, error_code=0)
 
     def last_result(self, partitions: Partitions) -> DeleteRecordsPartitionResult:
-        """Return how it ended, now that nobody waits any more."""
+        """Return the final result; a partition that is not done is REQUEST_TIMED_OUT."""
         return self.result(partitions) or self._failed(ErrorCode.REQUEST_TIMED_OUT)
 
     def _failed(self, code: ErrorCode) -> DeleteRecordsPartitionResult:
@@ -69,7 +69,7 @@ class _Deletion:
 
 
 class _Waiting(DelayedOperation):
-    """Deletions that the leader has made: wait for the other replicas."""
+    """Waits until the other replicas follow the leader's deletions."""
 
     __slots__ = ("_deletions", "_request", "_respond")
 
@@ -81,17 +81,17 @@ class _Waiting(DelayedOperation):
         self._respond: Respond | None = None
 
     def is_satisfied(self) -> bool:
-        """Whether no partition has to wait any more."""
+        """Whether every partition has its result."""
         partitions = self._request.services.partitions
         return all(each.result(partitions) is not None for _, asked in self._deletions for each in asked)
 
     def on_complete(self, *, expired: bool) -> None:
-        """Answer with how each partition ended."""
+        """Answer with the result of each partition."""
         assert self._respond is not None
         self._respond(self.response)
 
     def response(self) -> DeleteRecordsResponse:
-        """Make the response of what is so now."""
+        """Return the response for the current state."""
         partitions = self._request.services.partitions
         return DeleteRecordsResponse(
             throttle_time_ms=0,
@@ -102,7 +102,7 @@ class _Waiting(DelayedOperation):
         )
 
     def then(self, respond: Respond) -> None:
-        """Wait in purgatory, and answer from there."""
+        """Wait in purgatory, then respond."""
         self._respond = respond
         keys = {each.partition.partition for _, asked in self._deletions for each in asked if each.partition}
         timeout_seconds = max(self._request.body.timeout_ms, 0) / 1000
@@ -110,7 +110,7 @@ class _Waiting(DelayedOperation):
 
 
 def delete_records(request: DataRequest) -> DeleteRecordsResponse | Delayed:
-    """Advance the log starts."""
+    """Move log starts forward."""
     body: DeleteRecordsRequest = request.body
     waiting = _Waiting(
         request,
@@ -120,16 +120,16 @@ def delete_records(request: DataRequest) -> DeleteRecordsResponse | Delayed:
 
 
 def _delete(request: DataRequest, topic: str, wanted: DeleteRecordsPartition) -> _Deletion:
-    """Let the leader's log begin where it is wanted."""
+    """Move the log start of one partition, as its leader."""
     key = TopicPartition(topic, wanted.partition_index)
     try:
         check(request, TOPIC, topic)
         if topic in INTERNAL_TOPICS:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is kept by the brokers alone")
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
         partition = hosted_partition(request, key)
         partition.check_leader()
         if "delete" not in partition.log.config.cleanup_policy:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not allow deletion")
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"the cleanup.policy of {topic} does not allow deletion")
         offset = partition.delete_records(None if wanted.offset == _HIGH_WATERMARK else wanted.offset)
     except KafkaError as error:
         return _Deletion(wanted.partition_index, error.code)

@@ -1,18 +1,19 @@
 """Fetch (1), versions 0-17.
 
-Behavior: reads each partition up to its limit and the request's, as file slices that are sent without being copied
-here. Fewer than `min_bytes`: the answer waits in purgatory until there are enough, an error appears, or `max_wait_ms`
-is over. Consumers see nothing above the high watermark; with read_committed nothing above the last stable offset.
-Followers (`replica_id`, from version 15 on `replica_state`) read up to the end of the log, and where they read from
-moves the high watermark. Consumers of another rack may be told to read from a follower there, and get no records here.
-A client beyond its quota gets an empty answer.
+Behavior: reads each partition up to its limit and the request's limit, as file slices that are sent without a copy. If
+there are fewer than `min_bytes`, the response waits in purgatory until there are enough, an error occurs, or
+`max_wait_ms` is over. Consumers see nothing above the high watermark, and with read_committed nothing above the last
+stable offset. Followers (`replica_id`, from version 15 on `replica_state`) read up to the end of the log; their fetch
+offsets move the high watermark. A consumer in another rack may be sent to a follower there, and gets no records here.
+A client above its quota gets an empty response.
 
-In an incremental session most partitions have nothing new most of the time. They are recognized first, with as little
-work as possible, and nothing is built for them: the response leaves them out.
+In an incremental session most partitions have nothing new most of the time. These are recognized first, with as little
+work as possible. Nothing is built for them, and the response leaves them out.
 
 Version notes: versions below 4 carry older message formats, which we do not write: UNSUPPORTED_VERSION for each
-partition. From 3 on the first partition with data gives a whole batch even past the limits. From 11 on a follower
-serves consumers, up to its own high watermark. 12 tells a follower where its log diverges. 13 names topics by id.
+partition. From version 3 on, the first partition with data returns a whole batch even if it exceeds the limits. From 11
+on, followers serve consumers, up to their own high watermark. 12 tells a follower where its log diverges. 13 names
+topics by id.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _Answers = list[tuple[CachedPartition, PartitionData]]
 
 
 def fetch(request: DataRequest) -> FetchResponse | Delayed:
-    """Read what is there, or wait for it."""
+    """Read the records that are there, or wait for them."""
     body: FetchRequest = request.body
     try:
         context = request.services.fetch_sessions.context(body, request.version, _listed(request), _forgotten(request))
@@ -86,7 +87,7 @@ def _listed(request: DataRequest) -> list[CachedPartition]:
     names = request.services.metadata.snapshot.topic_names
     listed = []
     for topic in request.body.topics:
-        # An id that we do not know yet has no name; it is answered as such.
+        # A topic id that we do not know yet has no name, and gets an error.
         name = topic.topic if request.version < TOPIC_IDS_VERSION else names.get(topic.topic_id, "")
         for wanted in topic.partitions:
             listed.append(CachedPartition(TopicPartition(name, wanted.partition), topic.topic_id, wanted))
@@ -103,13 +104,13 @@ def _forgotten(request: DataRequest) -> list[SessionKey]:
 
 
 def _sent(request: DataRequest, context: FetchContext, reader: _Reader, answers: _Answers) -> FetchResponse:
-    """Make the response; beyond the client's quota it is empty, and the client may ask again when it has waited."""
+    """Return the response. Above the client's quota it is empty, and the client retries after its throttle time."""
     if admits_fetch(request, sum(_size_of(answer) for _, answer in answers)):
         reader.count_sent(answers)
         return _response(request, context, answers)
     if context.is_incremental:
         return FetchResponse(error_code=0, session_id=context.session_id, responses=[])
-    # Clients begin anew after an empty answer to a list of all partitions.
+    # A client starts over after an empty response to a full list of partitions.
     request.services.fetch_sessions.close(context.session_id)
     return FetchResponse(error_code=0, session_id=NO_SESSION, responses=[])
 
@@ -134,7 +135,7 @@ def _response(request: DataRequest, context: FetchContext, answers: _Answers) ->
 
 
 def _size_of(answer: PartitionData) -> int:
-    """Bytes of records in an answer."""
+    """Return the bytes of records in an answer."""
     return len(answer.records) if answer.records is not None else 0
 
 
@@ -173,11 +174,11 @@ class _Reader:
         self._throttle = throttles.leader if throttles is not None and self._is_follower else None
         self._may_read_follower = request.version >= _READ_FOLLOWER_VERSION and not self._is_follower
         self._is_rack_aware = not self._is_follower and is_rack_aware(request)
-        # Topics that nothing is read of for who asks.
+        # Topics that the client may not read.
         self._denied: frozenset[str] = frozenset()
 
     def read(self, context: FetchContext) -> _Answers:
-        """Read all partitions in turn until the request's limit is used up."""
+        """Read the partitions one after another until the request's limit is used up."""
         if not is_open(self._request):
             self._denied = self._denied_topics(context)
         return self._read_in_turn(context.partitions, may_skip=context.is_incremental)
@@ -186,19 +187,19 @@ class _Reader:
         topics = {cached.key.topic for cached in context.partitions}
         if self._is_follower:
             return frozenset() if allows(self._request, CLUSTER) else frozenset(topics)
-        # What has no name yet is looked at when it has one.
+        # A topic without a name is checked when the name is known.
         return denied(self._request, TOPIC, topics - {""})
 
     def read_again(self, partitions: list[CachedPartition]) -> _Answers:
-        """Read for a request that has waited. What a follower has is not noted again: it may have fetched since."""
+        """Read for a request that has waited. The follower's position is not noted again: it may be outdated."""
         return self._read_in_turn(partitions, may_skip=False, is_again=True)
 
     def available(self, cached: CachedPartition) -> int | None:
-        """Return how many bytes a request that waits would find now; None where it must not wait any longer.
+        """Return how many bytes a waiting request would find now; None if it must not wait any longer.
 
-        That is where it would find (a) an error, or that this broker is not what it was; (b) data in a segment that is
-        not written any more: more would come from another segment, and so only with the next fetch. Where `min_bytes`
-        does not tell more from less, any data counts as one byte.
+        It must not wait if it would find (a) an error, or another role of this broker, or (b) data in a closed segment:
+        more data would come from another segment, and so only with the next fetch. If `min_bytes` is at most 1, any
+        data counts as one byte.
         """
         wanted = cached.wanted
         offset, epoch = wanted.fetch_offset, wanted.current_leader_epoch
@@ -262,7 +263,7 @@ class _Reader:
         may_skip: bool,
         is_again: bool,
     ) -> PartitionData | None:
-        """Read one partition; None where there is nothing new and that may be left out."""
+        """Read one partition; return None if it has nothing new and may be left out."""
         try:
             partition = self._hosted(cached)
             if not self._is_follower:
@@ -276,7 +277,7 @@ class _Reader:
                 epoch = partition.role.leader_epoch
                 read = partition.read_for_follower(fetch, max_bytes, at_least_one=at_least_one)
                 if read.diverging is None:
-                    # The epoch in which it was read: the role may have changed just before.
+                    # The epoch in which the records were read: the role may have changed just before.
                     cached.checked_epoch = epoch if fetch.current_leader_epoch < 0 else fetch.current_leader_epoch
         except KafkaError as error:
             self._partitions.failed_reads[cached.key.topic] += 1
@@ -292,10 +293,10 @@ class _Reader:
         return _answer(cached, read)
 
     def _hosted(self, cached: CachedPartition) -> Partition:
-        """Return the partition; KafkaError where this broker has none that the client can mean."""
+        """Return the partition; raise KafkaError if this broker has none that fits the request."""
         request = self._request
         if request.version < _FORMAT_2_VERSION:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "fetch version 4 or later gives what is stored")
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the stored format needs Fetch version 4 or later")
         if request.version >= TOPIC_IDS_VERSION and not cached.key.topic:
             name = topic_name(request, cached.topic_id)
             if name is None:
@@ -306,14 +307,14 @@ class _Reader:
         partition = hosted_partition(request, cached.key)
         if cached.topic_id not in (UUID_ZERO, partition.topic_id):
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{cached.key.topic} has another id")
-        # The very object that tables have as their key is found in them much faster than one that equals it.
+        # A table lookup with the same object as the table's key is much faster than with an equal one.
         cached.key = partition.partition
         return partition
 
     # Idle partitions
 
     def _is_idle_for_consumer(self, cached: CachedPartition) -> bool:
-        """Whether a consumer in a session has read all there is, and was told all that is known about it."""
+        """Whether a consumer in a session has read everything, and its last response is still up to date."""
         partition = self._partitions.find(cached.key)
         if partition is None:
             return False
@@ -330,7 +331,7 @@ class _Reader:
         )
 
     def _is_idle_for_follower(self, cached: CachedPartition) -> bool:
-        """Whether a follower in a session has all there is, and was told so; its leader knows that it still fetches."""
+        """Whether a follower in a session has everything and knows so. Notes that it still fetches."""
         partition = self._partitions.find(cached.key)
         fetch = cached.follower_fetch
         return (
@@ -384,7 +385,7 @@ class _Reader:
         return cached.follower_fetch
 
     def _is_held(self, cached: CachedPartition) -> bool:
-        """Whether a follower gets no records for now: too much was copied, and it is not in sync anyway."""
+        """Whether a follower outside the ISR gets no records for now, because of the replication throttle."""
         throttle = self._throttle
         if throttle is None or not throttle.is_throttled(cached.key):
             return False
@@ -392,7 +393,7 @@ class _Reader:
         return partition is not None and self._replica_id not in partition.isr and throttle.is_exceeded()
 
     def count_sent(self, answers: _Answers) -> None:
-        """Count what is sent of throttled partitions; what was read for a request that then waited is not."""
+        """Count the bytes sent of throttled partitions. What was read before the request waited is not counted."""
         throttle = self._throttle
         if throttle is not None:
             throttle.record(sum(_size_of(answer) for cached, answer in answers if throttle.is_throttled(cached.key)))
@@ -417,7 +418,7 @@ class _Reader:
 
 
 def _is_usable(partition: Partition) -> bool:
-    """Whether the disk works, and is not so full that someone should look closer."""
+    """Whether the disk works and is not nearly full; otherwise the partition takes the full check."""
     guard = partition.log.guard
     return guard is None or guard.refusal is None
 
@@ -442,9 +443,9 @@ def _answer(cached: CachedPartition, read: Read, preferred_read_replica: int = N
 
 
 class _Waiting(DelayedOperation):
-    """A fetch that found too little: waits for bytes, an error, or the end of its time.
+    """A fetch that found too little. It waits for bytes, an error, or the end of its time.
 
-    It has hundreds of partitions, of which one moves: only those that moved are looked at, and read again in the end.
+    Of hundreds of partitions, usually one changes. Only those that changed are checked, and read again at the end.
     """
 
     __slots__ = (
@@ -466,15 +467,15 @@ class _Waiting(DelayedOperation):
         self._request = request
         self._context = context
         self._reader = reader
-        # What reading found, after the moment `since`.
+        # The answers of the first read, which began after the mark `since`.
         self._answers = answers
         self._since = since
         self._respond: Respond | None = None
         self._partitions: dict[Hashable, CachedPartition] = {cached.key: cached for cached in context.partitions}
-        # In the order in which they moved.
+        # The changed partitions, in the order of their changes.
         self._moved: dict[Hashable, None] = {}
-        # Bytes by partition; where any byte is enough, nobody counts them. It has all its keys from the beginning:
-        # several threads change it.
+        # Available bytes by partition; empty if any byte is enough. All keys are set here, because several threads
+        # change the values.
         self._available: dict[Hashable, int] = {}
         if reader.min_bytes > 1:
             self._available = dict.fromkeys(self._partitions, 0)
@@ -485,7 +486,7 @@ class _Waiting(DelayedOperation):
         return any(self.is_satisfied_by(key) for key in self._partitions)
 
     def is_satisfied_by(self, key: Hashable) -> bool:
-        """Whether what happened to one partition makes the whole enough."""
+        """Whether the change of one partition makes the whole request complete."""
         self._moved[key] = None
         available = self._reader.available(self._partitions[key])
         if available is None or not self._available:
@@ -494,13 +495,13 @@ class _Waiting(DelayedOperation):
         return sum(self._available.values()) >= self._reader.min_bytes
 
     def on_complete(self, *, expired: bool) -> None:
-        """Read again, and answer with what is there."""
+        """Read again, and answer with the result."""
         assert self._respond is not None
         self._respond(self._read_again)
 
     def _read_again(self) -> FetchResponse:
         if any(_size_of(answer) for _, answer in self._answers):
-            # What is found where something moved leaves less room for the rest.
+            # Data in a changed partition leaves less room for the others.
             answers = self._reader.read_again(self._context.partitions)
         else:
             moved = dict(self._moved)
@@ -509,7 +510,7 @@ class _Waiting(DelayedOperation):
         return _sent(self._request, self._context, self._reader, answers)
 
     def then(self, respond: Respond) -> None:
-        """Wait in purgatory, and answer from there."""
+        """Wait in purgatory, then respond."""
         self._respond = respond
         timeout_seconds = self._request.body.max_wait_ms / 1000
         purgatory = self._request.services.partitions.waits.fetches

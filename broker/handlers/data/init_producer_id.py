@@ -1,13 +1,13 @@
 """InitProducerId (22), versions 0-5.
 
-Behavior: a producer without a transactional id gets an id that nobody had before, with epoch 0. One that already has an
-id, in version 3 and later, gets a new one too: sequences begin anew with it. An id without an epoch, or the reverse,
-is INVALID_REQUEST.
+Behavior: a producer without a transactional id gets an id that was never used before, with epoch 0. A producer that
+already has an id (version 3 and later) gets a new one too, and starts its sequences from 0 with it. An id without an
+epoch, or an epoch without an id, is INVALID_REQUEST.
 
-Not implemented: transactions. A transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one code that
-makes librdkafka and the Java client alike give up at once and name transactional ids as the reason. Codes that fit by
-their names do not serve: COORDINATOR_NOT_AVAILABLE is retried by all clients, and librdkafka retries INVALID_REQUEST
-and UNSUPPORTED_VERSION here as well, until its caller's time is over. An empty one is INVALID_REQUEST.
+Not implemented: transactions. A transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED. This is the one code that
+makes both librdkafka and the Java client give up at once and name transactional ids as the reason. Codes whose names
+fit better do not work: all clients retry COORDINATOR_NOT_AVAILABLE, and librdkafka also retries INVALID_REQUEST and
+UNSUPPORTED_VERSION here until its timeout. An empty transactional id is INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NONE = -1
 
 
 def init_producer_id(request: DataRequest) -> InitProducerIdResponse:
-    """Give a producer its id."""
+    """Give a producer an id."""
     try:
         _check(request)
         producer_id = request.services.cluster.next_producer_id()
@@ -47,6 +47,6 @@ def _check(request: DataRequest) -> None:
             transactional_id=body.transactional_id,
             client_id=request.client_id,
             client_host=request.session.client_host,
-            reason="this broker has no transactions",
+            reason="transactions are not supported",
         )
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

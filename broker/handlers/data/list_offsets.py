@@ -1,14 +1,16 @@
 """ListOffsets (2), versions 0-9.
 
-Behavior: per partition the latest offset (-1: high watermark, or last stable offset with read_committed), the earliest
-(-2, and -4: all our data is local), the record with the largest timestamp (-3), or the first record at or after a
-timestamp. Nothing found is offset -1 without an error. Only the leader answers. -5 (tiered storage) finds nothing.
-To followers, and to tools that look (replica id -2, which any replica answers), the end is that of the log.
-A new leader does not know at once how far the log is committed: until its followers have told, a client that would get
-the end, or finds nothing below it, is answered OFFSET_NOT_AVAILABLE, because offsets would seem to go back.
+Behavior: returns, for each partition, the latest offset (-1: the high watermark, or the last stable offset with
+read_committed), the earliest offset (-2, and also -4, because all our data is local), the record with the largest
+timestamp (-3), or the first record at or after a timestamp. If nothing is found, the offset is -1 without an error. -5
+(tiered storage) finds nothing. Only the leader answers, except that any replica answers debugging tools (replica id
+-2). For followers and these tools the latest offset is the log end offset.
 
-Version notes: -3 from version 7, -4 from 8, -5 from 9. Version 0 answers a list, which has the one offset. Below 5,
-LEADER_NOT_AVAILABLE stands for OFFSET_NOT_AVAILABLE.
+A new leader does not know at once how far the log is committed. Until its followers have fetched, a request for the
+latest offset, or one that finds nothing below it, is OFFSET_NOT_AVAILABLE. Otherwise offsets would seem to go back.
+
+Version notes: -3 from version 7 on, -4 from 8, -5 from 9. Version 0 returns a list with the one offset. Below version
+5, LEADER_NOT_AVAILABLE replaces OFFSET_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def _answer(
     try:
         check(request, TOPIC, topic)
         if is_repeated:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for twice")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
         partition = hosted_partition(request, TopicPartition(topic, wanted.partition_index))
         if request.body.replica_id == _DEBUGGING:
             partition.check_epoch(partition.role, wanted.current_leader_epoch)
@@ -74,7 +76,7 @@ def _answer(
         else:
             role = partition.check_leader(wanted.current_leader_epoch)
             found = _find(request, partition, wanted.timestamp)
-            # A lookup reads too much to hold a lock; where another leads by now, it may have seen that one's records.
+            # A lookup reads too much to hold a lock. If the leader has changed meanwhile, it may have seen new records.
             partition.check_leader(role.leader_epoch)
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
@@ -94,7 +96,7 @@ def _answer(
 
 def _find(request: DataRequest, partition: Partition, timestamp: int) -> OffsetAtTime:
     if request.version < _FIRST_VERSION.get(timestamp, 0) or timestamp < LATEST_TIERED:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {request.version}")
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"no timestamp {timestamp} in version {request.version}")
     log = partition.log
     upper = _end(request, partition)
     if timestamp == LATEST:

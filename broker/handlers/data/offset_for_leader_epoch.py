@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch (23), versions 0-4.
 
-Behavior: the largest leader epoch up to the one asked for that the log knows, and where it ends; -1 and -1 where the
-log knows none. Consumers find with it that their position was cut away, followers where to cut. Only the leader
-answers, in the epoch that the asker knows, to both alike: `replica_id` changes nothing.
+Behavior: returns the largest leader epoch in the log that is not above the requested one, and its end offset; -1 and -1
+if there is none. Consumers use it to detect that the log was truncated below their position, followers to find where to
+truncate. Only the leader answers, and only in the epoch that the client knows. `replica_id` makes no difference.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _answer(request: DataRequest, topic: str, wanted: OffsetForLeaderPartition) 
     try:
         check(request, TOPIC, topic)
         partition = hosted_partition(request, TopicPartition(topic, wanted.partition))
-        # Whoever asks cuts its log by the answer: it must not come from the follower that this leader has become.
+        # The client truncates by this answer, so it must not come from a leader that has become a follower.
         with partition.lock:
             partition.check_leader(wanted.current_leader_epoch)
             epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)

@@ -1,17 +1,17 @@
 """Produce (0), versions 0-11.
 
-Behavior: each partition takes one batch of magic 2. acks=0 has no response; acks=1 answers when the leader has
-appended; acks=-1 waits in purgatory until the high watermark has passed the batch, or the client's time is over. Where
-the topic wants the batch on disk (`flush.messages`, `ottla.flush.before.ack`), both wait for that, too. Every partition
-that was asked about is answered, with its own error.
+Behavior: appends one batch of magic 2 to each partition. acks=0 has no response. acks=1 responds when the leader has
+appended. acks=-1 waits in purgatory until the high watermark has passed the batch, or the client's timeout is over. If
+the topic requires the batch on disk (`flush.messages`, `ottla.flush.before.ack`), both also wait for the flush. Every
+partition of the request has its own error code in the response.
 
-Version notes: versions below 3 carry older message formats, which are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT;
-they are listed because librdkafka looks for them. zstd needs version 7. 8 adds the records that were wrong; 10 adds a
-hint where the leader is.
+Version notes: versions below 3 carry older message formats, which are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT; they
+are listed because librdkafka looks for them. zstd needs version 7. Version 8 adds the invalid records, version 10 adds
+the current leader.
 
-Not implemented: transactions. A transactional batch is refused, for nothing could end its transaction, and readers of
-committed records would wait behind it for ever. The code is the one that InitProducerId answers: the Java client takes
-it as final here too, while INVALID_TXN_STATE would make it try to abort, which is not served either.
+Not implemented: transactions. A transactional batch is refused, because nothing could end its transaction, and
+read_committed consumers would wait behind it forever. The error code is the one of InitProducerId. The Java client
+takes it as final; after INVALID_TXN_STATE it would try to abort, which is not supported either.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class _Failed(NamedTuple):
 
 _REFUSED = _Failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
-# What became of the partitions of each topic, by the index that the request names.
+# The results of the partitions of each topic, by partition index.
 _Results = dict[str, list[tuple[int, PendingAppend | _Failed]]]
 
 
 class _Waiting:
-    """A response that waits until every partition has acknowledged its batch, or cannot."""
+    """A response that waits until every batch is acknowledged or has failed."""
 
     __slots__ = ("_appends", "_request", "_results")
 
@@ -71,7 +71,7 @@ class _Waiting:
         self._appends = appends
 
     def then(self, respond: Respond) -> None:
-        """Respond when the appends are done, or the client's time is over."""
+        """Respond when the appends are done, or the client's timeout is over."""
         timeout_ms = self._request.body.timeout_ms
         PendingAppends(self._appends).when_done(
             timeout_ms, lambda: respond(lambda: _response(self._request, self._results))
@@ -79,7 +79,7 @@ class _Waiting:
 
 
 def produce(request: DataRequest) -> ProduceResponse | Delayed | None:
-    """Append what was sent."""
+    """Append the batches of a request."""
     body: ProduceRequest = request.body
     results: _Results = {}
     for topic in body.topic_data:
@@ -90,7 +90,7 @@ def produce(request: DataRequest) -> ProduceResponse | Delayed | None:
         results.setdefault(topic.name, []).extend(of_topic)
     if body.acks == 0:
         if any(isinstance(result, _Failed) for of_topic in results.values() for _, result in of_topic):
-            # The client does not wait for an answer; losing the connection is how it learns.
+            # The client expects no response, so it learns of the error by losing the connection.
             raise RequestFailedError("a produce with acks=0 failed")
         return None
     pending = [
@@ -129,7 +129,7 @@ def _response(request: DataRequest, results: _Results) -> ProduceResponse:
 
 def _answer(index: int, result: PendingAppend | _Failed) -> PartitionProduceResponse:
     if isinstance(result, PendingAppend):
-        # What has no outcome yet when the response is made will not get one in time.
+        # The time is over for an append without an outcome.
         outcome = result.outcome
         code = ErrorCode.REQUEST_TIMED_OUT if outcome is None else outcome
         if code is ErrorCode.NONE:
@@ -184,29 +184,29 @@ def _checked_records(request: DataRequest, topic: str, data: PartitionProduceDat
     if request.body.acks not in (-1, 0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.body.acks}, not -1, 0 or 1")
     if topic in INTERNAL_TOPICS and request.client_id != _ADMIN_CLIENT:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the brokers alone")
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
     if version < _FORMAT_2_VERSION:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            "message formats before Kafka 0.11 are not taken; use a client that speaks Produce 3 or later",
+            "message formats before Kafka 0.11 are not supported; use a client with Produce version 3 or later",
         )
     if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
-    # Of what is shorter than a header, nothing is appended.
+    # Records that are shorter than a header are refused by `append`.
     attributes = records[ATTRIBUTES_POSITION + 1] if len(records) >= BATCH_HEADER_BYTES else 0
     if version < _ZSTD_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce 7 or later")
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
     if attributes & TRANSACTIONAL_BIT:
         _refuse_transaction(request)
     return memoryview(records)
 
 
 def _refuse_transaction(request: DataRequest) -> None:
-    """Raise KafkaError, after a look at the rights of the client: a refusal for want of them is written down."""
+    """Raise KafkaError. Checks the client's rights first, so that a denial is logged as such."""
     transactional_id = request.body.transactional_id
     if transactional_id is not None:
         check(request, TRANSACTIONAL_ID, transactional_id)
     raise KafkaError(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        "This broker has no transactions; produce without transactional.id.",
+        "This broker does not support transactions; produce without transactional.id.",
     )

@@ -1,10 +1,10 @@
 """ConsumerGroupDescribe (69), versions 0-1.
 
-Behavior: state, epochs and members of groups of the new protocol, with what each member has and is to have. A group
-that does not exist, or is a classic one, is GROUP_ID_NOT_FOUND; clients ask DescribeGroups then. One that reads topics
-which the client may not describe is TOPIC_AUTHORIZATION_FAILED.
+Behavior: returns the state, epochs and members of groups of the new protocol, with the current and the target
+assignment of each member. A group that does not exist, or is a classic one, is GROUP_ID_NOT_FOUND; clients then try
+DescribeGroups. A group that reads topics which the client may not describe is TOPIC_AUTHORIZATION_FAILED.
 
-Version notes: 1 adds the type of a member: 1, of the new protocol.
+Version notes: version 1 adds the type of a member; it is always 1, a member of the new protocol.
 """
 
 from __future__ import annotations

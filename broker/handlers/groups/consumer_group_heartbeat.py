@@ -1,14 +1,14 @@
 """ConsumerGroupHeartbeat (68), versions 0-1.
 
-Behavior: a member of a group of the new protocol says who it is, what it reads and what it has; the answer says how
-often it must do so, its epoch, and, where that has changed, all the partitions that it is to have now. Epoch 0 joins,
--1 leaves, -2 leaves for a while as a static member. What has not changed since the last heartbeat may be left out. The
-answer waits until what changed is committed. Errors: UNKNOWN_MEMBER_ID and FENCED_MEMBER_EPOCH, after which a member
-gives up its partitions and joins anew; UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID; GROUP_MAX_SIZE_REACHED;
-UNSUPPORTED_ASSIGNOR; INVALID_REGULAR_EXPRESSION; INCONSISTENT_GROUP_PROTOCOL where a classic group of that name has
+Behavior: a member of a group of the new protocol sends its id, its subscription and its partitions. The response has
+the heartbeat interval, the member's epoch and, if it has changed, its whole assignment. Epoch 0 joins, -1 leaves, and
+-2 leaves for a while as a static member. Fields that have not changed since the last heartbeat may be left out. The
+response waits until the changes are committed. Errors: UNKNOWN_MEMBER_ID and FENCED_MEMBER_EPOCH, after which a member
+gives up its partitions and joins again; UNRELEASED_INSTANCE_ID; FENCED_INSTANCE_ID; GROUP_MAX_SIZE_REACHED;
+UNSUPPORTED_ASSIGNOR; INVALID_REGULAR_EXPRESSION; INCONSISTENT_GROUP_PROTOCOL if a classic group of that name has
 members.
 
-Version notes: 1 adds regular expressions, and wants members to make their ids themselves.
+Version notes: version 1 adds regular expressions, and members must generate their own ids.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ _OWN_MEMBER_ID_VERSION: Final = 1
 
 
 def consumer_group_heartbeat(request: GroupsRequest) -> Message | Delayed:
-    """Hear a member, and tell it what to do."""
+    """Process a member's heartbeat."""
     return when_ready(request, [request.body.group_id], _Heartbeat)
 
 
 class _Heartbeat:
-    """Answers when the group does."""
+    """Responds when the group does."""
 
     def __init__(self, request: GroupsRequest) -> None:
         self._request = request
 
     def then(self, respond: Respond) -> None:
-        """Give the group what the member says, and answer when what it changed is stored."""
+        """Pass the heartbeat to the group, and respond when its changes are stored."""
         request = self._request
         body: ConsumerGroupHeartbeatRequest = request.body
 
@@ -69,14 +69,14 @@ class _Heartbeat:
                 check(request, TOPIC, topic)
             known = assignor_names(request.services.config())
             if body.server_assignor is not None and body.server_assignor not in known:
-                raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"there are {', '.join(known)}")
+                raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"supported: {', '.join(known)}")
             request.services.consumer_groups.heartbeat(body.group_id, _heartbeat(request, body), answer)
         except KafkaError as error:
             answer(ConsumerHeartbeatReply(error.code, error.detail))
 
 
 def _problems(version: int, body: ConsumerGroupHeartbeatRequest) -> Iterator[str]:
-    """Give what does not make sense in a request."""
+    """Yield what is invalid in a request."""
     if not body.group_id:
         yield "the group id is empty"
     if body.instance_id == "":
@@ -84,7 +84,7 @@ def _problems(version: int, body: ConsumerGroupHeartbeatRequest) -> Iterator[str
     if body.rack_id == "":
         yield "the rack is empty"
     if body.member_epoch < LEAVE_STATIC_EPOCH:
-        yield f"there is no epoch {body.member_epoch}"
+        yield f"{body.member_epoch} is not a member epoch"
     if not body.member_id and (version >= _OWN_MEMBER_ID_VERSION or body.member_epoch != JOIN_EPOCH):
         yield "the member id is empty"
     if body.member_epoch == LEAVE_STATIC_EPOCH and body.instance_id is None:
@@ -92,11 +92,11 @@ def _problems(version: int, body: ConsumerGroupHeartbeatRequest) -> Iterator[str
     if body.member_epoch != JOIN_EPOCH:
         return
     if body.rebalance_timeout_ms == UNCHANGED:
-        yield "who joins must give a rebalance timeout"
+        yield "a joining member must send a rebalance timeout"
     if body.topic_partitions is None or body.topic_partitions:
-        yield "who joins must have no partitions"
+        yield "a joining member must not own partitions"
     if body.subscribed_topic_names is None and body.subscribed_topic_regex is None:
-        yield "who joins must say what it reads"
+        yield "a joining member must send a subscription"
 
 
 def _heartbeat(request: GroupsRequest, body: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:

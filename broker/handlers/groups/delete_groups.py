@@ -1,7 +1,7 @@
 """DeleteGroups (42), versions 0-2.
 
-Behavior: deletes groups without members, with their offsets. One with members is NON_EMPTY_GROUP, one that does not
-exist GROUP_ID_NOT_FOUND.
+Behavior: deletes groups without members, with their offsets. A group with members is NON_EMPTY_GROUP; a group that does
+not exist is GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

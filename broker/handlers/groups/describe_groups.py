@@ -1,9 +1,10 @@
 """DescribeGroups (15), versions 0-5.
 
-Behavior: state, protocol and members of classic groups. A group that this coordinator does not know is "Dead", without
-an error and without members. What members say and what they are assigned is told only while the group is stable.
+Behavior: returns the state, protocol and members of classic groups. A group that this coordinator does not know is
+"Dead", without an error and without members. The metadata and assignments of members are shown only while the group is
+stable.
 
-Version notes: 3 tells, if asked, what the client may do with a group; 4 adds static members.
+Version notes: version 3 adds the authorized operations on a group, if requested; version 4 adds static members.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """FindCoordinator (10), versions 0-6.
 
-Behavior: the coordinator of a group is the leader of its partition of `__consumer_offsets`, named by the listener that
-the request came in on. The topic is created when the first group is asked for. The answer waits a moment for a leader,
-some seconds where the topic is new, and for this broker to have read the groups where it leads itself, so that the
-client need not ask again. Still nobody by then: COORDINATOR_NOT_AVAILABLE. Transactional ids get
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which makes clients give up at once (`init_producer_id.py` says more). Other
-kinds of keys are INVALID_REQUEST, shares from version 6 on COORDINATOR_NOT_AVAILABLE.
+Behavior: the coordinator of a group is the leader of the group's partition of `__consumer_offsets`. Its address is the
+one of the listener on which the request came in. The topic is created on the first request for a group. So that the
+client need not retry, the response waits a moment for a leader (some seconds if the topic is new) and, if this broker
+is the leader, until it has loaded the groups. After that, a missing coordinator is COORDINATOR_NOT_AVAILABLE.
+Transactional ids get TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which makes clients give up at once, as in
+`init_producer_id.py`. Share groups, from version 6 on, are COORDINATOR_NOT_AVAILABLE; other key types are
+INVALID_REQUEST.
 
-Version notes: version 0 asks for groups only; 4 asks for several keys.
+Version notes: version 0 asks for groups only; version 4 asks for several keys.
 
 Not implemented: transactions and share groups.
 """
@@ -33,7 +34,7 @@ _KINDS: Final = {_GROUP: GROUP, _TRANSACTION: TRANSACTIONAL_ID}
 _SEVERAL_KEYS_VERSION: Final = 4
 _SHARES_VERSION: Final = 6
 _NOBODY: Final = -1
-# The client's other requests on this connection are answered after this one: only a new topic is worth seconds.
+# Later requests on the same connection wait behind this one, so only a new topic is worth seconds.
 _NEW_TOPIC_WAIT_MS: Final = 5_000
 _ELECTION_WAIT_MS: Final = 500
 
@@ -51,7 +52,7 @@ _REFUSED: Final = _Found(Outcome.of(ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
 
 def find_coordinator(request: GroupsRequest) -> Message | Delayed:
-    """Say who coordinates."""
+    """Find the coordinators of groups."""
     body: FindCoordinatorRequest = request.body
     keys = [body.key] if request.version < _SEVERAL_KEYS_VERSION else body.coordinator_keys
     kind = _KINDS.get(body.key_type)
@@ -74,7 +75,7 @@ def find_coordinator(request: GroupsRequest) -> Message | Delayed:
 
 
 def _wait_ms(request: GroupsRequest) -> int:
-    """Return how long a coordinator is worth waiting for; the topic is created where it is missing."""
+    """Return how long to wait for a coordinator. Creates the topic if it is missing."""
     services = request.services
     if services.metadata.snapshot.topic(CONSUMER_OFFSETS) is not None:
         return _ELECTION_WAIT_MS
@@ -105,10 +106,10 @@ def _found(request: GroupsRequest, snapshot: MetadataSnapshot, group_id: str) ->
 
 def _no_coordinator(version: int, key_type: int) -> Outcome:
     if key_type == _TRANSACTION:
-        return Outcome.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker has no transactions.")
+        return Outcome.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker does not support transactions.")
     if key_type == _SHARE and version >= _SHARES_VERSION:
-        return Outcome.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker has no share groups.")
-    return Outcome.of(ErrorCode.INVALID_REQUEST, f"There are no keys of type {key_type}.")
+        return Outcome.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker does not support share groups.")
+    return Outcome.of(ErrorCode.INVALID_REQUEST, f"Unknown key type {key_type}.")
 
 
 def _response(request: GroupsRequest, keys: Sequence[str], found: Sequence[_Found]) -> FindCoordinatorResponse:

@@ -1,9 +1,9 @@
 """Heartbeat (12), versions 0-4.
 
-Behavior: keeps the session of a member, and tells it with REBALANCE_IN_PROGRESS to join again. While the groups are
-being loaded the answer is NONE: sessions begin anew afterwards.
+Behavior: keeps a member's session alive. REBALANCE_IN_PROGRESS tells the member to join again. While the groups are
+being loaded the answer is NONE, because sessions restart afterwards.
 
-Version notes: 3 adds static members.
+Version notes: version 3 adds static members.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """JoinGroup (11), versions 0-9.
 
-Behavior: a member enters the next generation of its group, and is answered when that begins: when all members have
-joined, or the time for that is over. The leader of the generation gets the metadata of all members. A new member is
-first given an id, with MEMBER_ID_REQUIRED. Errors have generation -1 and the member id that was sent.
+Behavior: a member joins the next generation of its group. The response comes when the generation begins: when all
+members have joined, or the rebalance timeout is over. The leader of the generation gets the metadata of all members. A
+new member first gets an id, with MEMBER_ID_REQUIRED. Error responses have generation -1 and the member id of the
+request.
 
-Version notes: version 0 has no rebalance timeout, the session timeout counts; before version 4 a new member is taken at
-once; 5 adds static members; 7 has null for a protocol that is not known, before it is ""; 8 adds the reason; 9 tells a
-leader that it has nothing to assign.
+Version notes: version 0 has no rebalance timeout and uses the session timeout. Before version 4 a new member is
+accepted at once. 5 adds static members. 7 sends null for an unknown protocol, earlier versions "". 8 adds the reason. 9
+tells a leader that it need not assign.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ _REBALANCE_TIMEOUT_VERSION: Final = 1
 _KNOWN_MEMBER_VERSION: Final = 4
 _NULL_PROTOCOL_VERSION: Final = 7
 _SKIP_ASSIGNMENT_VERSION: Final = 9
-# What a client may say about why it joins; longer texts are cut.
+# The maximum length of the reason that a client gives; longer texts are cut.
 _REASON_LENGTH_MAX: Final = 255
 
 
 def join_group(request: GroupsRequest) -> Message | Delayed:
-    """Let a member in."""
+    """Let a member join."""
     return when_ready(request, [request.body.group_id], _Joining)
 
 
 class _Joining:
-    """Answers when the group does."""
+    """Responds when the group does."""
 
     def __init__(self, request: GroupsRequest) -> None:
         self._request = request
 
     def then(self, respond: Respond) -> None:
-        """Join, and answer when the generation begins."""
+        """Join, and respond when the generation begins."""
         request = self._request
         body: JoinGroupRequest = request.body
 

@@ -1,10 +1,10 @@
 """LeaveGroup (13), versions 0-5.
 
-Behavior: members leave, and the others rebalance without waiting for their sessions to end. An instance without a
-member id removes that static member, whoever it is now.
+Behavior: removes members, so that the others rebalance without waiting for session timeouts. An instance id without a
+member id removes the static member, whatever its current member id is.
 
-Version notes: before version 3 one member leaves, and its error is that of the response; from 3 on several may, each
-with an error of its own. 5 adds reasons.
+Version notes: before version 3 one member leaves, and the response has one error code. From version 3 on, several may
+leave, each with its own error code. 5 adds reasons.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SEVERAL_MEMBERS_VERSION: Final = 3
 
 
 def leave_group(request: GroupsRequest) -> LeaveGroupResponse:
-    """Let members go."""
+    """Remove members from a group."""
     body: LeaveGroupRequest = request.body
     is_batched = request.version >= _SEVERAL_MEMBERS_VERSION
     members = [LeaveMember(body.member_id)]

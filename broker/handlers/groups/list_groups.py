@@ -1,9 +1,10 @@
 """ListGroups (16), versions 0-5.
 
-Behavior: the groups that this broker coordinates; clients ask all brokers. While some are being loaded the error is
-COORDINATOR_LOAD_IN_PROGRESS, with those that are known. Groups that the client may not describe are left out.
+Behavior: returns the groups that this broker coordinates; clients ask all brokers. While some groups are being loaded,
+the error is COORDINATOR_LOAD_IN_PROGRESS, and the known groups are listed. Groups that the client may not describe are
+left out.
 
-Version notes: 4 filters by state, 5 by type, both in any case of letters; no filter means all.
+Version notes: version 4 filters by state, version 5 by type. Filters ignore case; an empty filter matches all groups.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """OffsetCommit (8), versions 0-9.
 
-Behavior: the offsets of one request are written as one batch, and the answer comes when all replicas in sync have it. A
-member must be in the group's generation; a simple consumer, with generation -1, may commit while nobody is in the
-group. Each partition has its own error: one that does not exist is UNKNOWN_TOPIC_OR_PARTITION, metadata of more than
-`offset.metadata.max.bytes` characters OFFSET_METADATA_TOO_LARGE; what goes wrong with the group or the write is the
-error of all others.
+Behavior: writes the offsets of one request as one batch, and responds when all in-sync replicas have it. A member must
+be in the group's current generation. A simple consumer (generation -1) may commit while the group has no members. Each
+partition has its own error: UNKNOWN_TOPIC_OR_PARTITION if it does not exist, OFFSET_METADATA_TOO_LARGE if the metadata
+is longer than `offset.metadata.max.bytes` characters. All others get the error of the group or of the write.
 
-Version notes: version 0 once meant offsets in ZooKeeper; here they go where all offsets go. 1 brings the time of the
-commit, 2 to 4 bring how long the offsets are kept, 6 the leader epoch, 7 static members. In 9 the generation is the
-member epoch of a group of the new protocol.
+Version notes: version 0 once stored offsets in ZooKeeper; here it is like the others. 1 adds the commit timestamp, 2 to
+4 have the retention time, 6 adds the leader epoch, 7 static members. In 9 the generation may be the member epoch of a
+group of the new protocol.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ _LATEST_MS: Final = 2**63 - 1
 
 
 def offset_commit(request: GroupsRequest) -> Message | Delayed:
-    """Store the positions of a group."""
+    """Store offsets of a group."""
     if not allows(request, GROUP, request.body.group_id):
         return _response(request.body, {}, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return when_ready(request, [request.body.group_id], _Committing)
 
 
 class _Committing:
-    """Answers when the offsets are committed."""
+    """Responds when the offsets are committed."""
 
     def __init__(self, request: GroupsRequest) -> None:
         self._request = request
 
     def then(self, respond: Respond) -> None:
-        """Commit, and answer when that is done."""
+        """Commit, and respond when that is done."""
         request = self._request
         body: OffsetCommitRequest = request.body
         refused: dict[TopicPartition, ErrorCode] = {}
@@ -78,7 +77,7 @@ class _Committing:
 def _error(request: GroupsRequest, key: TopicPartition, row: OffsetCommitRequestPartition) -> ErrorCode:
     if request.services.metadata.snapshot.partition(*key) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    # Kafka counts what Java's strings have: UTF-16 units.
+    # Kafka counts UTF-16 code units, as Java's strings do.
     metadata = row.committed_metadata or ""
     length = len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-le", "surrogatepass")) // 2
     if length > request.services.config().offset_metadata_max_bytes:

@@ -1,8 +1,9 @@
 """OffsetDelete (47), version 0.
 
-Behavior: deletes offsets of a group. While consumers are in it, those of the topics that they read stay, with
-GROUP_SUBSCRIBED_TO_TOPIC; other kinds of members keep all, with NON_EMPTY_GROUP. A partition that does not exist is
-UNKNOWN_TOPIC_OR_PARTITION, a group that does not GROUP_ID_NOT_FOUND. A group without members goes with its last offset.
+Behavior: deletes offsets of a group. While consumers are in the group, the offsets of the topics that they read stay:
+GROUP_SUBSCRIBED_TO_TOPIC. If the members are not consumers, all offsets stay: NON_EMPTY_GROUP. A partition that does
+not exist is UNKNOWN_TOPIC_OR_PARTITION; a group that does not exist is GROUP_ID_NOT_FOUND. A group without members is
+deleted with its last offset.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ottla.protocol.messages.offset_delete import (
 
 
 def offset_delete(request: GroupsRequest) -> OffsetDeleteResponse:
-    """Delete positions of a group."""
+    """Delete offsets of a group."""
     body: OffsetDeleteRequest = request.body
     snapshot = request.services.metadata.snapshot
     asked = [TopicPartition(topic.name, row.partition_index) for topic in body.topics for row in topic.partitions]

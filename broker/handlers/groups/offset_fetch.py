@@ -1,11 +1,12 @@
 """OffsetFetch (9), versions 0-9.
 
-Behavior: what groups have committed, for the partitions listed or, where that is null, for all. Nothing committed is
-offset -1 without an error. With require-stable, a partition that a transaction under way may change is
-UNSTABLE_OFFSET_COMMIT.
+Behavior: returns the committed offsets of groups, for the listed partitions or, if the list is null, for all. A
+partition without a committed offset has offset -1 and no error. With require-stable, a partition whose offset an open
+transaction may change is UNSTABLE_OFFSET_COMMIT.
 
-Version notes: before version 2 errors of the group are those of each partition, from 2 on of the response, from 8 on of
-each group: 8 asks for several. 5 adds leader epochs, 7 require-stable, 9 the member of a group of the new protocol.
+Version notes: errors of the group are in each partition before version 2, at the top of the response from 2 on, and in
+each group from 8 on, which asks for several groups. 5 adds leader epochs, 7 require-stable, 9 the member of a group of
+the new protocol.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _NOTHING: Final = CommittedOffset(-1, -1, "", -1)
 
 
 def offset_fetch(request: GroupsRequest) -> Message | Delayed:
-    """Say where groups will continue to read."""
+    """Return the committed offsets of groups."""
     body: OffsetFetchRequest = request.body
     group_ids = [body.group_id]
     if request.version >= _SEVERAL_GROUPS_VERSION:
@@ -83,7 +84,7 @@ def _answer(request: GroupsRequest) -> OffsetFetchResponse:
 
 
 def _group(request: GroupsRequest, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-    """Answer for one group. Topics that the client may not describe are left out where all are asked for."""
+    """Answer for one group. If all topics are requested, those that the client may not describe are left out."""
     partitions, refused = None, {}
     if group.topics is not None:
         hidden = denied(request, TOPIC, (topic.name for topic in group.topics))

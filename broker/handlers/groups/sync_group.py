@@ -1,9 +1,10 @@
 """SyncGroup (14), versions 0-5.
 
-Behavior: every member gets its assignment, which the leader brings. It is stored before anybody is answered. While the
-groups are being loaded the answer is REBALANCE_IN_PROGRESS: the member joins again, and waits there.
+Behavior: the leader sends the assignments, and every member gets its own. They are stored before any member is
+answered. While the groups are being loaded the answer is REBALANCE_IN_PROGRESS: the member joins again, and JoinGroup
+waits for the loading.
 
-Version notes: 3 adds static members; 5 adds the protocol, which must be the group's where it is given.
+Version notes: 3 adds static members; 5 adds the protocol, which must match the group's if it is given.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 
 
 def sync_group(request: GroupsRequest) -> Delayed:
-    """Give a member its assignment."""
+    """Return a member's assignment."""
     return _Syncing(request)
 
 
 class _Syncing:
-    """Answers when there is an assignment."""
+    """Responds when there is an assignment."""
 
     def __init__(self, request: GroupsRequest) -> None:
         self._request = request
 
     def then(self, respond: Respond) -> None:
-        """Ask the group, and answer when it does."""
+        """Ask the group, and respond when it does."""
         body: SyncGroupRequest = self._request.body
 
         def answer(reply: SyncReply) -> None:

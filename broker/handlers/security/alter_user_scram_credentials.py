@@ -1,10 +1,10 @@
 """AlterUserScramCredentials (51), version 0. For the controller; others answer NOT_CONTROLLER for each user.
 
-Behavior: users get or lose the credential of a mechanism. The client salts the password, so that it never travels; what
-is kept is derived from that. All that is asked for one user happens at once or not at all, and is answered by one
-result. UNACCEPTABLE_CREDENTIAL: no name, no salt, no password, fewer than 4096 or more than 16384 iterations.
-UNSUPPORTED_SASL_MECHANISM: a mechanism that is neither SCRAM-SHA-256 nor SCRAM-SHA-512. DUPLICATE_RESOURCE: a mechanism
-of a user is named twice. RESOURCE_NOT_FOUND: a credential to be deleted is not there.
+Behavior: sets or deletes the credentials of users, by mechanism. The client salts the password, so the password itself
+is never sent; the broker stores keys derived from it. All changes of one user are made at once or not at all, and have
+one result. UNACCEPTABLE_CREDENTIAL: no name, no salt, no password, fewer than 4096 or more than 16384 iterations.
+UNSUPPORTED_SASL_MECHANISM: neither SCRAM-SHA-256 nor SCRAM-SHA-512. DUPLICATE_RESOURCE: a mechanism of a user is named
+twice. RESOURCE_NOT_FOUND: a credential to delete does not exist.
 
 Version notes: there is one version.
 """
@@ -55,7 +55,7 @@ def _alter(request: SecurityRequest, user: str, alterations: Sequence[_Alteratio
         for alteration in alterations:
             _check(alteration)
         if len({alteration.mechanism for alteration in alterations}) < len(alterations):
-            raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "a credential is altered twice in one request")
+            raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "a credential is changed twice in one request")
         changes = {ScramMechanism(each.mechanism).label: _stored(each) for each in alterations}
         cluster.change_entity_config("users", sanitized(user), lambda config: _changed(config, changes))
     except KafkaError as error:
@@ -66,22 +66,22 @@ def _alter(request: SecurityRequest, user: str, alterations: Sequence[_Alteratio
 
 def _check(alteration: _Alteration) -> None:
     if not alteration.name:
-        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user has a name")
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "the name of the user is empty")
     if alteration.mechanism not in ScramMechanism.__members__.values():
-        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {alteration.mechanism}")
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"unknown SCRAM mechanism {alteration.mechanism}")
     if isinstance(alteration, ScramCredentialDeletion):
         return
     if not ITERATIONS_MIN <= alteration.iterations <= ITERATIONS_MAX:
         raise KafkaError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
-            f"{alteration.iterations} iterations: there are {ITERATIONS_MIN} at least, {ITERATIONS_MAX} at most",
+            f"{alteration.iterations} iterations: must be from {ITERATIONS_MIN} to {ITERATIONS_MAX}",
         )
     if not alteration.salt or not alteration.salted_password:
-        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a credential has a salt and a salted password")
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salt or the salted password is empty")
 
 
 def _stored(alteration: _Alteration) -> str | None:
-    """Return the text to keep; None for a credential that is to go."""
+    """Return the text to store; None to delete the credential."""
     if isinstance(alteration, ScramCredentialDeletion):
         return None
     return ScramCredential.derived(
@@ -98,7 +98,7 @@ def _changed(config: Mapping[str, str], changes: Mapping[str, str | None]) -> Ma
         if text is not None:
             changed[mechanism] = text
         elif changed.pop(mechanism, None) is None:
-            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no credential for {mechanism} to delete")
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"the user has no credential for {mechanism}")
     return changed
 
 

@@ -1,11 +1,11 @@
 """CreateAcls (30), versions 0-3.
 
-Behavior: adds ACLs; one that is there already is fine. All that are for one resource are written at once, and hold on
-this broker when the answer comes, on the others a moment later. What cannot be an ACL is INVALID_REQUEST: unknown
-codes, an empty name or one with a slash, a cluster that is not called `kafka-cluster`, a principal that is not
-`Type:name`. Without an authorizer each is SECURITY_DISABLED.
+Behavior: adds ACLs; an ACL that exists already is no error. All ACLs of one resource are written at once. They take
+effect on this broker before the response, and on the others a moment later. INVALID_REQUEST: unknown codes, an empty
+name or one with a slash, a cluster that is not called `kafka-cluster`, a principal that is not `Type:name`.
+SECURITY_DISABLED, for each ACL: there is no authorizer.
 
-Version notes: 0 knows literal names only.
+Version notes: version 0 has literal names only.
 """
 
 from __future__ import annotations

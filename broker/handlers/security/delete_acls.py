@@ -1,11 +1,11 @@
 """DeleteAcls (31), versions 0-3.
 
-Behavior: removes the ACLs that filters mean, and tells which those were; the filters are those of DescribeAcls. All
-that go from one resource go at once, whichever filters mean them, and are gone from this broker when the answer comes,
-from the others a moment later. A filter with codes that nobody knows is INVALID_REQUEST. Without an authorizer each
-filter is SECURITY_DISABLED.
+Behavior: removes the ACLs that match filters, and returns them; the filters are those of DescribeAcls. All removals
+from one resource are made at once, even if several filters match. They take effect on this broker before the response,
+and on the others a moment later. INVALID_REQUEST: a filter with unknown codes. SECURITY_DISABLED, for each filter:
+there is no authorizer.
 
-Version notes: 0 knows literal names only.
+Version notes: version 0 has literal names only.
 """
 
 from __future__ import annotations

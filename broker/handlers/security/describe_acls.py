@@ -1,10 +1,10 @@
 """DescribeAcls (29), versions 0-3.
 
-Behavior: the ACLs that a filter means, by resource, as this broker knows them. Null and 1 (ANY) stand for all; pattern
-type 2 (MATCH) finds all that concern a resource of the name: its own, those of its prefixes, and those of "*". Codes
-that nobody knows are INVALID_REQUEST. Without an authorizer: SECURITY_DISABLED.
+Behavior: returns the ACLs that match a filter, by resource, as this broker knows them. Null and 1 (ANY) match
+everything. Pattern type 2 (MATCH) finds all ACLs that apply to a resource of that name: literal ones, prefixes of the
+name, and "*". Unknown codes are INVALID_REQUEST. Without an authorizer: SECURITY_DISABLED.
 
-Version notes: 0 knows literal names only.
+Version notes: version 0 has literal names only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """DescribeUserScramCredentials (50), version 0. Any broker answers.
 
-Behavior: for each user the mechanisms with their iterations, never a key; no list, or an empty one, asks for all users
-that have a credential. A user without: RESOURCE_NOT_FOUND. One that is named twice: DUPLICATE_RESOURCE, once.
+Behavior: returns the mechanisms of each user with their iterations, never a key. Without a list, or with an empty one,
+it returns all users that have a credential. RESOURCE_NOT_FOUND: a user without credentials. DUPLICATE_RESOURCE: a user
+that is named twice; the response lists it once.
 
 Version notes: there is one version.
 """
@@ -27,7 +28,7 @@ from ottla.protocol.scram import ScramMechanism
 
 
 def describe_user_scram_credentials(request: SecurityRequest) -> DescribeUserScramCredentialsResponse:
-    """Say who has credentials for which mechanisms."""
+    """Return the mechanisms for which users have credentials."""
     body: DescribeUserScramCredentialsRequest = request.body
     try:
         results = _named(request, Counter(user.name for user in body.users)) if body.users else _all(request)

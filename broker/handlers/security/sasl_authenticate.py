@@ -1,11 +1,11 @@
 """SaslAuthenticate (36), versions 0-2.
 
-Behavior: takes one token of the mechanism that SaslHandshake chose, and answers with the broker's. Success: the last
-token, and how long the client is believed where that is not for ever. SASL_AUTHENTICATION_FAILED: wrong credentials, or
-another user than before when it is repeated; the answer comes after a pause, and then the connection is closed.
-ILLEGAL_SASL_STATE where no exchange is under way.
+Behavior: takes one token of the mechanism that SaslHandshake chose, and returns the broker's token. On success, the
+response has the last token and, if the authentication expires, its lifetime. SASL_AUTHENTICATION_FAILED: wrong
+credentials, or a reauthentication as another user; the response comes after a pause, and then the connection is closed.
+ILLEGAL_SASL_STATE: no authentication is in progress.
 
-Version notes: the lifetime since version 1.
+Version notes: version 1 adds the lifetime.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ottla.broker.requests.request import Refusal, SecurityRequest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 
-_NO_SASL = "the listener has no SASL"
+_NO_SASL = "this listener does not use SASL"
 
 
 def sasl_authenticate(request: SecurityRequest) -> SaslAuthenticateResponse | Refusal:
-    """Take a token."""
+    """Process a token."""
     authentication = request.session.authentication
     if authentication is None:
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_NO_SASL, auth_bytes=b"")

@@ -1,12 +1,11 @@
 """SaslHandshake (17), versions 0-1.
 
-Behavior: chooses the mechanism of an authentication, at its begin or when it is repeated, and answers with all that the
-listener has. UNSUPPORTED_SASL_MECHANISM for another one: the client has failed, and the connection is closed after a
-pause. ILLEGAL_SASL_STATE where the listener has no SASL, where an exchange is under way, and where the client is
-authenticated for good.
+Behavior: chooses the mechanism of an authentication or reauthentication, and returns all mechanisms of the listener.
+UNSUPPORTED_SASL_MECHANISM: the listener does not have the mechanism; the authentication has failed, and the connection
+is closed after a pause. ILLEGAL_SASL_STATE: the listener does not use SASL, an authentication is in progress, or the
+client's authentication never expires.
 
-Version notes: after version 0 the tokens come as they are, without a request around them; after version 1 in
-SaslAuthenticate.
+Version notes: after version 0 the tokens come without request headers; after version 1 they come in SaslAuthenticate.
 """
 
 from __future__ import annotations

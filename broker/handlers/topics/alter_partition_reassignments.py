@@ -1,10 +1,10 @@
 """AlterPartitionReassignments (45), versions 0. For the controller; others answer NOT_CONTROLLER for the whole request.
 
-Behavior: each partition begins to move to the replicas given; none (null) takes back a move that is under way. Answered
-when the topic's node has the target and the brokers are being told, long before the data has moved. For a partition:
-UNKNOWN_TOPIC_OR_PARTITION, also while its topic is being deleted; INVALID_REPLICA_ASSIGNMENT for no replicas, a broker
-named twice, and one that is to get a replica and is not alive; NO_REASSIGNMENT_IN_PROGRESS where nothing can be taken
-back. A move may be replaced by another at any time. `timeout_ms` is not used: nothing is waited for.
+Behavior: starts to move each partition to the given replicas; null cancels a move in progress. The response comes when
+the target is in ZooKeeper and the brokers are being notified, long before the data has moved. Errors of a partition:
+UNKNOWN_TOPIC_OR_PARTITION, also while its topic is being deleted; INVALID_REPLICA_ASSIGNMENT if there are no replicas,
+if a broker is named twice, or if a new replica's broker is not alive; NO_REASSIGNMENT_IN_PROGRESS if there is nothing
+to cancel. A new move replaces the current one at any time. `timeout_ms` is not used, because nothing is waited for.
 
 Version notes: there is one version.
 """
@@ -28,7 +28,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 
 
 def alter_partition_reassignments(request: TopicsRequest) -> Delayed:
-    """Have the controller move partitions."""
+    """Start or cancel moves on the controller's thread."""
     body: AlterPartitionReassignmentsRequest = request.body
     requested = {
         TopicPartition(topic.name, partition.partition_index): partition.replicas

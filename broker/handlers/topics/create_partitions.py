@@ -1,12 +1,12 @@
 """CreatePartitions (37), versions 0-3. For the controller; others answer NOT_CONTROLLER for each topic.
 
-Behavior: each topic gets as many partitions as it is to have in all, never fewer than it has: INVALID_PARTITIONS. The
-replicas of the new ones may be given, as many as there are new ones, else INVALID_REPLICA_ASSIGNMENT. Other refusals:
+Behavior: adds partitions to topics. The request gives the new total; if it is not larger: INVALID_PARTITIONS. It may
+give the replicas of all new partitions; another number of them is INVALID_REPLICA_ASSIGNMENT. Other errors:
 UNKNOWN_TOPIC_OR_PARTITION, also for a topic that is being deleted; REASSIGNMENT_IN_PROGRESS; INVALID_REQUEST for a
-topic that is named twice. The answer waits until the new partitions have leaders; topics whose have none when
-`timeout_ms` is over are REQUEST_TIMED_OUT, and all of them at once if it is 0 or less. `validate_only` checks only.
+topic that is named twice. The response waits until the new partitions have leaders. Topics that are late after
+`timeout_ms` are REQUEST_TIMED_OUT; if it is 0 or less, this is true for all of them. `validate_only` only checks.
 
-Version notes: none; version 2 is flexible, and 3 differs in what the codes of quotas mean.
+Version notes: version 2 is flexible. From version 3 on, a topic above the quota is THROTTLING_QUOTA_EXCEEDED.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ottla.protocol.messages.create_partitions import (
 )
 
 _STRICT_QUOTA_VERSION = 3
-_LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The partitions are created, and not all of them have leaders yet.")
+_LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The partitions are created, but not all of them have leaders yet.")
 
 
 def create_partitions(request: TopicsRequest) -> Message | Delayed:
-    """Enlarge topics, and wait for the leaders of what is new."""
+    """Add partitions to topics, and wait for their leaders."""
     body: CreatePartitionsRequest = request.body
     counts = Counter(topic.name for topic in body.topics)
     conditions: dict[str, Condition] = {}
@@ -60,7 +60,7 @@ def _enlarge(
         if not cluster.is_controller:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         if is_repeated:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is to be enlarged twice")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is named twice")
         check(request, TOPIC, topic.name)
         if has_mutation_quota(request) and not validate_only:
             added = cluster.create_partitions(topic.name, topic.count, given, validate_only=True)

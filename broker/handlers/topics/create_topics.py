@@ -1,13 +1,13 @@
 """CreateTopics (19), versions 0-7. For the controller; others answer NOT_CONTROLLER for each topic.
 
-Behavior: each topic is checked and written to ZooKeeper by itself, with -1 for the default of a count, or with the
-replicas of each partition instead of counts (both: INVALID_REQUEST). What is wrong with a name, a count, an assignment
-or an option is answered for its topic with the reason; a name that is given twice is INVALID_REQUEST both times, an
-option without a value INVALID_CONFIG. The answer waits until all partitions have leaders; topics that have none when
-`timeout_ms` is over are REQUEST_TIMED_OUT, and all of them at once if it is 0 or less, though they are created.
+Behavior: checks each topic and writes it to ZooKeeper. A count of -1 stands for the default. Instead of counts, the
+request may give the replicas of each partition (both: INVALID_REQUEST). An invalid name, count, assignment or option is
+an error of its topic, with the reason. A topic that is named twice is INVALID_REQUEST both times; an option without a
+value is INVALID_CONFIG. The response waits until all partitions have leaders. Topics that are late after `timeout_ms`
+are REQUEST_TIMED_OUT, although they are created; if it is 0 or less, this is true for all of them.
 
-Version notes: `validate_only` from version 1. Clients send -1 for counts from version 4; it means the same before. 5
-returns counts and all options of the new topic to those who may describe them, 7 its id.
+Version notes: `validate_only` from version 1 on. Clients send -1 for counts from version 4 on; it means the same
+before. 5 returns the counts and all options of the new topic to clients that may describe them, 7 its id.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ottla.protocol.messages.create_topics import (
 
 _DETAILS_VERSION = 5
 _STRICT_QUOTA_VERSION = 6
-_LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The topic is created, and not all of its partitions have leaders yet.")
+_LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The topic is created, but not all of its partitions have leaders yet.")
 
 
 def create_topics(request: TopicsRequest) -> Message | Delayed:
@@ -63,7 +63,7 @@ def _create(request: TopicsRequest, topic: CreatableTopic, *, is_repeated: bool)
         if not request.services.cluster.is_controller:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         if is_repeated:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is to be created twice")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is named twice")
         check(request, TOPIC, topic.name)
         wanted, validate_only = _wanted(topic), request.body.validate_only
         if has_mutation_quota(request) and not validate_only:
@@ -77,10 +77,10 @@ def _create(request: TopicsRequest, topic: CreatableTopic, *, is_repeated: bool)
 def _wanted(topic: CreatableTopic) -> TopicSpec:
     assignment = {each.partition_index: each.broker_ids for each in topic.assignments}
     if len(assignment) < len(topic.assignments):
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition has its replicas given twice")
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is named twice")
     configs = {config.name: config.value for config in topic.configs if config.value is not None}
     if nulls := sorted(config.name for config in topic.configs if config.value is None):
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"without a value: {', '.join(nulls)}")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"options without a value: {', '.join(nulls)}")
     return TopicSpec(topic.name, topic.num_partitions, topic.replication_factor, assignment, configs)
 
 

@@ -1,12 +1,12 @@
 """DeleteTopics (20), versions 0-6. For the controller; others answer NOT_CONTROLLER for each topic.
 
-Behavior: marks topics for deletion and answers when they have left this broker's metadata; those that are still there
-after `timeout_ms` are REQUEST_TIMED_OUT, and all of them at once if it is 0 or less, though they will be deleted.
-A topic that is already marked is waited for like the others. Unknown: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID.
-With `delete.topic.enable=false` each topic is TOPIC_DELETION_DISABLED.
+Behavior: marks topics for deletion, and responds when they have left this broker's metadata. Topics that are still
+there after `timeout_ms` are REQUEST_TIMED_OUT, although they will be deleted; if it is 0 or less, this is true for all
+of them. The response also waits for topics that were marked before. Unknown topics: UNKNOWN_TOPIC_OR_PARTITION or
+UNKNOWN_TOPIC_ID. With `delete.topic.enable=false` each topic is TOPIC_DELETION_DISABLED.
 
-Version notes: from version 6 a topic is named by its name or by its id; both or neither is INVALID_REQUEST. Before
-version 3 there was no code for deletion that is disabled: INVALID_REQUEST.
+Version notes: from version 6 on, a request gives the name or the id of a topic; both or neither is INVALID_REQUEST.
+Versions before 3 have no code for disabled deletion: INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ottla.protocol.primitives import UUID_ZERO
 
 _DELETION_DISABLED_VERSION = 3
 _STRICT_QUOTA_VERSION = 5
-_LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The topic is being deleted, and not all brokers have done so yet.")
+_LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The topic is being deleted, but not all brokers are done yet.")
 
 
 def delete_topics(request: TopicsRequest) -> Message | Delayed:
@@ -52,14 +52,14 @@ def delete_topics(request: TopicsRequest) -> Message | Delayed:
 def _delete(
     request: TopicsRequest, wanted: DeleteTopicState, conditions: dict[str, Condition]
 ) -> tuple[str | None, bytes, Outcome]:
-    """Delete one topic, and note how it is known to be gone; return name, id and how it went so far."""
+    """Delete one topic, and add the condition for it to be gone; return its name, its id and the outcome so far."""
     name, topic_id = wanted.name, wanted.topic_id
     try:
         if not request.services.cluster.is_controller:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         found = _name(request, wanted)
         if wanted.name is None:
-            # Who may not describe the topic is not told its name.
+            # A client that may not describe the topic must not learn its name.
             check(request, TOPIC, found, as_api=Api.METADATA)
         name = found
         check(request, TOPIC, name)
@@ -78,7 +78,7 @@ def _delete(
 
 def _name(request: TopicsRequest, wanted: DeleteTopicState) -> str:
     if (wanted.name is None) == (wanted.topic_id == UUID_ZERO):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "give either the name or the id of a topic")
     if wanted.name is not None:
         return wanted.name
     known = request.services.metadata.snapshot.topic_by_id(wanted.topic_id)

@@ -1,13 +1,12 @@
 """ElectLeaders (43), versions 0-2. For the controller; others answer NOT_CONTROLLER.
 
-Behavior: elects the first replica of each partition, if it is in sync (type 0), or any live replica where there is no
-leader (type 1); null stands for all partitions. Errors for a partition: ELECTION_NOT_NEEDED, left out where all were
-asked for; PREFERRED_LEADER_NOT_AVAILABLE; ELIGIBLE_LEADERS_NOT_AVAILABLE; UNKNOWN_TOPIC_OR_PARTITION;
-INVALID_TOPIC_EXCEPTION while the topic is being deleted. The answer waits until this broker's metadata shows the new
-leaders; partitions where that is not so when `timeout_ms` is over are REQUEST_TIMED_OUT. A type that there is not is
-INVALID_REQUEST.
+Behavior: elects the preferred replica of each partition if it is in sync (type 0), or any live replica if there is no
+leader (type 1). Null stands for all partitions. Errors of a partition: ELECTION_NOT_NEEDED, left out if all partitions
+were requested; PREFERRED_LEADER_NOT_AVAILABLE; ELIGIBLE_LEADERS_NOT_AVAILABLE; UNKNOWN_TOPIC_OR_PARTITION;
+INVALID_TOPIC_EXCEPTION while the topic is being deleted. The response waits until this broker's metadata shows the new
+leaders; partitions that are late after `timeout_ms` are REQUEST_TIMED_OUT. An unknown type is INVALID_REQUEST.
 
-Version notes: 0 elects preferred leaders only, and has no error code for the whole.
+Version notes: version 0 elects preferred leaders only, and has no error code for the whole request.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from ottla.protocol.messages.elect_leaders import (
 Results = Mapping[TopicPartition, ElectionResult]
 
 _ERROR_VERSION = 1
-_LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The leader is elected, and not all brokers know it yet.")
+_LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The leader is elected, but not all brokers know it yet.")
 
 
 def elect_leaders(request: TopicsRequest) -> Message | Delayed:
-    """Have the controller elect leaders, and wait until they are known."""
+    """Elect leaders on the controller's thread, and wait until the metadata shows them."""
     body: ElectLeadersRequest = request.body
     asked = _asked(body)
     try:
@@ -48,7 +47,7 @@ def elect_leaders(request: TopicsRequest) -> Message | Delayed:
     except KafkaError as error:
         return _refusal(request, error, asked)
     except ValueError:
-        detail = f"there is no election of type {body.election_type}"
+        detail = f"unknown election type {body.election_type}"
         return _refusal(request, KafkaError(ErrorCode.INVALID_REQUEST, detail), asked)
 
     def answer(outcome: Results | KafkaError) -> Message | Delayed:
@@ -58,7 +57,7 @@ def elect_leaders(request: TopicsRequest) -> Message | Delayed:
 
 
 def _asked(body: ElectLeadersRequest) -> list[TopicPartition] | None:
-    """The partitions to elect leaders for, each once; None for all."""
+    """Return the partitions to elect leaders for, each once; None for all."""
     if body.topic_partitions is None:
         return None
     named = (TopicPartition(each.topic, index) for each in body.topic_partitions for index in each.partitions)
@@ -91,7 +90,7 @@ def _wait(request: TopicsRequest, results: Results) -> Message | Delayed:
 
 
 def _are_led_by(topic: str, leaders: Mapping[int, int]) -> Condition:
-    """The condition that each of these partitions has its leader."""
+    """Return the condition that each of these partitions has the given leader."""
 
     def is_met(snapshot: MetadataSnapshot) -> bool:
         return all(_is_led_by(snapshot, TopicPartition(topic, index), leader) for index, leader in leaders.items())

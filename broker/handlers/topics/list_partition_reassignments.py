@@ -1,8 +1,8 @@
 """ListPartitionReassignments (46), versions 0. For the controller; others answer NOT_CONTROLLER.
 
-Behavior: lists the partitions that are on their way to other brokers, of those named or of all: their replicas, and
-which of these are being added and removed. A partition is listed until the replicas that it leaves are deleted.
-Partitions that stay where they are, and unknown ones, are left out. `timeout_ms` is not used: nothing is waited for.
+Behavior: returns the partitions that are being reassigned, of those named or of all: their replicas, and which of these
+are being added and removed. A partition is listed until its old replicas are deleted. Unknown partitions, and those
+that do not move, are left out. `timeout_ms` is not used, because nothing is waited for.
 
 Version notes: there is one version.
 """
@@ -26,7 +26,7 @@ from ottla.protocol.messages.list_partition_reassignments import (
 
 
 def list_partition_reassignments(request: TopicsRequest) -> Delayed:
-    """Ask the controller what is on its way."""
+    """List the reassignments on the controller's thread."""
     body: ListPartitionReassignmentsRequest = request.body
     chosen = (
         None

@@ -1,19 +1,22 @@
 """Metadata (3), versions 0-12.
 
-Behavior: live brokers that have the listener of the request, the controller, and topics with partitions, from the
-newest snapshot. A partition without a live leader has leader -1 and LEADER_NOT_AVAILABLE, one whose leader lacks the
-listener LISTENER_NOT_FOUND. Topics are answered once each, unknown ones with UNKNOWN_TOPIC_OR_PARTITION or
-UNKNOWN_TOPIC_ID, bad names with INVALID_TOPIC_EXCEPTION.
-A missing topic that is asked for by name is created if `auto.create.topics.enable` and the request allow it, by
-whichever broker is asked; internal topics get their own options. It is answered with LEADER_NOT_AVAILABLE, so that the
-client asks again, or with what kept it from being created.
-A topic that the client may not describe is TOPIC_AUTHORIZATION_FAILED, whether it exists or not, and left out where all
-are asked for; so is one that it may not create.
+Behavior: returns the live brokers that have the listener of the request, the controller, and topics with their
+partitions, from the newest snapshot. A partition without a live leader has leader -1 and LEADER_NOT_AVAILABLE. A
+partition whose leader lacks the listener is LISTENER_NOT_FOUND. Each topic is listed once; unknown topics are
+UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID, invalid names INVALID_TOPIC_EXCEPTION.
 
-Version notes: an empty list is all topics in version 0 and none later, null is all from version 1. Version 0 leaves
-out replicas that are not alive and says REPLICA_NOT_AVAILABLE; later ones list them. Before version 4 clients cannot
-forbid creation. LISTENER_NOT_FOUND from version 6, LEADER_NOT_AVAILABLE before. Topics are found by id from version 12;
-in 10 and 11 an id, or no name, makes the request invalid: INVALID_REQUEST for each topic.
+A missing topic that is requested by name is created if `auto.create.topics.enable` and the request allow it. Any broker
+may create it; internal topics get their own options. The topic is LEADER_NOT_AVAILABLE, so that the client asks again,
+or has the error of the creation.
+
+A topic that the client may not describe is TOPIC_AUTHORIZATION_FAILED, whether it exists or not; if all topics are
+requested, it is left out. A missing topic that the client may not create is TOPIC_AUTHORIZATION_FAILED too.
+
+Version notes: an empty list means all topics in version 0 and none later; null means all from version 1 on. Version 0
+leaves out replicas that are not alive and reports REPLICA_NOT_AVAILABLE; later versions list them. Before version 4
+clients cannot forbid the creation of topics. LISTENER_NOT_FOUND is sent from version 6 on, LEADER_NOT_AVAILABLE before.
+Topics are found by id from version 12 on; in 10 and 11 an id, or no name, makes the whole request invalid:
+INVALID_REQUEST for each topic.
 """
 
 from __future__ import annotations
@@ -71,7 +74,7 @@ def metadata(request: TopicsRequest) -> MetadataResponse:
 
 
 class _View:
-    """A snapshot as it looks on one listener, in one version."""
+    """A snapshot as seen on one listener, in one version."""
 
     __slots__ = ("_live", "_reachable", "_request", "_shows_dead", "_snapshot", "_without_listener")
 
@@ -86,7 +89,7 @@ class _View:
         self._without_listener = ErrorCode.LISTENER_NOT_FOUND if has_code else ErrorCode.LEADER_NOT_AVAILABLE
 
     def find(self, topic: MetadataRequestTopic) -> TopicMetadata | None:
-        """Find what was asked for, by its id if it has one."""
+        """Find the requested topic, by its id if the request has one."""
         if topic.topic_id != UUID_ZERO:
             return self._snapshot.topic_by_id(topic.topic_id)
         return self._snapshot.topic(topic.name or "")
@@ -106,8 +109,8 @@ class _View:
         )
 
     def _partition(self, partition: PartitionMetadata) -> MetadataResponsePartition:
-        # The lists are the snapshot's own, since nobody changes them: with copies, thousands of topics take three
-        # times as long, most of it in the garbage collector.
+        # The lists are the snapshot's own, which nobody changes. With copies, thousands of topics take three times as
+        # long, mostly in the garbage collector.
         shared: Any = partition
         code = 0
         leader = partition.leader
@@ -151,7 +154,7 @@ def _answer(request: TopicsRequest, view: _View, wanted: MetadataRequestTopic) -
     topic = view.find(wanted)
     name = wanted.name if topic is None else topic.name
     if name is not None and not allows(request, TOPIC, name):
-        # The name as the client gave it: it is not told which topic has an id.
+        # The name as the client gave it, so that it does not learn which topic has an id.
         return _failed(wanted.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted.topic_id)
     if topic is not None:
         return view.topic(topic)
@@ -163,7 +166,7 @@ def _answer(request: TopicsRequest, view: _View, wanted: MetadataRequestTopic) -
 
 
 def _missing(request: TopicsRequest, name: str) -> ErrorCode:
-    """Say what is to be answered for a name that no topic has, creating the topic where that is allowed."""
+    """Return the error code for a name without a topic. Creates the topic if that is allowed."""
     try:
         check_topic_name(name)
     except KafkaError as error:
