@@ -1,7 +1,7 @@
 """The configuration of brokers and topics, under Kafka's names.
 
-The options are one table, `rows/`; everything else here reads it. A broker starts with `load_broker_config`, tests with
-`BrokerConfig.of({...})`; a topic's options are `TopicConfig(broker_config, overrides)`.
+All options are rows of one table, `rows/`; everything else here reads it. A broker starts with `load_broker_config`,
+and tests use `BrokerConfig.of({...})`. The options of a topic are a `TopicConfig(broker_config, overrides)`.
 """
 
 from ottla.broker.config.addresses import Address, Endpoint, Listener, SecurityProtocol, ZooKeeperAddresses

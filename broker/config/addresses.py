@@ -1,7 +1,7 @@
-"""Values with a structure: listeners, addresses, directories, principals.
+"""Option values with a structure: listeners, addresses, directories, principals.
 
-In the table they are strings, as in Kafka; in Python they are typed values, and a mistake in one is reported with its
-key and place like any other wrong value.
+In the table they are strings, as in Kafka. In Python they are typed values. A mistake in one is reported with its key
+and place, like any other wrong value.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class SecurityProtocol(Enum):
 
     @property
     def has_tls(self) -> bool:
-        """Say whether connections are encrypted."""
+        """Whether connections are encrypted."""
         return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     @property
     def has_sasl(self) -> bool:
-        """Say whether clients authenticate with SASL."""
+        """Whether clients authenticate with SASL."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host and a port; an IPv6 host has brackets in the text and none here, an empty one is every interface."""
+    """A host and a port. The text has an IPv6 host in brackets, `host` has none; an empty host is every interface."""
 
     host: str
     port: int
@@ -54,7 +54,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str, default_port: int | None = None) -> Address:
-        """Read `host:port`, or `host` alone where there is a default port."""
+        """Read `host:port`, or `host` alone if there is a default port."""
         match = _ADDRESS.fullmatch(text)
         if match is None:
             raise ValueError(f'"{text}" is not host:port with an IPv6 host in brackets')
@@ -70,7 +70,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An entry of `listeners` or `advertised.listeners`; the listener's name is in upper case."""
+    """An entry of `listeners` or `advertised.listeners`. The listener's name is in upper case."""
 
     listener_name: str
     address: Address
@@ -89,7 +89,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An endpoint with the protocol that `listener.security.protocol.map` gives to its name."""
+    """An endpoint with its security protocol from `listener.security.protocol.map`."""
 
     name: str
     security_protocol: SecurityProtocol
@@ -99,7 +99,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAddresses:
-    """The servers of an ensemble, and the path under which the cluster lives; empty for the root."""
+    """The servers of an ensemble, and the chroot of the cluster; empty for the root."""
 
     servers: tuple[Address, ...]
     chroot: str
@@ -109,13 +109,13 @@ class ZooKeeperAddresses:
 
 
 class EndpointsKind(OptionKind[tuple[Endpoint, ...]]):
-    """Endpoints between commas, at least one, no listener twice."""
+    """Endpoints separated by commas: at least one, and no listener twice."""
 
     type = ConfigType.STRING
 
     @property
     def valid(self) -> str:
-        return "NAME://host:port between commas"
+        return "NAME://host:port, separated by commas"
 
     def parse(self, text: str) -> tuple[Endpoint, ...]:
         endpoints = tuple(map(Endpoint.parse, _items(text)))
@@ -137,7 +137,7 @@ class ProtocolMapKind(OptionKind[Mapping[str, SecurityProtocol]]):
 
     @property
     def valid(self) -> str:
-        return f"NAME:PROTOCOL between commas, with {', '.join(SecurityProtocol.__members__)}"
+        return f"NAME:PROTOCOL, separated by commas, with {', '.join(SecurityProtocol.__members__)}"
 
     def parse(self, text: str) -> Mapping[str, SecurityProtocol]:
         protocols: dict[str, SecurityProtocol] = {}
@@ -177,7 +177,7 @@ class ZooKeeperKind(OptionKind[ZooKeeperAddresses]):
 
     @property
     def valid(self) -> str:
-        return "host:port between commas, then an optional /chroot"
+        return "host:port, separated by commas, then an optional /chroot"
 
     def parse(self, text: str) -> ZooKeeperAddresses:
         hosts, slash, path = text.partition("/")
@@ -194,13 +194,13 @@ class ZooKeeperKind(OptionKind[ZooKeeperAddresses]):
 
 
 class DirectoriesKind(OptionKind[tuple[Path, ...]]):
-    """Directories between commas, at least one, none twice."""
+    """Directories separated by commas: at least one, and none twice."""
 
     type = ConfigType.STRING
 
     @property
     def valid(self) -> str:
-        return "directories between commas"
+        return "directories, separated by commas"
 
     def parse(self, text: str) -> tuple[Path, ...]:
         directories = tuple(map(Path, _items(text)))
@@ -215,13 +215,13 @@ class DirectoriesKind(OptionKind[tuple[Path, ...]]):
 
 
 class PrincipalsKind(OptionKind[tuple[str, ...]]):
-    """Principals between semicolons, since a distinguished name holds commas."""
+    """Principals separated by semicolons, because distinguished names contain commas."""
 
     type = ConfigType.STRING
 
     @property
     def valid(self) -> str:
-        return "Type:name between semicolons"
+        return "Type:name, separated by semicolons"
 
     def parse(self, text: str) -> tuple[str, ...]:
         principals = _items(text, ";")
@@ -241,7 +241,7 @@ class CountsKind(OptionKind[Mapping[str, int]]):
 
     @property
     def valid(self) -> str:
-        return "host:count between commas"
+        return "host:count, separated by commas"
 
     def parse(self, text: str) -> Mapping[str, int]:
         counts: dict[str, int] = {}
@@ -257,5 +257,5 @@ class CountsKind(OptionKind[Mapping[str, int]]):
 
 
 def _items(text: str, separator: str = ",") -> tuple[str, ...]:
-    """Split as Kafka does here: blanks around an item and empty items do not count."""
+    """Split as Kafka does here: blanks around items and empty items are ignored."""
     return tuple(item.strip() for item in text.split(separator) if item.strip())

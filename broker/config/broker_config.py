@@ -1,4 +1,4 @@
-"""`BrokerConfig`: the typed, frozen options of one broker, out of layers of settings."""
+"""`BrokerConfig`: the typed, frozen options of one broker, made from layers of settings."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ T = TypeVar("T")
 class BrokerConfig(BrokerOptions):
     """The options of one broker, each an attribute with its effective value.
 
-    A layer that is changed while the broker runs gives a new object, through `with_dynamic`.
+    A change while the broker runs gives a new object, through `with_dynamic`.
     """
 
-    # What was given, in order of precedence.
+    # The settings, in order of precedence.
     layers: tuple[Layer, ...]
-    # For the operator: settings without effect, and what loading noticed.
+    # For the operator: settings without effect, and other findings of the loader.
     warnings: tuple[str, ...]
-    # Names that were set, are Kafka's, and change nothing here.
+    # Options of Kafka that were set, but change nothing here.
     without_effect: tuple[str, ...]
-    # Each layer with its values by the names that were used.
+    # Each layer with its values, by the names that the settings used.
     _values: tuple[tuple[Layer, Mapping[str, Any]], ...]
 
     def __init__(self, layers: Iterable[Layer] = (), warnings: Iterable[str] = ()) -> None:
@@ -71,12 +71,12 @@ class BrokerConfig(BrokerOptions):
 
     @classmethod
     def of(cls, settings: Mapping[str, str], origin: str = "given") -> Self:
-        """Make a config of one static layer, as if a file had set it."""
+        """Return a config with one static layer, as if a file had set it."""
         layer = {name: Setting(text, origin) for name, text in settings.items()}
         return cls([Layer(ConfigSource.STATIC_BROKER, layer)])
 
     def with_dynamic(self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]) -> Self:
-        """Give this config with other settings of this broker, and of all brokers, that came while it runs."""
+        """Return this config with other dynamic settings, of this broker and of all brokers."""
         broker = {name: Setting(text, "dynamic, this broker") for name, text in per_broker.items()}
         cluster = {name: Setting(text, "dynamic, all brokers") for name, text in cluster_wide.items()}
         static = [layer for layer in self.layers if layer.source is ConfigSource.STATIC_BROKER]
@@ -85,7 +85,7 @@ class BrokerConfig(BrokerOptions):
         )
 
     def for_listener(self, listener: str, option: Option[T], mechanism: str | None = None) -> T:
-        """Give the value of an option for one listener, and for one SASL mechanism there if it is named."""
+        """Return the value of an option for one listener, and for one SASL mechanism of it if one is named."""
         for prefix in (listener_prefix(listener, mechanism), listener_prefix(listener)):
             for _, values in self._values:
                 if prefix + option.name in values:
@@ -95,20 +95,20 @@ class BrokerConfig(BrokerOptions):
         return general
 
     def resolve(self, name: str) -> Resolved:
-        """Give the value of an option, or of an option of one listener, with its source and synonyms."""
+        """Return the value of an option, or of an option of one listener, with its source and synonyms."""
         option = broker_option(name)
         if option is None:
             raise ConfigError([Problem((name,), unknown_broker_option(name))])
         return resolved(option, list(self.candidates(option, name)))
 
     def origin(self, option: Option[Any]) -> str:
-        """Say in words where the value of an option was set."""
+        """Return where the value of an option was set, in words."""
         return next((candidate.origin for candidate in self.candidates(option)), "default")
 
     def candidates(self, option: Option[Any], name: str | None = None) -> Iterator[OptionCandidate]:
-        """Give the values of an option and of those that stand in for it, in order of precedence.
+        """Yield the values of an option and of its fallbacks, in order of precedence.
 
-        With the name of an option of one listener, what is set under that name comes before all others.
+        With the name of an option of one listener, settings under that name come first.
         """
         if name is not None and name != option.name:
             for layer, values in self._values:
@@ -125,7 +125,7 @@ class BrokerConfig(BrokerOptions):
                 yield OptionCandidate(row, row.name, row.default, ConfigSource.DEFAULT, "default")
 
     def _doubts(self, settings: Mapping[str, Setting]) -> Iterator[str]:
-        """Name the settings that have no effect and were probably meant to have one."""
+        """Yield the settings that have no effect but were probably meant to have one."""
         listeners = {endpoint.listener_name for endpoint in self.listeners}
         for name, setting in settings.items():
             if not is_known(name):
@@ -133,7 +133,7 @@ class BrokerConfig(BrokerOptions):
                 hint = f"; did you mean {suggestion}?" if suggestion else ""
                 yield f"{name} ({setting.origin}) is not a known option and has no effect{hint}"
             elif (listener := listener_name(name)) is not None and listener not in listeners:
-                yield f"{name} ({setting.origin}) has no effect, since listeners has no {listener}"
+                yield f"{name} ({setting.origin}) has no effect, because listeners has no {listener}"
 
     @cached_property
     def bound_listeners(self) -> tuple[Listener, ...]:
@@ -142,18 +142,18 @@ class BrokerConfig(BrokerOptions):
 
     @cached_property
     def public_listeners(self) -> tuple[Listener, ...]:
-        """The listeners to tell to clients and brokers, with their protocols."""
+        """The listeners that clients and brokers should connect to, with their protocols."""
         return self._with_protocols(self.advertised_listeners)
 
     @cached_property
     def inter_broker_listener(self) -> Listener:
-        """The public listener for requests among brokers."""
+        """The public listener for requests between brokers."""
         name = (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
         return next(listener for listener in self.public_listeners if listener.name == name)
 
     @property
     def zookeeper(self) -> ZooKeeperAddresses:
-        """The ensemble, which every broker needs; loading checks that it is set."""
+        """The ensemble. Every broker needs one; loading checks that it is set."""
         if self.zookeeper_connect is None:
             raise ConfigError([ZOOKEEPER_MISSING])
         return self.zookeeper_connect
@@ -169,7 +169,7 @@ class BrokerConfig(BrokerOptions):
 
 
 def _parsed(layer: Layer, problems: list[Problem]) -> dict[str, Any]:
-    """Read what a layer sets; what is wrong, or must not be set in such a layer, becomes a problem."""
+    """Return the values of a layer. Wrong values, and options that this layer must not set, become problems."""
     values: dict[str, Any] = {}
     for name, setting in layer.settings.items():
         option = broker_option(name)
@@ -179,7 +179,7 @@ def _parsed(layer: Layer, problems: list[Problem]) -> dict[str, Any]:
             values[name] = parse(option, name, setting)
         except ConfigError as error:
             problems += error.problems
-        # An option of one listener belongs to one broker, since listeners do.
+        # Listeners belong to one broker, so an option of one listener does too.
         dynamic = PER_BROKER if name != option.name and option.dynamic is CLUSTER_WIDE else option.dynamic
         if layer.source is ConfigSource.DYNAMIC_BROKER and dynamic is READ_ONLY:
             problems.append(Problem((option.name,), f"{name} ({setting.origin}) can only be changed by a restart"))

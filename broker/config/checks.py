@@ -1,7 +1,7 @@
-"""What must hold between options: each check yields the problems it finds.
+"""Rules between options. Each check yields the problems that it finds.
 
-A check may see the default in place of a value that could not be read; a problem that names such an option is dropped,
-so every problem names all the options it rests on.
+A check may see the default of an option whose value could not be read. Problems that name such an option are dropped,
+so every problem must name all the options that it depends on.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _identity(config: BrokerConfig) -> Iterator[Problem]:
     if config.broker_id_generation_enable and config.broker_id > config.reserved_broker_max_id:
         yield _problem(
             config,
-            "{} must be at most {}, since higher ids are given out by broker.id.generation.enable",
+            "{} must be at most {}, because broker.id.generation.enable assigns the higher ids",
             BrokerOptions.broker_id,
             BrokerOptions.reserved_broker_max_id,
         )
@@ -133,14 +133,14 @@ def _inter_broker(config: BrokerConfig) -> Iterator[Problem]:
     if config.inter_broker_listener_name is None and config.security_inter_broker_protocol not in public:
         yield _problem(
             config,
-            "no listener is named {1}: set inter.broker.listener.name to the one for requests among brokers, "
-            f"out of {', '.join(public)}",
+            "no listener is named {1}: set inter.broker.listener.name to the one for requests between brokers, "
+            f"one of {', '.join(public)}",
             *rows,
         )
     if config.inter_broker_listener_name is not None and config.inter_broker_listener_name.upper() not in public:
         yield _problem(config, f"{{0}} is not among the advertised listeners {', '.join(public)}", *rows)
     if config.inter_broker_listener_name is not None and config.origin(by_protocol) != "default":
-        yield _problem(config, "{0} and {1} exclude each other: keep the first", by_name, by_protocol)
+        yield _problem(config, "{0} and {1} cannot both be set: keep the first", by_name, by_protocol)
 
 
 def _control_plane(config: BrokerConfig) -> Iterator[Problem]:
@@ -154,7 +154,7 @@ def _control_plane(config: BrokerConfig) -> Iterator[Problem]:
     if name and name not in {endpoint.listener_name for endpoint in config.listeners}:
         yield _problem(config, "{0} is not among {2}", *rows)
     if name and name == inter_broker:
-        yield _problem(config, "{0} must not be the listener of the brokers' other requests", *rows)
+        yield _problem(config, "{0} must not be the listener for other requests between brokers", *rows)
 
 
 def _secrets(config: BrokerConfig) -> Iterator[Problem]:
@@ -168,23 +168,23 @@ def _secrets(config: BrokerConfig) -> Iterator[Problem]:
             in_file = config.for_listener(name, BrokerOptions.ssl_keystore_location)
             in_text = config.for_listener(name, BrokerOptions.ssl_keystore_key)
             if not in_file and not in_text:
-                message = f"listener {name} has TLS and no key: set ssl.keystore.location or ssl.keystore.key"
+                message = f"listener {name} has TLS but no key: set ssl.keystore.location or ssl.keystore.key"
                 yield _problem(config, message, *rows, BrokerOptions.ssl_keystore_location)
         if protocol is not None and protocol.has_sasl:
             mechanisms = config.for_listener(name, BrokerOptions.sasl_enabled_mechanisms)
             among_brokers = config.for_listener(name, BrokerOptions.sasl_mechanism_inter_broker_protocol)
             if not mechanisms:
-                message = f"listener {name} has SASL and no mechanism: set sasl.enabled.mechanisms"
+                message = f"listener {name} has SASL but no mechanism: set sasl.enabled.mechanisms"
                 yield _problem(config, message, *rows, BrokerOptions.sasl_enabled_mechanisms)
             elif "PLAIN" in mechanisms and not protocol.has_tls and not _allows_plain(config, name):
                 message = (
-                    f"listener {name} would take passwords in the clear: use SASL_SSL or SCRAM, or say that this is "
-                    "what you want with ottla.sasl.plain.allow.without.tls=true"
+                    f"listener {name} would accept unencrypted passwords: use SASL_SSL or SCRAM, or set "
+                    "ottla.sasl.plain.allow.without.tls=true if this is what you want"
                 )
                 yield _problem(config, message, *rows, BrokerOptions.sasl_enabled_mechanisms)
             elif name == inter_broker and among_brokers not in mechanisms:
                 message = (
-                    f"listener {name} is for requests among brokers: set sasl.mechanism.inter.broker.protocol to one "
+                    f"listener {name} is for requests between brokers: set sasl.mechanism.inter.broker.protocol to one "
                     f"of its mechanisms, {', '.join(mechanisms)}"
                 )
                 yield _problem(config, message, *rows, BrokerOptions.sasl_mechanism_inter_broker_protocol)
@@ -199,7 +199,7 @@ def _value(config: BrokerConfig, option: Option[Any]) -> Any:
 
 
 def _problem(config: BrokerConfig, message: str, *options: Option[Any]) -> Problem:
-    """Fill a message with `name = value (place)` of each option."""
+    """Return a problem; each field of the message is filled with `name = value (place)` of an option."""
     return Problem(
         tuple(option.name for option in options),
         message.format(*(f"{option.name} = {_text(config, option)} ({config.origin(option)})" for option in options)),

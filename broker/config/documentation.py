@@ -1,4 +1,4 @@
-"""The page about all options, written from the table."""
+"""The page of all options, generated from the table."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _INTRODUCTION = """\
 This page is generated from the table of options by `make docs`.
 
 A broker reads a file in Java's properties format (`--config FILE`), then environment variables, then `--override
-key=value`; of several, the last one counts. The names are Kafka's, those that begin with `ottla.` are our own.
+key=value`; the last value counts. The names are Kafka's; names that begin with `ottla.` are our own.
 
-- In the environment, a name is in upper case with `KAFKA_` before it and `_` for each dot:
-  `KAFKA_LOG_SEGMENT_BYTES`. `KAFKA_CFG_` does as well. An underscore in a name is `__`, a hyphen `___`.
-- `listener.name.<listener>.<option>`, with the listener in lower case, sets a TLS or SASL option, `max.connections`,
-  `max.connection.creation.rate` or `num.network.threads` for one listener, and
-  `listener.name.<listener>.<mechanism>.sasl.jaas.config` one for a SASL mechanism there.
-- The column "Dynamic" says whether an option can change while the broker runs: *per-broker* for one broker,
-  *cluster-wide* for one or for all, *read-only* not without a restart. Secrets are read-only, other than in Kafka: what
-  changes while brokers run stands in ZooKeeper.
-- A value that is not valid stops the start, and the message names the key, the value, what is valid and the place.
-  An unknown name only gives a warning.
+- Environment variables are in upper case, with the prefix `KAFKA_` and `_` for each dot: `KAFKA_LOG_SEGMENT_BYTES`. The
+  prefix `KAFKA_CFG_` works too. An underscore in a name is written `__`, a hyphen `___`.
+- `listener.name.<listener>.<option>`, with the listener in lower case, sets an option for one listener: a TLS or SASL
+  option, `max.connections`, `max.connection.creation.rate` or `num.network.threads`.
+  `listener.name.<listener>.<mechanism>.sasl.jaas.config` sets the option for one SASL mechanism of a listener.
+- The column "Dynamic" says whether an option can be changed while the broker runs: *per-broker* for one broker,
+  *cluster-wide* for one or for all brokers, *read-only* only with a restart. Unlike in Kafka, secrets are read-only,
+  because dynamic values are stored in ZooKeeper.
+- A broker does not start with an invalid value. The message names the key, the value, the valid values and the place.
+  An unknown name only causes a warning.
 """
 
 _SIZES = ((GiB, "GiB"), (MiB, "MiB"), (KiB, "KiB"))
@@ -70,14 +70,14 @@ def _broker_options() -> Iterator[str]:
 
 
 def _dynamic(row: Option[Any]) -> str:
-    # AlterConfigs refuses them.
+    # AlterConfigs refuses secrets.
     return (READ_ONLY if row.sensitive else row.dynamic).value
 
 
 def _topic_options() -> Iterator[str]:
     yield "## Topic options\n"
-    yield "All of them can be changed at any time. Where a topic does not set one, the broker option named with the"
-    yield "default counts.\n"
+    yield "All of them can be changed at any time. If a topic does not set an option, the broker option in the column"
+    yield '"Default" counts.\n'
     yield from _table(
         ("Option", "Type", "Default", "Valid values", "Meaning"),
         (
@@ -88,9 +88,9 @@ def _topic_options() -> Iterator[str]:
 
 
 def _ignored_options() -> Iterator[str]:
-    yield "## Options of Kafka without effect\n"
-    yield "They are accepted, as are those above that say so. A line of the log names those that are set, once at the"
-    yield "start. A name that ends with a dot stands for all that begin so.\n"
+    yield "## Kafka options without effect\n"
+    yield "They are accepted, like those above that are marked so. The broker logs the ones that are set, once at the"
+    yield "start. A name that ends with a dot stands for all names that begin with it.\n"
     yield from _table(
         ("Why", "Options"),
         (
@@ -130,7 +130,7 @@ def _value(row: Option[Any], value: Any) -> str:
 
 
 def _in_words(unit: str, value: Any) -> str:
-    """Give a number in the largest unit that leaves it whole."""
+    """Return a number in the largest unit in which it is whole."""
     if value in _NO_LIMIT:
         return "no limit"
     if unit in ("bytes", "size"):

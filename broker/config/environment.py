@@ -1,8 +1,8 @@
 """Settings from environment variables, in the forms that the images of Kafka use.
 
-`KAFKA_LOG_SEGMENT_BYTES` sets `log.segment.bytes`: a single underscore is a dot. For the rare names with an underscore
-or a hyphen, Apache's image writes `__` and `___`, Confluent's the other way round; Apache's reading counts unless only
-Confluent's gives a name that exists.
+`KAFKA_LOG_SEGMENT_BYTES` sets `log.segment.bytes`: a single underscore is a dot. A few names have an underscore or a
+hyphen: Apache's image writes them as `__` and `___`, Confluent's image the other way round. Apache's way is tried
+first; Confluent's counts only if it alone gives a known name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ALIAS_PREFIX = "KAFKA_CFG_"
 _APACHE = {"_": ".", "__": "_", "___": "-"}
 _CONFLUENT = {"_": ".", "__": "-", "___": "_"}
 
-# Variables for the scripts of Kafka and its images, and those by which Kubernetes announces a service named kafka.
+# Variables for Kafka's scripts and images, and those that Kubernetes sets for a service named kafka.
 _NOT_OPTIONS = frozenset(
     {
         "KAFKA_DEBUG",
@@ -37,7 +37,7 @@ _NOT_OPTION_PREFIXES = ("KAFKA_JMX_", "KAFKA_LOG4J_", "KAFKA_PORT_", "KAFKA_SERV
 
 
 def settings_from_environment(environment: Mapping[str, str]) -> dict[str, Setting]:
-    """Give the settings of a broker; of `KAFKA_X` and `KAFKA_CFG_X`, the first counts."""
+    """Return the settings of a broker. If both `KAFKA_X` and `KAFKA_CFG_X` are set, the first counts."""
     aliases = [variable for variable in sorted(environment) if variable.startswith(_ALIAS_PREFIX)]
     others = [variable for variable in sorted(environment) if variable.startswith(_PREFIX)]
     settings = {}

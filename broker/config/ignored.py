@@ -1,12 +1,12 @@
-"""Kafka's options that Ottla knows and has no use for.
+"""Options of Kafka that Ottla accepts but does not use.
 
-They are accepted, so that a file written for Kafka loads, and named at the start where they are set. An entry that ends
-with a dot stands for all names that begin with it.
+They are accepted so that a file written for Kafka loads. The broker logs those that are set when it starts. An entry
+that ends with a dot stands for all names that begin with it.
 """
 
 from __future__ import annotations
 
-# Why there is no use for them -> their names.
+# The reason why they are not used -> their names.
 IGNORED_BROKER_OPTIONS = {
     "KRaft: the metadata is in ZooKeeper": """
         broker.heartbeat.interval.ms broker.session.timeout.ms controller.listener.names controller.quorum.
@@ -55,11 +55,11 @@ IGNORED_TOPIC_OPTIONS = frozenset(
     }
 )
 
-# Compared in lower case, since an environment variable cannot carry the case of a name.
+# In lower case, because environment variables lose the case of a name.
 _NAMES = frozenset(name.lower() for names in IGNORED_BROKER_OPTIONS.values() for name in names.split())
 _FAMILIES = tuple(name for name in _NAMES if name.endswith("."))
 
 
 def is_ignored(name: str) -> bool:
-    """Say whether Kafka has this broker option and Ottla no use for it."""
+    """Whether Kafka has this broker option and Ottla does not use it."""
     return name.lower() in _NAMES or name.lower().startswith(_FAMILIES)

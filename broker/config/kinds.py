@@ -1,6 +1,6 @@
-"""The types of option values: read Kafka's text, write it back, and say what is valid.
+"""The types of option values: they read and write Kafka's text, and describe the valid values.
 
-`parse` takes stripped text and raises `ValueError`, with a reason where `valid` alone would not tell it.
+`parse` takes stripped text and raises `ValueError`, with a reason if `valid` does not explain the error.
 For every valid value, `parse(format(value)) == value`.
 """
 
@@ -36,18 +36,18 @@ class ConfigType(IntEnum):
 
 
 class OptionKind(ABC, Generic[T]):
-    """What the values of an option are."""
+    """The type of an option's values."""
 
     type: ClassVar[ConfigType]
 
     @property
     def valid(self) -> str:
-        """Say which values of the type are valid; empty where all are."""
+        """Which values of the type are valid; empty if all are."""
         return ""
 
     @property
     def expected(self) -> str:
-        """Say what a value has to be, for messages."""
+        """What a value has to be, for messages."""
         return f"type {self.type.name.lower()}" + (f", {self.valid}" if self.valid else "")
 
     @abstractmethod
@@ -79,7 +79,7 @@ class Boolean(OptionKind[bool]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole(OptionKind[int]):
-    """A whole number within the width of its type; `or_exactly` is one valid value outside the bounds."""
+    """A whole number within the width of its type. `or_exactly` is one valid value outside the bounds."""
 
     bits: ClassVar[int]
     at_least: int | None = None
@@ -96,7 +96,7 @@ class Whole(OptionKind[int]):
             raise ValueError
         value = int(text)
         if value.bit_length() >= self.bits and value != -(1 << (self.bits - 1)):
-            raise ValueError(f"it does not fit into {self.bits} bits")
+            raise ValueError(f"it does not fit in {self.bits} bits")
         if value != self.or_exactly and not _within(value, self.at_least, self.at_most):
             raise ValueError
         return value
@@ -145,7 +145,7 @@ class Double(OptionKind[float]):
         return value
 
     def format(self, value: float) -> str:
-        """Write the shortest digits that read back the same, and exponents as Java does: 0.5, 1.0E7, 9.0E-4."""
+        """Return the shortest digits that read back as the same value, exponents as in Java: 0.5, 1.0E7, 9.0E-4."""
         if value == 0 or 1e-3 <= abs(value) < 1e7:
             return repr(float(value))
         sign, digits, _ = Decimal(repr(value)).normalize().as_tuple()
@@ -175,7 +175,7 @@ class String(OptionKind[str]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class List(OptionKind[tuple[str, ...]]):
-    """Items between commas; `matching` is a pattern for the whole list, explained by `explained`."""
+    """Items separated by commas. `matching` is a pattern for the whole list; `explained` describes it."""
 
     type = ConfigType.LIST
     one_of: tuple[str, ...] = ()
@@ -184,7 +184,7 @@ class List(OptionKind[tuple[str, ...]]):
 
     @property
     def valid(self) -> str:
-        return self.explained or (self.one_of and f"items out of {_choices(self.one_of)}") or ""
+        return self.explained or (self.one_of and f"any of {_choices(self.one_of)}") or ""
 
     def parse(self, text: str) -> tuple[str, ...]:
         items = tuple(item.strip() for item in text.split(",")) if text else ()
@@ -202,7 +202,7 @@ class List(OptionKind[tuple[str, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """A secret value, which shows itself only to code that asks for `value`."""
+    """A secret. Only code that reads `value` sees it."""
 
     value: str = field(repr=False)
 

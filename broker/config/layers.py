@@ -1,4 +1,4 @@
-"""Where values come from, what is wrong with them, and how one option got its value."""
+"""Settings and their sources, problems with them, and how an option got its value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.broker.config.option import Option
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, as DescribeConfigs numbers it; the lower number counts first."""
+    """Where a value comes from, numbered as in DescribeConfigs. The lowest number wins."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -23,7 +23,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The text of a value, and the place where it was set, in words for messages."""
+    """The text of a value, and the place where it was set, in words."""
 
     text: str
     origin: str
@@ -31,7 +31,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one source sets, by the names of the options."""
+    """The settings of one source, by option name."""
 
     source: ConfigSource
     settings: Mapping[str, Setting]
@@ -48,7 +48,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The value of an option as Kafka writes it, null where there is none or it is secret, and how it came about."""
+    """The value of an option as Kafka writes it, and its origin. The value is null if there is none or it is secret."""
 
     option: Option[Any]
     value: str | None
@@ -58,7 +58,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class OptionCandidate:
-    """A value that an option may have: the row that gives it and its name as used, the source, the place in words."""
+    """A value that an option may have: the row that gives it, the name as used, the source, and the place in words."""
 
     row: Option[Any]
     name: str
@@ -69,23 +69,23 @@ class OptionCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong, and the options that it concerns."""
+    """Something that is wrong, and the options that it concerns."""
 
     names: tuple[str, ...]
     message: str
 
 
 class ConfigError(Exception):
-    """A config that cannot be used, with everything that is wrong with it."""
+    """An unusable config, with all its problems."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        """Collect the problems; there is at least one."""
+        """Take the problems; there must be at least one."""
         self.problems = tuple(problems)
         super().__init__("\n".join(problem.message for problem in self.problems))
 
 
 def parse(option: Option[Any], name: str, setting: Setting) -> Any:
-    """Read a setting of an option, under the name that was used for it."""
+    """Parse a setting; `name` is the name under which it was set. Raises ConfigError."""
     text = setting.text.strip()
     try:
         return option.kind.parse(text)
@@ -97,7 +97,7 @@ def parse(option: Option[Any], name: str, setting: Setting) -> Any:
 
 
 def resolved(option: Option[Any], candidates: Sequence[OptionCandidate]) -> Resolved:
-    """Describe an option by its candidates, of which the first one counts."""
+    """Return the value of an option. The first candidate wins."""
     if not candidates:
         return Resolved(option, None, ConfigSource.DEFAULT, ())
     best = candidates[0]

@@ -1,4 +1,4 @@
-"""Load the config of a broker: a file, the environment and the command line, the last one counting most."""
+"""Loading a broker's config from a file, the environment and the command line, in ascending precedence."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ def load_broker_config(
     environment: Mapping[str, str] | None = None,
     overrides: Iterable[str] = (),
 ) -> BrokerConfig:
-    """Load a config; `environment` is usually `os.environ`, and an override is `key=value`.
+    """Load a config. `environment` is usually `os.environ`; an override is `key=value`.
 
-    What is worth a line in the log is in `warnings` and `without_effect` of the result; what is wrong is in one
-    ConfigError.
+    `warnings` and `without_effect` of the result are for the log. All errors are raised together, as one ConfigError.
     """
     warnings: list[str] = []
     problems: list[Problem] = []
@@ -50,7 +49,7 @@ def load_broker_config(
 
 
 def effective_config(config: BrokerConfig) -> str:
-    """Write all options with their values, one a line in order of their names; secrets are hidden."""
+    """Return all options with their values, one per line and sorted by name; secrets are hidden."""
     of_listeners = {name for layer in config.layers for name in layer.settings if base_name(name) in LISTENER_OPTIONS}
     return "\n".join(_effective_line(config, name) for name in sorted({*BROKER_OPTIONS, *of_listeners}))
 
@@ -76,7 +75,7 @@ def _settings_from_overrides(overrides: Iterable[str], problems: list[Problem]) 
 
 
 def _settings_from_file(path: Path, warnings: list[str]) -> dict[str, Setting]:
-    """Read a file in Java's format, in which the last of several equal keys counts."""
+    """Read a file in Java's properties format. If a key occurs several times, the last one counts."""
     import javaproperties
 
     content = _content(path)
@@ -94,7 +93,7 @@ def _settings_from_file(path: Path, warnings: list[str]) -> dict[str, Setting]:
         raise ConfigError([Problem((), f"{path} line {line}: {error.escape} is not \\uXXXX")]) from None
     secrets = [name for name in settings if (option := broker_option(name)) is not None and option.sensitive]
     if secrets and path.stat().st_mode & _READABLE_BY_ALL:
-        warnings.append(f"{path} can be read by all users and holds {', '.join(sorted(secrets))}")
+        warnings.append(f"{path} can be read by all users and contains {', '.join(sorted(secrets))}")
     return settings
 
 

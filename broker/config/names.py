@@ -1,4 +1,4 @@
-"""What a name in a config stands for: an option, an option of one listener, an ignored one, or a mistake."""
+"""The meaning of a name in a config: an option, an option of one listener, an ignored option, or a mistake."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _MECHANISMS = frozenset(mechanism.lower() for mechanism in SASL_MECHANISMS)
 
 
 def listener_prefix(listener: str, mechanism: str | None = None) -> str:
-    """Give what stands before the name of an option of one listener, and of one SASL mechanism there."""
+    """Return the prefix for options of one listener, or of one SASL mechanism of it."""
     prefix = f"listener.name.{listener.lower()}."
     return prefix if mechanism is None else f"{prefix}{mechanism.lower()}."
 
 
 def base_name(name: str) -> str:
-    """Take away `listener.name.<listener>.`, and `<mechanism>.` before a SASL option."""
+    """Remove `listener.name.<listener>.`, and `<mechanism>.` before a SASL option."""
     match = _OF_LISTENER.fullmatch(name)
     if match is None:
         return name
@@ -31,29 +31,29 @@ def base_name(name: str) -> str:
 
 
 def listener_name(name: str) -> str | None:
-    """Give the listener, in upper case, that a name is limited to."""
+    """Return the listener, in upper case, that a name is limited to; None if there is none."""
     return name.split(".")[2].upper() if _OF_LISTENER.fullmatch(name) else None
 
 
 def broker_option(name: str) -> Option[Any] | None:
-    """Find the option that a name sets, for the whole broker or for one listener."""
+    """Return the option that a name sets, for the whole broker or for one listener."""
     base = base_name(name)
     return BROKER_OPTIONS.get(base) if base == name or base in LISTENER_OPTIONS else None
 
 
 def is_known(name: str) -> bool:
-    """Say whether Ottla or Kafka has an option of this name."""
+    """Whether Ottla or Kafka has an option of this name."""
     return broker_option(name) is not None or is_ignored(base_name(name))
 
 
 def has_no_effect(name: str) -> bool:
-    """Say whether Kafka has an option of this name, and nothing here depends on it."""
+    """Whether Kafka has an option of this name that nothing here depends on."""
     option = broker_option(name)
     return is_ignored(base_name(name)) if option is None else bool(option.no_effect)
 
 
 def suggested_broker_option(name: str) -> str | None:
-    """Guess which option was meant by an unknown name."""
+    """Return the option that an unknown name probably means."""
     if is_known(name.lower()):
         return name.lower()
     topic_option = TOPIC_OPTIONS.get(name)
@@ -63,13 +63,13 @@ def suggested_broker_option(name: str) -> str | None:
 
 
 def unknown_broker_option(name: str) -> str:
-    """Say that there is no such option, and which one was probably meant."""
+    """Return the message for an unknown option, with the one that was probably meant."""
     suggestion = suggested_broker_option(name)
     return f"{name} is not a broker option" + (f"; did you mean {suggestion}?" if suggestion else "")
 
 
 def suggested_topic_option(name: str) -> str | None:
-    """Guess which topic option was meant by an unknown name."""
+    """Return the topic option that an unknown name probably means."""
     for option in TOPIC_OPTIONS.values():
         if any(row.name == name for row in option.chain):
             return option.name

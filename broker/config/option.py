@@ -1,7 +1,7 @@
-"""An option: one row with its type, default, bounds, changeability and sentence of documentation.
+"""An option: one row with its type, default, bounds, documentation, and whether it can change at run time.
 
-Rows stand in classes, one class a theme, as `log_segment_bytes = Option(Int(at_least=14), 1 * GiB, "...")`.
-The name of the attribute is Kafka's name with underscores for dots. A row checks itself when it is made.
+Rows are attributes of classes, one class per theme: `log_segment_bytes = Option(Int(at_least=14), 1 * GiB, "...")`. The
+name of the attribute is Kafka's name with underscores for dots. A row checks itself when it is created.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KiB = 1024
 MiB = 1024 * KiB
 GiB = 1024 * MiB
 
-# Durations are in milliseconds, as nearly all of Kafka's are.
+# Durations are in milliseconds, like nearly all of Kafka's.
 SECONDS = 1000
 MINUTES = 60 * SECONDS
 HOURS = 60 * MINUTES
@@ -48,8 +48,8 @@ CLUSTER_WIDE = Dynamic.CLUSTER_WIDE
 class Option(Generic[T]):
     """One row of the table, and the typed attribute of the config objects.
 
-    The default may be another row: then the value of that one counts where this one is not set.
-    It is a descriptor without a setter, so a value in the instance's dictionary comes first, and reading an
+    The default may be another row; the value of that row counts if this option is not set.
+    An option is a descriptor without a setter. A value in the instance's dictionary takes precedence, so reading an
     option costs no more than reading any attribute.
     """
 
@@ -93,9 +93,9 @@ class Option(Generic[T]):
         kafka_default: str = "",
         no_effect: str = "",
     ) -> None:
-        """Make a row; the notes describe a default that depends on the machine, or is not Kafka's.
+        """Create a row. The notes describe a default that depends on the machine, or differs from Kafka's.
 
-        `no_effect` is for a row that nothing reads: it says why, and becomes part of the documentation.
+        `no_effect` is for a row that nothing reads. It is the reason, and becomes part of the documentation.
         """
         self.kind = kind
         self.fallback: Option[Any] | None = default if isinstance(default, Option) else None
@@ -120,7 +120,7 @@ class Option(Generic[T]):
     def __get__(self, instance: object, owner: type) -> T: ...
 
     def __get__(self, instance: object | None, owner: type) -> Self | T:
-        """Give the row itself to those who ask the class."""
+        """Return the row itself if it is read from the class."""
         if instance is None:
             return self
         raise AttributeError(f"{owner.__name__} has no value of {self.name}")
@@ -128,52 +128,52 @@ class Option(Generic[T]):
     if TYPE_CHECKING:
 
         def __set__(self, instance: object, value: Never) -> None:
-            """Refuse assignments before they run."""
+            """Make mypy reject assignments."""
 
     def __repr__(self) -> str:
         return f"<Option {getattr(self, 'name', 'without a name')}>"
 
     @property
     def sensitive(self) -> bool:
-        """Say whether the value must not be shown."""
+        """Whether the value must not be shown."""
         return isinstance(self.kind, Secret)
 
     @property
     def chain(self) -> Iterator[Option[Any]]:
-        """Give this row and those that count where it is not set, first one first."""
+        """Yield this row, then the rows that count in turn if it is not set."""
         row: Option[Any] | None = self
         while row is not None:
             yield row
             row = row.fallback
 
     def converted(self, value: Any, row: Option[Any]) -> Any:
-        """Give the value of a row of the chain in the unit of this one; a negative value means "unlimited" in all."""
+        """Convert the value of a row of the chain to this unit. A negative value means "unlimited" in any unit."""
         factor = MS_OF_UNIT.get(_unit(row), 1) // MS_OF_UNIT.get(_unit(self), 1)
         return value * factor if factor > 1 and value > 0 else value
 
 
 class Options:
-    """Base of the classes that hold rows, and of the frozen objects with their values."""
+    """Base of the classes with rows, and of the frozen objects with their values."""
 
     theme: ClassVar[str]
 
     @classmethod
     def rows(cls) -> dict[str, Option[Any]]:
-        """Give the rows of this class and its bases by name, in the order in which they are written."""
+        """Return the rows of this class and its bases by name, in the order of the source."""
         classes = (cls, *cls.__bases__)
         return {row.name: row for owner in classes for row in vars(owner).values() if isinstance(row, Option)}
 
     def __setattr__(self, attribute: str, value: object) -> None:
-        """Refuse: a changed config is a new object."""
+        """Raise FrozenInstanceError: a changed config is a new object."""
         raise FrozenInstanceError(f"cannot assign to {attribute}")
 
     def __delattr__(self, attribute: str) -> None:
-        """Refuse: a changed config is a new object."""
+        """Raise FrozenInstanceError: a changed config is a new object."""
         raise FrozenInstanceError(f"cannot delete {attribute}")
 
 
 def _is_valid(kind: OptionKind[Any], value: Any) -> bool:
-    """Check a value by the way that all values take: through its text."""
+    """Whether a value survives the conversion to text and back, which all values go through."""
     try:
         return bool(kind.parse(kind.format(value)) == value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`TopicConfig`: the typed, frozen options of one topic, out of its overrides and the broker's config."""
+"""`TopicConfig`: the typed, frozen options of one topic, made from its overrides and the broker's config."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class TopicConfig(TopicOptions):
     """The options of one topic on one broker, each an attribute with its effective value."""
 
     broker: BrokerConfig
-    # What is set for the topic itself, as text.
+    # The overrides of the topic, as text.
     overrides: Mapping[str, str]
     _values: Mapping[str, Any]
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] | None = None) -> None:
-        """Read what a topic overrides; an unknown name has no effect, since a newer broker may have set it."""
+        """Read the overrides of a topic. An unknown name has no effect, because a newer broker may have set it."""
         problems: list[Problem] = []
         values: dict[str, Any] = {}
         for name, text in (overrides or {}).items():
@@ -58,7 +58,7 @@ class TopicConfig(TopicOptions):
 
     @classmethod
     def validated(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> Self:
-        """Read what somebody wants to override now: an unknown name is a problem too."""
+        """Read new overrides. Here an unknown name is a problem too."""
         problems = [
             Problem((name,), _unknown_name(name))
             for name in overrides
@@ -73,7 +73,7 @@ class TopicConfig(TopicOptions):
         return config
 
     def resolve(self, name: str) -> Resolved:
-        """Give the value of one option with its source and synonyms."""
+        """Return the value of one option with its source and synonyms."""
         option = TOPIC_OPTIONS.get(name)
         if option is None:
             raise ConfigError([Problem((name,), _unknown_name(name))])
@@ -88,13 +88,13 @@ class TopicConfig(TopicOptions):
 
     @property
     def timestamp_before_limit_ms(self) -> int:
-        """How far a timestamp may be behind the clock, with the old option where the new one is not set."""
+        """How far a timestamp may be behind the clock; the old option counts if the new one is not set."""
         own = self.message_timestamp_before_max_ms
         return self.message_timestamp_difference_max_ms if own == LONG_MAX else own
 
     @property
     def timestamp_after_limit_ms(self) -> int:
-        """How far a timestamp may be ahead of the clock, with the old option where the new one is not set."""
+        """How far a timestamp may be ahead of the clock; the old option counts if the new one is not set."""
         own = self.message_timestamp_after_max_ms
         return self.message_timestamp_difference_max_ms if own == LONG_MAX else own
 

@@ -28,12 +28,12 @@ class BrokerOptions(
     SaslOptions,
     AccessOptions,
 ):
-    """The options of a broker, theme by theme."""
+    """The options of a broker, by theme."""
 
 
 BROKER_OPTIONS = BrokerOptions.rows()
 
-# Those that `listener.name.<name>.` in front limits to one listener.
+# The options that the prefix `listener.name.<name>.` limits to one listener.
 LISTENER_OPTIONS = frozenset(
     [
         *TlsOptions.rows(),

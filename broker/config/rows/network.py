@@ -1,4 +1,4 @@
-"""Listeners, connections and the request queue."""
+"""Options of listeners, connections and the request queue."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class NetworkOptions(Options):
     listeners = Option(
         EndpointsKind(),
         (Endpoint("PLAINTEXT", Address("", 9092)),),
-        "Addresses to listen on; an empty host is every interface.",
+        "Addresses to listen on; an empty host means every interface.",
         PER_BROKER,
     )
     advertised_listeners = Option(
-        EndpointsKind(), listeners, "Addresses that clients and other brokers are told to connect to.", PER_BROKER
+        EndpointsKind(), listeners, "Addresses that clients and other brokers should connect to.", PER_BROKER
     )
     listener_security_protocol_map = Option(
         ProtocolMapKind(),
@@ -37,61 +37,61 @@ class NetworkOptions(Options):
         PER_BROKER,
     )
     inter_broker_listener_name = Option(
-        String(), None, "Listener for requests among brokers; unset, the one named by `security.inter.broker.protocol`."
+        String(), None, "Listener for requests between brokers; by default that of `security.inter.broker.protocol`."
     )
     security_inter_broker_protocol = Option(
-        String(one_of=tuple(SecurityProtocol.__members__)), "PLAINTEXT", "Security protocol among brokers."
+        String(one_of=tuple(SecurityProtocol.__members__)), "PLAINTEXT", "Security protocol between brokers."
     )
     control_plane_listener_name = Option(
-        String(), None, "Listener of its own for the controller's requests; unset, they share the brokers' listener."
+        String(), None, "Separate listener for the controller's requests; by default the one between brokers."
     )
-    socket_request_max_bytes = Option(Int(at_least=1), 100 * MiB, "Largest request that is accepted.")
+    socket_request_max_bytes = Option(Int(at_least=1), 100 * MiB, "Maximum size of a request.")
     socket_send_buffer_bytes = Option(
-        Int(at_least=-1), -1, "Send buffer of a socket; -1 is the system's, which grows.", kafka_default="102400"
+        Int(at_least=-1), -1, "Send buffer of a socket; -1 lets the system choose.", kafka_default="102400"
     )
     socket_receive_buffer_bytes = Option(
-        Int(at_least=-1), -1, "Receive buffer of a socket; -1 is the system's, which grows.", kafka_default="102400"
+        Int(at_least=-1), -1, "Receive buffer of a socket; -1 lets the system choose.", kafka_default="102400"
     )
     socket_listen_backlog_size = Option(Int(at_least=1), 50, "Connections that may wait to be accepted.")
     socket_connection_setup_timeout_ms = Option(
-        Long(at_least=1), 10 * SECONDS, "First limit for connecting to another broker; grows with each failure."
+        Long(at_least=1), 10 * SECONDS, "First timeout for connecting to another broker; it grows with each failure."
     )
     socket_connection_setup_timeout_max_ms = Option(
-        Long(at_least=1), 30 * SECONDS, "Highest limit for connecting to another broker."
+        Long(at_least=1), 30 * SECONDS, "Maximum timeout for connecting to another broker."
     )
     request_timeout_ms = Option(
         Int(at_least=1),
         30 * SECONDS,
-        "Limit for an answer from another broker.",
-        no_effect="`replica.socket.timeout.ms` and `controller.socket.timeout.ms` are the limits",
+        "Timeout of requests to other brokers.",
+        no_effect="`replica.socket.timeout.ms` and `controller.socket.timeout.ms` count instead",
     )
-    max_connections = Option(Int(at_least=0), INT_MAX, "Connections to the broker, or to one listener.", CLUSTER_WIDE)
-    max_connections_per_ip = Option(Int(at_least=0), INT_MAX, "Connections from one address.", CLUSTER_WIDE)
+    max_connections = Option(Int(at_least=0), INT_MAX, "Maximum connections to a broker or listener.", CLUSTER_WIDE)
+    max_connections_per_ip = Option(Int(at_least=0), INT_MAX, "Maximum connections from one address.", CLUSTER_WIDE)
     max_connections_per_ip_overrides = Option(
-        CountsKind(), MappingProxyType({}), "Other limits for connections from some addresses.", CLUSTER_WIDE
+        CountsKind(), MappingProxyType({}), "Other maximums for single addresses.", CLUSTER_WIDE
     )
-    max_connection_creation_rate = Option(Int(at_least=0), INT_MAX, "New connections in a second.", CLUSTER_WIDE)
+    max_connection_creation_rate = Option(Int(at_least=0), INT_MAX, "Maximum new connections per second.", CLUSTER_WIDE)
     connections_max_idle_ms = Option(
-        Long(at_least=-1), 10 * MINUTES, "Silence after which a connection is closed; -1 is never."
+        Long(at_least=-1), 10 * MINUTES, "Idle time after which a connection is closed; -1 means never."
     )
     ottla_connection_frame_timeout_ms = Option(
-        Long(at_least=1), 30 * SECONDS, "Time in which a request that has begun to arrive must be complete."
+        Long(at_least=1), 30 * SECONDS, "Time in which a request must arrive completely after its first byte."
     )
     ottla_connection_write_timeout_ms = Option(
-        Long(at_least=1), 30 * SECONDS, "Time in which a client must take some of the answer that waits for it."
+        Long(at_least=1), 30 * SECONDS, "Time in which a client must read at least a part of a waiting response."
     )
     connection_failed_authentication_delay_ms = Option(
-        Int(at_least=0), 100, "Pause before a connection that failed to authenticate is closed."
+        Int(at_least=0), 100, "Delay before a connection is closed after a failed authentication."
     )
-    queued_max_requests = Option(Int(at_least=1), 500, "Requests that may wait for a worker; then reading stops.")
+    queued_max_requests = Option(Int(at_least=1), 500, "Requests that may wait for a worker before reading stops.")
     queued_max_request_bytes = Option(
-        Long(at_least=-1), -1, "Bytes of requests that may wait for a worker; 0 or -1 is no limit."
+        Long(at_least=-1), -1, "Bytes of requests that may wait for a worker; 0 or -1 means no limit."
     )
-    fetch_max_bytes = Option(Int(at_least=1024), 55 * MiB, "Largest answer to a fetch.")
-    max_incremental_fetch_session_cache_slots = Option(Int(at_least=0), 1000, "Number of fetch sessions kept.")
+    fetch_max_bytes = Option(Int(at_least=1024), 55 * MiB, "Maximum size of a fetch response.")
+    max_incremental_fetch_session_cache_slots = Option(Int(at_least=0), 1000, "Maximum number of fetch sessions.")
     max_request_partition_size_limit = Option(
         Int(at_least=1),
         2000,
-        "Partitions in one answer to DescribeTopicPartitions.",
-        no_effect="this API is not served",
+        "Maximum partitions in one response to DescribeTopicPartitions.",
+        no_effect="this API is not supported",
     )

@@ -1,4 +1,4 @@
-"""Quotas: the windows over which rates are taken, and the throttles of replication."""
+"""Options of quotas: the windows over which rates are measured, and the throttles of replication."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class QuotaOptions(Options):
         Int(at_least=1), 1, "Length of a sample for quotas on changes of topics, in seconds."
     )
     leader_replication_throttled_rate = Option(
-        Long(at_least=0), LONG_MAX, "Bytes a second that leaders send to throttled replicas.", CLUSTER_WIDE
+        Long(at_least=0), LONG_MAX, "Bytes per second that leaders send to throttled replicas.", CLUSTER_WIDE
     )
     follower_replication_throttled_rate = Option(
-        Long(at_least=0), LONG_MAX, "Bytes a second that throttled followers fetch.", CLUSTER_WIDE
+        Long(at_least=0), LONG_MAX, "Bytes per second that throttled followers fetch.", CLUSTER_WIDE
     )
     replica_alter_log_dirs_io_max_bytes_per_second = Option(
         Long(at_least=0),
         LONG_MAX,
-        "Bytes a second that replicas are copied at between log directories.",
+        "Bytes per second at which replicas are copied between log directories.",
         CLUSTER_WIDE,
     )

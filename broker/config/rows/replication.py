@@ -1,4 +1,4 @@
-"""Replication, the controller, and purgatory."""
+"""Options of replication, the controller, and purgatory."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ _NO_SWEEP = "finished requests leave purgatory at once"
 
 
 class ReplicationOptions(Options):
-    """Followers and the in-sync set."""
+    """Followers and the ISR."""
 
     theme = "Replication"
 
     replica_lag_time_max_ms = Option(
-        Long(at_least=1), 30 * SECONDS, "Time behind the leader after which a follower is out of sync."
+        Long(at_least=1), 30 * SECONDS, "How long a follower may be behind the leader before it leaves the ISR."
     )
-    replica_fetch_max_bytes = Option(Int(at_least=0), 1 * MiB, "Bytes that a follower asks for in one partition.")
-    replica_fetch_response_max_bytes = Option(Int(at_least=0), 10 * MiB, "Bytes that a follower asks for in one fetch.")
+    replica_fetch_max_bytes = Option(Int(at_least=0), 1 * MiB, "Bytes that a follower fetches per partition.")
+    replica_fetch_response_max_bytes = Option(Int(at_least=0), 10 * MiB, "Bytes that a follower fetches per request.")
     replica_fetch_min_bytes = Option(Int(at_least=0), 1, "Bytes that a follower's fetch waits for.")
-    replica_fetch_wait_max_ms = Option(Int(at_least=0), 500, "How long a follower's fetch waits for its bytes.")
+    replica_fetch_wait_max_ms = Option(Int(at_least=0), 500, "How long a follower's fetch waits for these bytes.")
     replica_fetch_backoff_ms = Option(
         Int(at_least=0), 1 * SECONDS, "Pause of a follower after an error in a partition."
     )
-    replica_socket_timeout_ms = Option(Int(at_least=1), 30 * SECONDS, "Limit for the leader's answer to a fetch.")
+    replica_socket_timeout_ms = Option(Int(at_least=1), 30 * SECONDS, "Timeout of a follower's requests to its leader.")
     replica_socket_receive_buffer_bytes = Option(
         Int(at_least=-1),
         -1,
-        "Receive buffer of a follower's socket; -1 is the system's, which grows.",
+        "Receive buffer of a follower's socket; -1 lets the system choose.",
         kafka_default="65536",
     )
     replica_high_watermark_checkpoint_interval_ms = Option(
-        Long(at_least=1), 5 * SECONDS, "How often the high watermarks are written down."
+        Long(at_least=1), 5 * SECONDS, "How often the high watermarks are written to disk."
     )
     replica_selector_class = Option(
         String(
@@ -42,9 +42,9 @@ class ReplicationOptions(Options):
             )
         ),
         None,
-        "Where consumers are sent to read: to the leader, or (rack-aware, for short) to a replica of their rack.",
+        "Where consumers read: from the leader, or (rack-aware, for short) from a replica in their rack.",
     )
-    num_replica_fetchers = Option(Int(at_least=1), 1, "Fetchers for each broker that is followed.", CLUSTER_WIDE)
+    num_replica_fetchers = Option(Int(at_least=1), 1, "Fetcher threads for each leader.", CLUSTER_WIDE)
     num_replica_alter_log_dirs_threads = Option(
         Int(at_least=1),
         None,
@@ -68,15 +68,15 @@ class ControllerOptions(Options):
     theme = "Controller"
 
     unclean_leader_election_enable = Option(
-        Boolean(), False, "Let an out-of-sync replica lead if no other lives, at the price of records.", CLUSTER_WIDE
+        Boolean(), False, "Elect an out-of-sync replica if no other is alive; records may be lost.", CLUSTER_WIDE
     )
-    auto_leader_rebalance_enable = Option(Boolean(), True, "Give leadership back to the preferred replicas.")
+    auto_leader_rebalance_enable = Option(Boolean(), True, "Move leadership back to the preferred replicas.")
     leader_imbalance_per_broker_percentage = Option(
-        Int(at_least=0), 10, "Share of partitions led by others from which a broker's are given back, in percent."
+        Int(at_least=0), 10, "Percentage of a broker's preferred partitions led by others that starts a rebalance."
     )
     leader_imbalance_check_interval_seconds = Option(
-        Long(at_least=1), 300, "How often the controller looks for imbalance, in seconds."
+        Long(at_least=1), 300, "How often the controller checks for imbalance, in seconds."
     )
     controller_socket_timeout_ms = Option(
-        Int(at_least=1), 30 * SECONDS, "Limit for a broker's answer to the controller."
+        Int(at_least=1), 30 * SECONDS, "Timeout of the controller's requests to a broker."
     )

@@ -1,4 +1,4 @@
-"""TLS, SASL and access control."""
+"""Options of TLS, SASL and access control."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class TlsOptions(Options):
         Secret(), None, "Trusted certificates as PEM text, instead of a file.", PER_BROKER
     )
     ssl_client_auth = Option(
-        String(one_of=("required", "requested", "none")), "none", "Whether clients show a certificate.", PER_BROKER
+        String(one_of=("required", "requested", "none")), "none", "Whether clients need a certificate.", PER_BROKER
     )
     ssl_enabled_protocols = Option(
-        List(one_of=("TLSv1.2", "TLSv1.3")), ("TLSv1.2", "TLSv1.3"), "Versions of TLS that are accepted.", PER_BROKER
+        List(one_of=("TLSv1.2", "TLSv1.3")), ("TLSv1.2", "TLSv1.3"), "Accepted versions of TLS.", PER_BROKER
     )
-    ssl_cipher_suites = Option(List(), (), "Cipher suites to accept; empty is the library's choice.", PER_BROKER)
+    ssl_cipher_suites = Option(List(), (), "Accepted cipher suites; empty means the library's default.", PER_BROKER)
     ssl_endpoint_identification_algorithm = Option(
         String(one_of=("https", "HTTPS", "")),
         "https",
-        "Check the host name in the certificate of another broker; empty is no check.",
+        "Check the host name in the certificate of another broker; empty means no check.",
         PER_BROKER,
     )
     ssl_principal_mapping_rules = Option(
-        String(), "DEFAULT", "Rules that make a user name of the name in a client's certificate."
+        String(), "DEFAULT", "Rules that turn the name in a client's certificate into a user name."
     )
 
 
@@ -57,14 +57,14 @@ class SaslOptions(Options):
     sasl_enabled_mechanisms = Option(
         List(one_of=SASL_MECHANISMS),
         (),
-        "Mechanisms that clients may use; a listener with SASL needs one at least.",
+        "Mechanisms that clients may use; a listener with SASL needs at least one.",
         PER_BROKER,
         kafka_default="GSSAPI",
     )
     sasl_mechanism_inter_broker_protocol = Option(
         String(one_of=SASL_MECHANISMS),
         None,
-        "Mechanism among brokers; needed where their listener has SASL.",
+        "Mechanism between brokers; required if their listener has SASL.",
         PER_BROKER,
         kafka_default="GSSAPI",
     )
@@ -75,24 +75,24 @@ class SaslOptions(Options):
         PER_BROKER,
     )
     ottla_sasl_plain_allow_without_tls = Option(
-        Boolean(), False, "Let clients send their passwords over SASL_PLAINTEXT, where everybody on the way reads them."
+        Boolean(), False, "Let clients send passwords over SASL_PLAINTEXT, where anybody on the network can read them."
     )
     sasl_server_max_receive_size = Option(
-        Int(at_least=1), 512 * KiB, "Largest request of a client that is not yet authenticated."
+        Int(at_least=1), 512 * KiB, "Maximum size of a request before the client is authenticated."
     )
     connections_max_reauth_ms = Option(
-        Long(at_least=0), 0, "Life of an authentication, after which the client must repeat it; 0 is for ever."
+        Long(at_least=0), 0, "Time after which a client must authenticate again; 0 means never."
     )
     sasl_oauthbearer_jwks_endpoint_url = Option(
-        String(), None, "Local file with the public keys of who signs tokens, as a path or a file: URL."
+        String(), None, "Local file with the public keys of the token issuer, as a path or a file: URL."
     )
-    sasl_oauthbearer_expected_audience = Option(List(), None, "Audiences of which a token must name one.")
-    sasl_oauthbearer_expected_issuer = Option(String(), None, "Issuer that a token must name.")
+    sasl_oauthbearer_expected_audience = Option(List(), None, "Audiences; a token must name one of them.")
+    sasl_oauthbearer_expected_issuer = Option(String(), None, "Required issuer of a token.")
     sasl_oauthbearer_clock_skew_seconds = Option(
         Int(at_least=0), 30, "How far the issuer's clock may be off, in seconds."
     )
-    sasl_oauthbearer_scope_claim_name = Option(String(), "scope", "Claim of a token that holds the scope.")
-    sasl_oauthbearer_sub_claim_name = Option(String(), "sub", "Claim of a token that holds the user name.")
+    sasl_oauthbearer_scope_claim_name = Option(String(), "scope", "Claim of a token with the scope.")
+    sasl_oauthbearer_sub_claim_name = Option(String(), "sub", "Claim of a token with the user name.")
 
 
 class AccessOptions(Options):
@@ -109,7 +109,7 @@ class AccessOptions(Options):
             )
         ),
         "",
-        "Turns ACLs on, under either of Kafka's names; empty, everybody may do everything.",
+        "Turns on ACLs, under either of Kafka's names; if empty, everybody may do everything.",
     )
-    super_users = Option(PrincipalsKind(), (), "Principals that may do everything, ACLs or not.")
-    allow_everyone_if_no_acl_found = Option(Boolean(), False, "Allow access to what no ACL speaks of.")
+    super_users = Option(PrincipalsKind(), (), "Principals that may do everything, whatever the ACLs say.")
+    allow_everyone_if_no_acl_found = Option(Boolean(), False, "Allow access to resources without ACLs.")

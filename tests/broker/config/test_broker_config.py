@@ -254,7 +254,7 @@ def test_an_option_of_a_listener_that_does_not_exist_is_warned_of() -> None:
     config = BrokerConfig.of({"listener.name.extrenal.ssl.client.auth": "required"}, "here")
 
     assert config.warnings == (
-        "listener.name.extrenal.ssl.client.auth (here) has no effect, since listeners has no EXTRENAL",
+        "listener.name.extrenal.ssl.client.auth (here) has no effect, because listeners has no EXTRENAL",
     )
 
 

@@ -28,7 +28,7 @@ def test_a_wrong_value_is_named_with_what_is_allowed_and_its_place() -> None:
     assert problems_of({"log.segment.bytes": "13", "compression.type": "zip", "listeners": "A://x"}) == [
         'log.segment.bytes = "13" (given): expected type int, at least 14',
         'compression.type = "zip" (given): expected type string, uncompressed, zstd, lz4, snappy, gzip, producer',
-        'listeners = "A://x" (given): expected type string, NAME://host:port between commas; "x" has no port',
+        'listeners = "A://x" (given): expected type string, NAME://host:port, separated by commas; "x" has no port',
     ]
     assert problems_of({"listener.name.plaintext.max.connections": "many"}) == [
         'listener.name.plaintext.max.connections = "many" (given): expected type int, at least 0'
@@ -62,8 +62,8 @@ def test_a_wrong_value_is_named_with_what_is_allowed_and_its_place() -> None:
         ),
         (
             {"broker.id": "1001"},
-            "broker.id = 1001 (given) must be at most reserved.broker.max.id = 1000 (default), since higher ids are "
-            "given out by broker.id.generation.enable",
+            "broker.id = 1001 (given) must be at most reserved.broker.max.id = 1000 (default), because "
+            "broker.id.generation.enable assigns the higher ids",
         ),
         (
             {"broker.id.generation.enable": "false"},
@@ -109,7 +109,7 @@ def test_a_wrong_value_is_named_with_what_is_allowed_and_its_place() -> None:
         (
             {"listeners": "A://h:1", "listener.security.protocol.map": "A:PLAINTEXT"},
             "no listener is named security.inter.broker.protocol = PLAINTEXT (default): set "
-            "inter.broker.listener.name to the one for requests among brokers, out of A",
+            "inter.broker.listener.name to the one for requests between brokers, one of A",
         ),
         (
             {"inter.broker.listener.name": "INTERNAL"},
@@ -118,7 +118,7 @@ def test_a_wrong_value_is_named_with_what_is_allowed_and_its_place() -> None:
         (
             {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
             "inter.broker.listener.name = PLAINTEXT (given) and security.inter.broker.protocol = PLAINTEXT (given) "
-            "exclude each other: keep the first",
+            "cannot both be set: keep the first",
         ),
         (
             {"control.plane.listener.name": "CONTROL"},
@@ -126,15 +126,16 @@ def test_a_wrong_value_is_named_with_what_is_allowed_and_its_place() -> None:
         ),
         (
             {"control.plane.listener.name": "PLAINTEXT"},
-            "control.plane.listener.name = PLAINTEXT (given) must not be the listener of the brokers' other requests",
+            "control.plane.listener.name = PLAINTEXT (given) must not be the listener for other requests between "
+            "brokers",
         ),
         (
             {"listeners": "PLAINTEXT://h:1,SSL://h:2"},
-            "listener SSL has TLS and no key: set ssl.keystore.location or ssl.keystore.key",
+            "listener SSL has TLS but no key: set ssl.keystore.location or ssl.keystore.key",
         ),
         (
             {"listeners": "PLAINTEXT://h:1,SASL_PLAINTEXT://h:2"},
-            "listener SASL_PLAINTEXT has SASL and no mechanism: set sasl.enabled.mechanisms",
+            "listener SASL_PLAINTEXT has SASL but no mechanism: set sasl.enabled.mechanisms",
         ),
         (
             {
@@ -143,7 +144,7 @@ def test_a_wrong_value_is_named_with_what_is_allowed_and_its_place() -> None:
                 "sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-256",
                 "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
             },
-            "listener SASL_PLAINTEXT is for requests among brokers: set sasl.mechanism.inter.broker.protocol to one "
+            "listener SASL_PLAINTEXT is for requests between brokers: set sasl.mechanism.inter.broker.protocol to one "
             "of its mechanisms, OAUTHBEARER, SCRAM-SHA-256",
         ),
         (
@@ -153,8 +154,8 @@ def test_a_wrong_value_is_named_with_what_is_allowed_and_its_place() -> None:
                 "sasl.enabled.mechanisms": "PLAIN",
                 "sasl.mechanism.inter.broker.protocol": "PLAIN",
             },
-            "listener SASL_PLAINTEXT would take passwords in the clear: use SASL_SSL or SCRAM, or say that this is "
-            "what you want with ottla.sasl.plain.allow.without.tls=true",
+            "listener SASL_PLAINTEXT would accept unencrypted passwords: use SASL_SSL or SCRAM, or set "
+            "ottla.sasl.plain.allow.without.tls=true if this is what you want",
         ),
         (
             {"log.cleaner.max.compaction.lag.ms": "5", "log.cleaner.min.compaction.lag.ms": "6"},

@@ -119,7 +119,7 @@ def test_a_kind_says_what_it_expects() -> None:
     assert Int(at_most=3).expected == "type int, at most 3"
     assert Int(at_least=1, at_most=9, or_exactly=-1).expected == "type int, 1 to 9, or -1"
     assert String(one_of=("a", "")).expected == "type string, a, (empty)"
-    assert List(one_of=("a", "b")).expected == "type list, items out of a, b"
+    assert List(one_of=("a", "b")).expected == "type list, any of a, b"
     assert Secret().expected == "type password"
 
 

@@ -99,7 +99,7 @@ def test_a_file_with_secrets_that_all_can_read_is_warned_of(file: Path) -> None:
     file.chmod(0o644)
     secrets = "listener.name.plaintext.plain.sasl.jaas.config, ssl.key.password"
 
-    assert load_broker_config(file).warnings == (f"{file} can be read by all users and holds {secrets}",)
+    assert load_broker_config(file).warnings == (f"{file} can be read by all users and contains {secrets}",)
     file.chmod(0o640)
     assert load_broker_config(file).warnings == ()
 
