@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import IntEnum
 from typing import Protocol, TypeVar
 
 from ottla.broker.cluster.cluster_registry import ALL_BROKERS
@@ -15,16 +14,8 @@ from ottla.broker.requests.access import CLUSTER, TOPIC, check
 from ottla.broker.requests.outcome import DONE, Outcome
 from ottla.broker.requests.request import AnyRequest
 from ottla.broker.requests.services import AdminServices
+from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
-
-
-class ConfigResourceType(IntEnum):
-    """The kinds of resources that have options. Loggers and client metrics have none here."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
 
 
 class Resource(Protocol):

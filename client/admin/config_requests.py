@@ -12,11 +12,11 @@ from ottla.client.admin.results import (
     ConfigEntry,
     ConfigOutcome,
     ConfigResource,
-    ConfigResourceType,
     ConfigSubtract,
 )
 from ottla.client.admin.routing import AdminRequests, error_of
 from ottla.protocol.api import Api
+from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

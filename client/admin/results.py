@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple, cast
 
 from ottla.client.errors.kafka_error import KafkaError
+from ottla.protocol.config_resources import ConfigResourceType
 
 
 class Result:
@@ -244,16 +245,6 @@ class ReplicaOutcome(Result):
     partition: int
     broker_id: int
     error: KafkaError | None = None
-
-
-class ConfigResourceType(IntEnum):
-    """What has options."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class ConfigResource(NamedTuple):

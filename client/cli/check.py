@@ -123,7 +123,8 @@ def topic(target: Target, topic: Annotated[str, typer.Argument(metavar="TOPIC", 
     Examples:
       ottla check topic orders
     """
-    from ottla.client.admin.results import ConfigResource, ConfigResourceType
+    from ottla.client.admin.results import ConfigResource
+    from ottla.protocol.config_resources import ConfigResourceType
 
     async def work(admin: Admin) -> tuple[TopicDescription, int]:
         (described,) = await admin.describe_topics([topic], raise_errors=False)

@@ -111,7 +111,8 @@ def change(
 
 
 def _resource(kind: str, name: str) -> ConfigResource:
-    from ottla.client.admin.results import ConfigResource, ConfigResourceType
+    from ottla.client.admin.results import ConfigResource
+    from ottla.protocol.config_resources import ConfigResourceType
 
     if kind == "topic":
         return ConfigResource(ConfigResourceType.TOPIC, name)

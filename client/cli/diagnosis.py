@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.client.admin.admin import Admin
-from ottla.client.admin.results import BrokerDescription, ConfigResource, ConfigResourceType, LogDirDescription
+from ottla.client.admin.results import BrokerDescription, ConfigResource, LogDirDescription
 from ottla.client.cli.advice import advice_for
 from ottla.client.cli.clocks import compare_clocks
 from ottla.client.cli.dialing import Dialed, DialVerdict, dial
@@ -20,6 +20,7 @@ from ottla.client.cli.surroundings import local_zookeeper, surroundings
 from ottla.client.cli.zookeeper_check import check_zookeeper, unknown_zookeeper
 from ottla.client.errors import KafkaTimeoutError
 from ottla.client.net.settings import ClientSettings, HostPort
+from ottla.protocol.config_resources import ConfigResourceType
 
 _DISK_FREE_MIN: Final = 0.10
 _NAMED_MAX: Final = 3

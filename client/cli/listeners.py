@@ -10,13 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.client.admin.results import BrokerDescription, ConfigResourceType
+from ottla.client.admin.results import BrokerDescription
 from ottla.client.cli.http_pages import LISTENER
 from ottla.client.cli.zookeeper_check import CONNECT
 from ottla.client.errors import KafkaConfigurationError, KafkaError
 from ottla.client.net.asyncio_connection import AsyncioConnection
 from ottla.client.net.settings import ClientSettings, HostPort, parse_address
 from ottla.protocol.api import Api
+from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 ADVERTISED: Final = "advertised.listeners"

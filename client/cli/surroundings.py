@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from ottla.client.admin.admin import Admin
-from ottla.client.admin.results import BrokerDescription, ConfigResource, ConfigResourceType
+from ottla.client.admin.results import BrokerDescription, ConfigResource
 from ottla.client.cli.http_pages import LISTENER
 from ottla.client.cli.zookeeper_check import CONNECT
 from ottla.client.errors import KafkaTimeoutError
 from ottla.client.net.settings import HostPort
+from ottla.protocol.config_resources import ConfigResourceType
 
 # Enough for a broker that answers at all.
 _TIMEOUT_S: Final = 5.0

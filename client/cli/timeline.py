@@ -9,9 +9,10 @@ import urllib.request
 from typing import Any, Final
 
 from ottla.client.admin.admin import Admin
-from ottla.client.admin.results import ConfigResource, ConfigResourceType
+from ottla.client.admin.results import ConfigResource
 from ottla.client.cli.errors import CommandError
 from ottla.client.cli.http_pages import LISTENER, TOKEN_VARIABLE, authorization, page_url
+from ottla.protocol.config_resources import ConfigResourceType
 
 _TIMEOUT_S: Final = 10.0
 _PAGE_BYTES_MAX: Final = 16 * 1024 * 1024

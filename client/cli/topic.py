@@ -116,7 +116,8 @@ def describe(
     """
 
     async def work(admin: Admin) -> list[tuple[TopicDescription, list[ConfigEntry]]]:
-        from ottla.client.admin.results import ConfigResource, ConfigResourceType
+        from ottla.client.admin.results import ConfigResource
+        from ottla.protocol.config_resources import ConfigResourceType
 
         described = await admin.describe_topics(topics)
         configs = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in topics])

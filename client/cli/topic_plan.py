@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ottla.client.admin.admin import Admin
-from ottla.client.admin.results import ConfigResource, ConfigResourceType, NewTopic, Result, TopicDescription
+from ottla.client.admin.results import ConfigResource, NewTopic, Result, TopicDescription
 from ottla.client.cli.topic_files import WantedTopic
 from ottla.client.errors import InvalidPartitionsError, InvalidReplicationFactorError, KafkaError
 from ottla.client.errors import UnknownTopicOrPartitionError as UnknownTopicError
+from ottla.protocol.config_resources import ConfigResourceType
 
 
 class Action(StrEnum):

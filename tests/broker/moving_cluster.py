@@ -14,9 +14,9 @@ from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster.configs import ConfigOperation
-from ottla.broker.requests.config_resources import ConfigResourceType
 from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api
+from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
 from ottla.protocol.messages.alter_partition_reassignments import (

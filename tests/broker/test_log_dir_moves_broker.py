@@ -9,7 +9,8 @@ from tests.broker.moving_cluster import Load, fill, values
 from tests.kit.broker_process import BrokerProcess, MakeBroker
 from tests.kit.waiting import until
 
-from ottla.client.admin.results import ConfigResource, ConfigResourceType, LogDirReplica, TopicPartitionReplica
+from ottla.client.admin.results import ConfigResource, LogDirReplica, TopicPartitionReplica
+from ottla.protocol.config_resources import ConfigResourceType
 from ottla.sync import Admin
 
 

@@ -8,7 +8,7 @@ from tests.kit.broker_process import MakeBroker
 from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper
 
-from ottla.broker.requests.config_resources import ConfigResourceType
+from ottla.protocol.config_resources import ConfigResourceType
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from tests.kit.broker_process import BrokerProcess, MakeBroker, topic_name
 from tests.kit.waiting import until
 
 from ottla.broker.cluster.configs import ConfigOperation
-from ottla.broker.requests.config_resources import ConfigResourceType
 from ottla.protocol.api import Api
+from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -13,14 +13,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.requests.config_resources import (
-    ConfigResourceType,
-    alter_each,
-    check_access,
-    check_alterable,
-    check_thread_counts,
-)
+from ottla.broker.requests.config_resources import alter_each, check_access, check_alterable, check_thread_counts
 from ottla.broker.requests.request import AdminRequest
+from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,

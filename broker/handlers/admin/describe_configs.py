@@ -28,9 +28,10 @@ from ottla.broker.config import (
     Resolved,
 )
 from ottla.broker.config.names import broker_option
-from ottla.broker.requests.config_resources import ConfigResourceType, check_access, current_broker_config
+from ottla.broker.requests.config_resources import check_access, current_broker_config
 from ottla.broker.requests.outcome import DONE, Outcome
 from ottla.broker.requests.request import AdminRequest
+from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -12,14 +12,9 @@ from functools import partial
 
 from ottla.broker.cluster.configs import ConfigChange, ConfigOperation, changed_config
 from ottla.broker.config.names import broker_option
-from ottla.broker.requests.config_resources import (
-    ConfigResourceType,
-    alter_each,
-    check_access,
-    check_alterable,
-    check_thread_counts,
-)
+from ottla.broker.requests.config_resources import alter_each, check_access, check_alterable, check_thread_counts
 from ottla.broker.requests.request import AdminRequest
+from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -14,7 +14,6 @@ from ottla.client.admin.admin import Admin
 from ottla.client.admin.results import (
     ConfigAppend,
     ConfigResource,
-    ConfigResourceType,
     ConfigSubtract,
     NewTopic,
     OffsetSpec,
@@ -30,6 +29,7 @@ from ottla.client.errors import (
     UnknownTopicOrPartitionError,
 )
 from ottla.client.types import OffsetAndMetadata
+from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.identifiers import TopicPartition
 
 

@@ -11,9 +11,10 @@ from tests.client.scripted_broker import HANGUP, Reply, ScriptedBroker, metadata
 from tests.kit.coroutines import BOTH_LOOPS
 
 from ottla.client.admin.admin import Admin
-from ottla.client.admin.results import ConfigResource, ConfigResourceType, NewTopic, OffsetSpec
+from ottla.client.admin.results import ConfigResource, NewTopic, OffsetSpec
 from ottla.client.errors import KafkaConnectionError, KafkaError, LeaderNotAvailableError, UnknownTopicOrPartitionError
 from ottla.protocol.api import Api
+from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.message import Versions

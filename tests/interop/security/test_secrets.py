@@ -16,7 +16,8 @@ from tests.interop.security.clients import OwnClient, librdkafka_options
 from tests.interop.security.secure_broker import KEYSTORE_PASSWORD, PASSWORD, SecureBroker
 
 from ottla.client.admin.admin import Admin
-from ottla.client.admin.results import ConfigResource, ConfigResourceType
+from ottla.client.admin.results import ConfigResource
+from ottla.protocol.config_resources import ConfigResourceType
 
 # The stubs know less than the module.
 api: Any = confluent_kafka.admin
