@@ -1,13 +1,12 @@
 """Options that are set while brokers run: reading, changing, and hearing of changes.
 
 To change the options of an entity, a broker writes /config/<type>/<name> and then adds a note below /config/changes.
-Every broker watches the notes and reads again what they name. A note has no values, so reading it twice does no harm.
+Every broker watches the notes and reads again what they name.
 """
 
 from __future__ import annotations
 
 import queue
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Final
 import structlog
 
 from ottla.broker.cluster import znodes
+from ottla.broker.cluster.change_notes import ChangeNotes, add_note
 from ottla.broker.cluster.operations import (
     BadVersionError,
     NodeExistsError,
@@ -33,8 +33,6 @@ log = structlog.get_logger(__name__)
 
 OnConfigChange = Callable[[str, str], None]
 
-_NOTE: Final = re.compile(re.escape(znodes.CONFIG_CHANGE_PREFIX) + r"([0-9]{1,10})")
-_NOTE_AGE_MS_MAX: Final = 15 * 60 * 1000
 _ATTEMPTS_MAX: Final = 10
 
 
@@ -160,7 +158,7 @@ class Configs:
         else:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the config of {name} keeps being changed by others")
         note = znodes.ConfigChangeNode(entity_path=f"{entity_type}/{name}").encode()
-        self._zookeeper.create_sequential(f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}", note)
+        add_note(self._zookeeper, znodes.CONFIG_CHANGES, znodes.CONFIG_CHANGE_PREFIX, note)
 
 
 class ConfigChanges:
@@ -170,7 +168,7 @@ class ConfigChanges:
         """`on_config_change` is called with the type and name of an entity, and reads its options again."""
         self._zookeeper = zookeeper
         self._on_config_change = on_config_change
-        self._clock = clock
+        self._notes = ChangeNotes(zookeeper, znodes.CONFIG_CHANGES, znodes.CONFIG_CHANGE_PREFIX, clock)
         self._last = -1
         # True to read the notes, None to stop.
         self._wakes: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
@@ -211,17 +209,13 @@ class ConfigChanges:
                 log.error("config_changes_not_read", reason=str(error))
 
     def _take_notes(self) -> None:
-        names = self._zookeeper.children(znodes.CONFIG_CHANGES, watch=self._wake)
-        numbers = {int(match[1]): name for name in names if (match := _NOTE.fullmatch(name))}
-        paths = {number: f"{znodes.CONFIG_CHANGES}/{numbers[number]}" for number in sorted(numbers)}
-        for (number, path), node in zip(paths.items(), self._zookeeper.read_many(list(paths.values())), strict=True):
-            if node is None:
-                continue
-            if number > self._last:
+        paths = self._notes.paths(self._wake)
+        fresh = {number: path for number, path in paths.items() if number > self._last}
+        for (number, path), node in zip(fresh.items(), self._zookeeper.read_many(list(fresh.values())), strict=True):
+            if node is not None:
                 self._tell(node.data, path)
                 self._last = number
-            if self._clock() - node.stat.created_ms > _NOTE_AGE_MS_MAX:
-                self._forget(path)
+        self._notes.delete_old(paths.values())
 
     def _tell(self, data: bytes, path: str) -> None:
         try:
@@ -237,12 +231,6 @@ class ConfigChanges:
                 raise ZooKeeperUnavailableError(str(error)) from error
             # One unreadable entity must not hide changes of the others.
             log.exception("config_change_failed", note=path)
-
-    def _forget(self, path: str) -> None:
-        try:
-            self._zookeeper.delete(path)
-        except NoNodeError:
-            log.debug("config_change_already_forgotten", note=path)
 
 
 def _items(text: str) -> list[str]:

@@ -9,13 +9,13 @@ within milliseconds.
 from __future__ import annotations
 
 import queue
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final
 
 import structlog
 
+from ottla.broker.cluster.change_notes import ChangeNotes, add_note
 from ottla.broker.cluster.cluster_registry import translated_errors
 from ottla.broker.cluster.operations import (
     BadVersionError,
@@ -48,8 +48,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 log = structlog.get_logger(__name__)
 
-_NOTE: Final = re.compile(re.escape(CHANGE_PREFIX) + r"([0-9]{1,10})")
-_NOTE_AGE_MS_MAX: Final = 15 * 60 * 1000
+
 _ATTEMPTS_MAX: Final = 20
 # A server closes the connection after a request of more than a mebibyte.
 _NODE_BYTES_MAX: Final = 900 * 1024
@@ -66,7 +65,7 @@ class AclStore:
     ) -> None:
         self._zookeeper = zookeeper
         self._use = use
-        self._clock = clock
+        self._notes = {kind: ChangeNotes(zookeeper, CHANGE_PATHS[kind], CHANGE_PREFIX, clock) for kind in PATTERN_TYPES}
         # Only the thread changes these two, and `start` before the thread runs.
         self._snapshot = AclSnapshot()
         self._last_notes = dict.fromkeys(PATTERN_TYPES, -1)
@@ -106,8 +105,7 @@ class AclStore:
         with translated_errors():
             self._write(pattern, frozenset(added), frozenset(removed))
             # Add the note even if nothing changed: an earlier try may have failed after its write.
-            note = f"{CHANGE_PATHS[pattern.pattern_type]}/{CHANGE_PREFIX}"
-            self._zookeeper.create_sequential(note, encode_change(pattern))
+            add_note(self._zookeeper, CHANGE_PATHS[pattern.pattern_type], CHANGE_PREFIX, encode_change(pattern))
         is_read = threading.Event()
 
         def read_back() -> None:
@@ -165,8 +163,7 @@ class AclStore:
     def _read_all(self) -> None:
         """Read all ACLs. Notes are counted before: one that comes meanwhile is read again, and none is missed."""
         for pattern_type in PATTERN_TYPES:
-            numbers = self._notes(pattern_type)
-            self._last_notes[pattern_type] = max(numbers, default=-1)
+            self._last_notes[pattern_type] = max(self._notes[pattern_type].paths(self._wake), default=-1)
         found: dict[ResourcePattern, Entries] = {}
         for pattern_type in PATTERN_TYPES:
             for kind in RESOURCE_TYPES:
@@ -186,24 +183,18 @@ class AclStore:
         nodes = self._zookeeper.read_many([acl_path(pattern) for pattern in patterns])
         return {pattern: _decoded(pattern, node) for pattern, node in zip(patterns, nodes, strict=True)}
 
-    def _notes(self, pattern_type: PatternType) -> dict[int, str]:
-        """Return the existing notes by number, and watch for others."""
-        parent = CHANGE_PATHS[pattern_type]
-        names = self._zookeeper.children(parent, watch=self._wake)
-        return {int(match[1]): f"{parent}/{name}" for name in names if (match := _NOTE.fullmatch(name))}
-
     def _take_notes(self) -> None:
         for pattern_type in PATTERN_TYPES:
-            numbers = self._notes(pattern_type)
+            paths = self._notes[pattern_type].paths(self._wake)
             last = self._last_notes[pattern_type]
-            fresh = sorted(number for number in numbers if number > last)
-            nodes = self._zookeeper.read_many([numbers[number] for number in fresh])
+            fresh = [number for number in paths if number > last]
+            nodes = self._zookeeper.read_many([paths[number] for number in fresh])
             if None in nodes or fresh != list(range(last + 1, last + 1 + len(fresh))):
                 # A broker with another clock has deleted a note before we saw it.
                 self._read_all()
                 return
             told = [
-                _told(pattern_type, node.data, numbers[number])
+                _told(pattern_type, node.data, paths[number])
                 for number, node in zip(fresh, nodes, strict=True)
                 if node is not None
             ]
@@ -211,20 +202,7 @@ class AclStore:
                 self._read({pattern for pattern in told if pattern is not None})
             # Only now: if something fails above, these notes are read again.
             self._last_notes[pattern_type] = last + len(fresh)
-            self._forget_old(path for _, path in sorted(numbers.items()))
-
-    def _forget_old(self, paths: Iterable[str]) -> None:
-        """Delete notes that every broker has seen; `paths` start with the oldest."""
-        for path in paths:
-            node = self._zookeeper.read_or_none(path)
-            if node is None:
-                continue
-            if self._clock() - node.stat.created_ms <= _NOTE_AGE_MS_MAX:
-                return
-            try:
-                self._zookeeper.delete(path)
-            except NoNodeError:
-                log.debug("acl_change_already_forgotten", note=path)
+            self._notes[pattern_type].delete_old(paths.values())
 
 
 def _told(pattern_type: PatternType, data: bytes, path: str) -> ResourcePattern | None:

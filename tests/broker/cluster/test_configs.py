@@ -111,7 +111,7 @@ def test_old_notes_are_deleted(connect: Connect) -> None:
     created_ms = zookeeper.read("/config/changes/config_change_0000000000").stat.created_ms
     with listening(connect(), created_ms + 15 * 60 * 1000) as (changes, heard):
         heard.get(timeout=TIMEOUT_S)
-        changes._clock = lambda: created_ms + 15 * 60 * 1000 + 1
+        changes._notes._clock = lambda: created_ms + 15 * 60 * 1000 + 1
         facade.cluster.replace_topic_config("b", {})
         heard.get(timeout=TIMEOUT_S)
     assert "config_change_0000000000" not in zookeeper.children("/config/changes")
