@@ -30,7 +30,7 @@ from ottla.broker.storage.open_files import FileSlice, OpenFiles, sync_path
 from ottla.broker.storage.producers.aborted_transactions import AbortedTransactions, aborted_within
 from ottla.broker.storage.producers.producer_replay import check_transaction_index, replay_from_snapshot
 from ottla.broker.storage.producers.producer_snapshot import (
-    ProducerSnapshot,
+    StoredProducers,
     delete_snapshots_above,
     snapshot_path,
     write_snapshot,
@@ -383,7 +383,7 @@ class Log:
             try:
                 active.finish()
                 # Also without producers: recovery replays from the newest snapshot, and must not read the whole log.
-                write_snapshot(self.directory, ProducerSnapshot(base_offset, self.producers.entries()), durable=False)
+                write_snapshot(self.directory, StoredProducers(base_offset, self.producers.entries()), durable=False)
             except FAILURES:
                 created.remove()
                 raise

@@ -48,7 +48,7 @@ from ottla.broker.storage.directory_files import (
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.logs import Held, Logs, storage_error, translated
-from ottla.broker.storage.producers.producer_snapshot import ProducerSnapshot, write_snapshot
+from ottla.broker.storage.producers.producer_snapshot import StoredProducers, write_snapshot
 from ottla.broker.storage.producers.producers import Producers
 from ottla.protocol.identifiers import TopicPartition
 
@@ -182,7 +182,7 @@ def _bring_to_disk(logs: Logs, current: Log, future: Held) -> None:
         end = current.log_end_offset
         log.leader_epochs.copy_from(current.leader_epochs)
         log.roll_locked(end)
-        write_snapshot(log.directory, ProducerSnapshot(end, current.producers.entries()), durable=False)
+        write_snapshot(log.directory, StoredProducers(end, current.producers.entries()), durable=False)
     log.flush()
     logs.checkpoint(LOG_START_OFFSET_CHECKPOINT, log_dir)
 

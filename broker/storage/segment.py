@@ -28,7 +28,7 @@ from typing import NamedTuple
 from ottla.broker.storage.errors import CorruptIndexError
 from ottla.broker.storage.index import OffsetIndex, TimeIndex
 from ottla.broker.storage.open_files import FileSlice, OpenFile, OpenFiles
-from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
+from ottla.broker.storage.producers.aborted_transactions import AbortedIndexEntry, AbortedTransactions
 from ottla.broker.storage.segment_file import NO_LIMIT, READ_BYTES, BatchAt, batch_headers, whole_batches
 from ottla.broker.storage.write_map import WriteMap
 from ottla.protocol.errors import CorruptBatchError
@@ -216,7 +216,7 @@ class Segment:
             position += batch.size
         self.next_offset = group[-1].next_offset
 
-    def add_aborted(self, transaction: AbortedTransaction) -> None:
+    def add_aborted(self, transaction: AbortedIndexEntry) -> None:
         """Enter a transaction whose marker was written here."""
         self.has_aborted = True
         try:

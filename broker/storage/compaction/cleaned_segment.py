@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ottla.broker.storage.compaction.swap import CLEANED_SUFFIX, discard_cleaned, segment_file
 from ottla.broker.storage.index import OffsetIndex, TimeIndex
-from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
+from ottla.broker.storage.producers.aborted_transactions import AbortedIndexEntry, AbortedTransactions
 from ottla.broker.storage.segment import Limits
 from ottla.protocol.records import NO_TIMESTAMP, RecordBatch
 
@@ -49,7 +49,7 @@ class CleanedSegment:
         self._bytes_since_index += batch.size
         self.size += batch.size
 
-    def note_aborted(self, transaction: AbortedTransaction) -> None:
+    def note_aborted(self, transaction: AbortedIndexEntry) -> None:
         """Index a transaction whose marker is in this segment, and of which a batch was met."""
         self._aborted.append(transaction)
         self.has_aborted = True

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
+from ottla.broker.storage.producers.aborted_transactions import AbortedIndexEntry
 from ottla.broker.storage.segment import Segment
 from ottla.protocol.control_records import ControlType, read_marker
 from ottla.protocol.records import RecordBatch
@@ -23,13 +23,13 @@ class CleanedTransactions:
 
     def __init__(self) -> None:
         # By first offset: those that begin at or above the present batch.
-        self._coming: list[tuple[int, AbortedTransaction]] = []
+        self._coming: list[tuple[int, AbortedIndexEntry]] = []
         # By producer id: those that have begun, and of which a batch was met.
-        self._aborted: dict[int, AbortedTransaction] = {}
+        self._aborted: dict[int, AbortedIndexEntry] = {}
         self._met_aborted: set[int] = set()
         self._met_committed: set[int] = set()
 
-    def expect(self, aborted: Iterable[AbortedTransaction]) -> None:
+    def expect(self, aborted: Iterable[AbortedIndexEntry]) -> None:
         """Learn of aborted transactions with data from here on; to learn of one twice is harmless."""
         for transaction in aborted:
             heappush(self._coming, (transaction.first_offset, transaction))
@@ -47,7 +47,7 @@ class CleanedTransactions:
         self._met_committed.add(batch.producer_id)
         return False
 
-    def end(self, batch: RecordBatch) -> tuple[bool, AbortedTransaction | None]:
+    def end(self, batch: RecordBatch) -> tuple[bool, AbortedIndexEntry | None]:
         """Note a control batch; return whether it is spent, and the aborted transaction that must stay indexed."""
         self._begin_up_to(batch.last_offset)
         marker = read_marker(batch)
@@ -73,7 +73,7 @@ class CleanedTransactions:
                 self._aborted[transaction.producer_id] = transaction
 
 
-def aborted_among(segments: Iterable[Segment], upper_offset: int) -> list[AbortedTransaction]:
+def aborted_among(segments: Iterable[Segment], upper_offset: int) -> list[AbortedIndexEntry]:
     """Return the aborted transactions with data below `upper_offset` whose markers lie in `segments`.
 
     `segments` goes on to the end of the log: a marker may be far above the data. The search ends where no transaction

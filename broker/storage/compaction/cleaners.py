@@ -20,7 +20,7 @@ import structlog
 from ottla.broker.storage.checkpoint import CLEANER_OFFSET_CHECKPOINT
 from ottla.broker.storage.compaction.cleanable import Cleanable, examine, filthiest, is_due
 from ottla.broker.storage.compaction.cleaner_throttle import CleanerThrottle
-from ottla.broker.storage.compaction.compaction import CleanerLimits, CompactionReport, Outcome, compact
+from ottla.broker.storage.compaction.compaction import CleanerLimits, CompactionOutcome, CompactionReport, compact
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.logs import Held, Logs
@@ -158,7 +158,7 @@ class Cleaners:
         if report.cleaned_up_to > report.first_dirty_offset:
             self._logs.note_cleaned(log, report.cleaned_up_to, cuts)
             self._logs.checkpoint(CLEANER_OFFSET_CHECKPOINT, log_dir)
-        elif report.outcome is Outcome.COMPLETE:
+        elif report.outcome is CompactionOutcome.COMPLETE:
             # It would be due again at once, and again come no further.
             self._leave_alone(log)
 

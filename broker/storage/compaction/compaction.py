@@ -31,7 +31,7 @@ from ottla.broker.storage.compaction.cleaned_segment import CleanedSegment
 from ottla.broker.storage.compaction.cleaned_transactions import CleanedTransactions
 from ottla.broker.storage.compaction.cleaner_throttle import CleanerThrottle
 from ottla.broker.storage.compaction.offset_map import OffsetMap
-from ottla.broker.storage.compaction.source_reading import AbandonedError, Outcome, SourceReader
+from ottla.broker.storage.compaction.source_reading import AbandonedError, CompactionOutcome, SourceReader
 from ottla.broker.storage.compaction.swap import commit_cleaned, put_in_place
 from ottla.broker.storage.directory_files import note_holes
 from ottla.broker.storage.log import Log
@@ -41,7 +41,7 @@ from ottla.broker.storage.segment import Segment
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.identifiers import TopicPartition
 
-__all__ = ["CleanerLimits", "CompactionReport", "Outcome", "compact"]
+__all__ = ["CleanerLimits", "CompactionOutcome", "CompactionReport", "compact"]
 
 _MAP_BYTES_MAX = 2**31 - 1
 _BUFFER_BYTES_MIN = 64 * 1024
@@ -70,7 +70,7 @@ class CompactionReport:
     """What a compaction did. `cleaned_up_to` is the log's new cleaner checkpoint, however it ended."""
 
     partition: TopicPartition
-    outcome: Outcome = Outcome.COMPLETE
+    outcome: CompactionOutcome = CompactionOutcome.COMPLETE
     first_dirty_offset: int = 0
     cleaned_up_to: int = 0
     # Read for the map, and what that took.
@@ -106,7 +106,7 @@ def compact(
     reader = SourceReader(log, limits.buffer_bytes, throttle, is_stopped, wait)
     compaction = _Compaction(log, limits, reader)
     begin = time.monotonic()
-    outcome = Outcome.COMPLETE
+    outcome = CompactionOutcome.COMPLETE
     try:
         compaction.run(checkpoint)
     except AbandonedError as abandoned:
@@ -114,7 +114,7 @@ def compact(
     except (OSError, CorruptBatchError):
         if not reader.was_cut:
             raise
-        outcome = Outcome.CHANGED
+        outcome = CompactionOutcome.CHANGED
     duration_ms = round((time.monotonic() - begin) * 1000)
     return replace(compaction.report, outcome=outcome, duration_ms=duration_ms)
 
@@ -150,7 +150,7 @@ class _Compaction:
             self._rewrite(group, transactions, cleaner)
         if self._reader.was_cut:
             # What lies below `mapped_up_to` now need not be what was mapped.
-            raise AbandonedError(Outcome.CHANGED)
+            raise AbandonedError(CompactionOutcome.CHANGED)
         self.report = replace(self.report, cleaned_up_to=mapped_up_to)
 
     def _mapped(self, dirty: Sequence[Segment], first_dirty: int) -> tuple[OffsetMap, int]:

@@ -9,7 +9,7 @@ from enum import Enum
 from ottla.broker.storage.compaction.cleaned_transactions import aborted_among
 from ottla.broker.storage.compaction.cleaner_throttle import CleanerThrottle
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
+from ottla.broker.storage.producers.aborted_transactions import AbortedIndexEntry
 from ottla.broker.storage.producers.producer_replay import check_transaction_index
 from ottla.broker.storage.segment import Segment
 from ottla.protocol.errors import CorruptBatchError
@@ -21,7 +21,7 @@ _PAUSE_SECONDS_MIN = 0.005
 _PAUSE_SECONDS_MAX = 0.1
 
 
-class Outcome(Enum):
+class CompactionOutcome(Enum):
     """How a compaction ended."""
 
     COMPLETE = "complete"
@@ -32,7 +32,7 @@ class Outcome(Enum):
 class AbandonedError(Exception):
     """The compaction cannot go on, or need not."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: CompactionOutcome) -> None:
         super().__init__(outcome.value)
         self.outcome = outcome
 
@@ -66,7 +66,7 @@ class SourceReader:
         at = log.index_of(segments[0].base_offset)
         behind = at + len(segments)
         if self.was_cut or log.segments[at:behind] != segments or behind >= len(log.segments):
-            raise AbandonedError(Outcome.CHANGED)
+            raise AbandonedError(CompactionOutcome.CHANGED)
         return at
 
     def modified_ns(self, segment: Segment) -> int:
@@ -75,7 +75,7 @@ class SourceReader:
             self.index_of([segment])
             return segment.path.stat().st_mtime_ns
 
-    def aborted_in(self, segment: Segment) -> list[AbortedTransaction]:
+    def aborted_in(self, segment: Segment) -> list[AbortedIndexEntry]:
         """Return the aborted transactions with data in a segment, or before and a marker behind its begin."""
         log = self._log
         with log.lock:
@@ -111,4 +111,4 @@ class SourceReader:
 
     def _check_stopped(self) -> None:
         if self._is_stopped():
-            raise AbandonedError(Outcome.STOPPED)
+            raise AbandonedError(CompactionOutcome.STOPPED)

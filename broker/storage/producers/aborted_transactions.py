@@ -34,7 +34,7 @@ _CHUNK_ENTRIES: Final = 1024
 _FIRST_OFFSET_OF: Final = itemgetter(1)
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedIndexEntry(NamedTuple):
     """A transaction that an ABORT marker at `last_offset` ended."""
 
     producer_id: int
@@ -52,10 +52,10 @@ class AbortedTransactions:
         self.path = path
         self.base_offset = base_offset
 
-    def __iter__(self) -> Iterator[AbortedTransaction]:
+    def __iter__(self) -> Iterator[AbortedIndexEntry]:
         return self._read_from(None)
 
-    def append(self, transaction: AbortedTransaction) -> None:
+    def append(self, transaction: AbortedIndexEntry) -> None:
         """Add a transaction, whose marker is above all others in the segment."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
@@ -107,7 +107,7 @@ class AbortedTransactions:
                 raise CorruptIndexError(f"{self.path}: entry {index} after offset {last_offset} is {entry}")
             last_offset = entry.last_offset
 
-    def _read_from(self, offset: int | None) -> Iterator[AbortedTransaction]:
+    def _read_from(self, offset: int | None) -> Iterator[AbortedIndexEntry]:
         """Yield the transactions whose marker is at `offset` or above, with a chunk of them in memory at a time."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -122,7 +122,7 @@ class AbortedTransactions:
                 for version, producer_id, first_offset, last_offset, last_stable_offset in _ENTRY.iter_unpack(chunk):
                     if version != _VERSION:
                         raise CorruptIndexError(f"{self.path}: an entry of version {version}")
-                    yield AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset)
+                    yield AbortedIndexEntry(producer_id, first_offset, last_offset, last_stable_offset)
                 index += chunk_count
         finally:
             os.close(fd)

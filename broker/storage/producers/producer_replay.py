@@ -12,9 +12,9 @@ from itertools import takewhile
 from pathlib import Path
 
 from ottla.broker.storage.errors import CorruptIndexError
-from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
+from ottla.broker.storage.producers.aborted_transactions import AbortedIndexEntry
 from ottla.broker.storage.producers.producer_snapshot import (
-    ProducerSnapshot,
+    StoredProducers,
     delete_snapshots_above,
     load_newest_snapshot,
     write_snapshot,
@@ -45,7 +45,7 @@ def replay_scanned(directory: Path, producers: Producers, segments: Sequence[Seg
         if segment.base_offset > first_offset:
             # A full disk must not keep the log from being opened: an older one serves as well.
             with suppress(OSError):
-                write_snapshot(directory, ProducerSnapshot(segment.base_offset, producers.entries()), durable=False)
+                write_snapshot(directory, StoredProducers(segment.base_offset, producers.entries()), durable=False)
         _replace_transaction_index(segment, _replayed(producers, [segment], begin))
 
 
@@ -67,7 +67,7 @@ def check_transaction_index(directory: Path, segments: Sequence[Segment], segmen
     segment.is_transaction_index_sound = True
 
 
-def _replace_transaction_index(segment: Segment, aborted: Iterable[AbortedTransaction]) -> None:
+def _replace_transaction_index(segment: Segment, aborted: Iterable[AbortedIndexEntry]) -> None:
     segment.aborted_transactions.delete()
     segment.has_aborted = False
     for transaction in aborted:
@@ -85,7 +85,7 @@ def _restore(directory: Path, producers: Producers, offset: int) -> int:
     return snapshot.offset
 
 
-def _replayed(producers: Producers, segments: Iterable[Segment], begin: int) -> Iterator[AbortedTransaction]:
+def _replayed(producers: Producers, segments: Iterable[Segment], begin: int) -> Iterator[AbortedIndexEntry]:
     """Note every batch from `begin` on; yield the transactions that they abort."""
     for segment in segments:
         if segment.next_offset <= begin:

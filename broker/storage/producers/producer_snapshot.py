@@ -41,7 +41,7 @@ _ENTRY: Final = Struct(">qhiqiqiq")
 _FILE_NAME: Final = re.compile(r"[0-9]{20}\.snapshot")
 
 
-class ProducerEntry(NamedTuple):
+class StoredProducer(NamedTuple):
     """One producer; the fields stand in the order of the file, -1 for none."""
 
     producer_id: int
@@ -54,11 +54,11 @@ class ProducerEntry(NamedTuple):
     current_transaction_first_offset: int
 
 
-class ProducerSnapshot(NamedTuple):
+class StoredProducers(NamedTuple):
     """The producers as of `offset`: replay goes on with the batch there."""
 
     offset: int
-    entries: Sequence[ProducerEntry]
+    entries: Sequence[StoredProducer]
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:
@@ -66,7 +66,7 @@ def snapshot_path(directory: Path, offset: int) -> Path:
     return directory / f"{offset:020d}.snapshot"
 
 
-def write_snapshot(directory: Path, snapshot: ProducerSnapshot, *, durable: bool = True) -> None:
+def write_snapshot(directory: Path, snapshot: StoredProducers, *, durable: bool = True) -> None:
     """Write a snapshot; one that need not be durable does not wait for the disk, and a crash may leave it broken."""
     body = bytearray(_COUNT.pack(len(snapshot.entries)))
     for entry in snapshot.entries:
@@ -79,7 +79,7 @@ def write_snapshot(directory: Path, snapshot: ProducerSnapshot, *, durable: bool
         _write(path, header[:_CRC_FROM] + body)
 
 
-def read_snapshot(path: Path) -> list[ProducerEntry]:
+def read_snapshot(path: Path) -> list[StoredProducer]:
     """Return the producers in a snapshot file."""
     with open(path, "rb") as file:
         data = file.read(SNAPSHOT_BYTES_MAX + 1)
@@ -94,7 +94,7 @@ def read_snapshot(path: Path) -> list[ProducerEntry]:
         raise CorruptSnapshotError(f"{path}: CRC {actual:08x} where the file says {crc:08x}")
     if count * _ENTRY.size != len(data) - _HEADER.size:
         raise CorruptSnapshotError(f"{path}: {count} producers do not fill {len(data) - _HEADER.size} bytes")
-    return [ProducerEntry(*fields) for fields in _ENTRY.iter_unpack(view[_HEADER.size :])]
+    return [StoredProducer(*fields) for fields in _ENTRY.iter_unpack(view[_HEADER.size :])]
 
 
 def snapshot_offsets(directory: Path) -> list[int]:
@@ -102,13 +102,13 @@ def snapshot_offsets(directory: Path) -> list[int]:
     return sorted(int(name[:20]) for name in os.listdir(directory) if _FILE_NAME.fullmatch(name))
 
 
-def load_newest_snapshot(directory: Path, offset: int) -> ProducerSnapshot | None:
+def load_newest_snapshot(directory: Path, offset: int) -> StoredProducers | None:
     """Return the newest snapshot at or below `offset` that can be read; broken ones on the way there are deleted."""
     for known in reversed(snapshot_offsets(directory)):
         if known <= offset:
             path = snapshot_path(directory, known)
             try:
-                return ProducerSnapshot(known, read_snapshot(path))
+                return StoredProducers(known, read_snapshot(path))
             except CorruptSnapshotError:
                 path.unlink(missing_ok=True)
     return None

@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import Final, NamedTuple
 
-from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
-from ottla.broker.storage.producers.producer_snapshot import ProducerEntry, ProducerSnapshot
+from ottla.broker.storage.producers.aborted_transactions import AbortedIndexEntry
+from ottla.broker.storage.producers.producer_snapshot import StoredProducer, StoredProducers
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, read_marker
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import NO_OFFSET
@@ -44,7 +44,7 @@ class BatchMetadata(NamedTuple):
     timestamp: int
 
 
-class ProducerState:
+class KnownProducer:
     """One producer id in one partition."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "next_sequence", "transaction_first_offset")
@@ -82,7 +82,7 @@ class Producers:
     __slots__ = ("_ended", "_ongoing", "_states")
 
     def __init__(self) -> None:
-        self._states: dict[int, ProducerState] = {}
+        self._states: dict[int, KnownProducer] = {}
         # Producer id by first offset. An OrderedDict finds its first key at once also after many deletions.
         self._ongoing: OrderedDict[int, int] = OrderedDict()
         # (first offset, marker offset), both rising; none of them known to be replicated.
@@ -141,7 +141,7 @@ class Producers:
                 f"{state.coordinator_epoch}",
             )
 
-    def update(self, batch: RecordBatch, base_offset: int) -> AbortedTransaction | None:
+    def update(self, batch: RecordBatch, base_offset: int) -> AbortedIndexEntry | None:
         """Note a batch that was appended at `base_offset`.
 
         Returns the transaction that the batch aborted, for the index of the segment that the batch is in.
@@ -157,7 +157,7 @@ class Producers:
             return self.complete(producer_id, batch.producer_epoch, marker, base_offset, batch.max_timestamp)
         state = self._states.get(producer_id)
         if state is None:
-            state = self._states[producer_id] = ProducerState(batch.producer_epoch)
+            state = self._states[producer_id] = KnownProducer(batch.producer_epoch)
         elif state.epoch != batch.producer_epoch:
             state.enter_epoch(batch.producer_epoch)
         last_offset = base_offset + batch.last_offset_delta
@@ -176,11 +176,11 @@ class Producers:
         marker: EndTransactionMarker,
         marker_offset: int,
         timestamp: int,
-    ) -> AbortedTransaction | None:
+    ) -> AbortedIndexEntry | None:
         """Note a marker that was appended; returns the transaction if it had data and is aborted."""
         state = self._states.get(producer_id)
         if state is None:
-            state = self._states[producer_id] = ProducerState(producer_epoch)
+            state = self._states[producer_id] = KnownProducer(producer_epoch)
         state.enter_epoch(producer_epoch)
         state.coordinator_epoch = marker.coordinator_epoch
         state.last_timestamp = timestamp
@@ -196,7 +196,7 @@ class Producers:
         if marker.control_type is ControlType.COMMIT:
             return None
         last_stable_offset = next(iter(self._ongoing), marker_offset + 1)
-        return AbortedTransaction(producer_id, first_offset, marker_offset, last_stable_offset)
+        return AbortedIndexEntry(producer_id, first_offset, marker_offset, last_stable_offset)
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Drop the ended transactions whose marker is replicated."""
@@ -223,7 +223,7 @@ class Producers:
             del self._states[producer_id]
         return len(expired)
 
-    def entries(self) -> list[ProducerEntry]:
+    def entries(self) -> list[StoredProducer]:
         """Return every producer as a snapshot keeps it, and as DescribeProducers shows it."""
         return [_entry_of(producer_id, state) for producer_id, state in self._states.items()]
 
@@ -233,7 +233,7 @@ class Producers:
         self._ongoing.clear()
         self._ended.clear()
 
-    def restore(self, snapshot: ProducerSnapshot) -> None:
+    def restore(self, snapshot: StoredProducers) -> None:
         """Go back to a snapshot; the caller then replays the batches from its offset on.
 
         A snapshot does not tell of ended transactions. Those whose marker is below it are still right, and stay.
@@ -250,7 +250,7 @@ class Producers:
             self._ended.pop()
 
 
-def _check_sequence(state: ProducerState, batch: RecordBatch, *, from_client: bool) -> BatchMetadata | None:
+def _check_sequence(state: KnownProducer, batch: RecordBatch, *, from_client: bool) -> BatchMetadata | None:
     """Decide about a batch that is not the next one of the known epoch."""
     producer_id, epoch, first_sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
     if epoch == state.epoch:
@@ -277,7 +277,7 @@ def _old_epoch(producer_id: int, epoch: int, known_epoch: int) -> KafkaError:
     )
 
 
-def _entry_of(producer_id: int, state: ProducerState) -> ProducerEntry:
+def _entry_of(producer_id: int, state: KnownProducer) -> StoredProducer:
     if state.batches:
         last = state.batches[-1]
         last_sequence, last_offset, offset_delta = (
@@ -287,7 +287,7 @@ def _entry_of(producer_id: int, state: ProducerState) -> ProducerEntry:
         )
     else:
         last_sequence, last_offset, offset_delta = NO_SEQUENCE, NO_OFFSET, 0
-    return ProducerEntry(
+    return StoredProducer(
         producer_id,
         state.epoch,
         last_sequence,
@@ -299,8 +299,8 @@ def _entry_of(producer_id: int, state: ProducerState) -> ProducerEntry:
     )
 
 
-def _state_of(entry: ProducerEntry) -> ProducerState:
-    state = ProducerState(entry.epoch)
+def _state_of(entry: StoredProducer) -> KnownProducer:
+    state = KnownProducer(entry.epoch)
     if entry.last_offset != NO_OFFSET:
         first_sequence = entry.last_sequence
         if first_sequence != NO_SEQUENCE:

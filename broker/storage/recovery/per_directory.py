@@ -36,13 +36,13 @@ def for_each_in_directories(
     with ThreadPoolExecutor(max(1, threads_per_dir * len(jobs)), "log-directory") as pool:
         drains = []
         for log_dir, items, threads in jobs:
-            progress = Progress(verb(log_dir), len(items), log_dir, now_seconds)
+            progress = DirectoryProgress(verb(log_dir), len(items), log_dir, now_seconds)
             drains += [pool.submit(_drain, log_dir, items, step, progress) for _ in range(min(threads, len(items)))]
         for drain in drains:
             drain.result()
 
 
-def _drain(log_dir: LogDir, items: deque[T], step: Callable[[LogDir, T], None], progress: Progress) -> None:
+def _drain(log_dir: LogDir, items: deque[T], step: Callable[[LogDir, T], None], progress: DirectoryProgress) -> None:
     while log_dir.is_online:
         try:
             item = items.popleft()
@@ -52,7 +52,7 @@ def _drain(log_dir: LogDir, items: deque[T], step: Callable[[LogDir, T], None], 
         progress.advance()
 
 
-class Progress:
+class DirectoryProgress:
     """Counts what is done in a directory, and says so every few seconds and at the end."""
 
     def __init__(self, verb: str, total: int, log_dir: LogDir, now_seconds: Callable[[], float]) -> None:

@@ -28,7 +28,7 @@ from ottla.broker.storage.log import Clock, Log, LogParts
 from ottla.broker.storage.open_files import OpenFiles, sync_path
 from ottla.broker.storage.producers.producer_replay import replay_from_snapshot, replay_scanned
 from ottla.broker.storage.producers.producer_snapshot import (
-    ProducerSnapshot,
+    StoredProducers,
     delete_snapshots_above,
     delete_snapshots_below,
     write_snapshot,
@@ -105,7 +105,7 @@ def close_log(log: Log) -> None:
     with log.lock:
         log.active.finish()
         # Also without producers: a start must be able to tell that there are none from a snapshot that is lost.
-        write_snapshot(log.directory, ProducerSnapshot(log.log_end_offset, log.producers.entries()), durable=False)
+        write_snapshot(log.directory, StoredProducers(log.log_end_offset, log.producers.entries()), durable=False)
     log.flush()
     with log.lock:
         for path in log.active.paths[1:]:

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from tests.kit.examples import examples
 
 from ottla.broker.storage.errors import CorruptIndexError
-from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions, aborted_within
+from ottla.broker.storage.producers.aborted_transactions import AbortedIndexEntry, AbortedTransactions, aborted_within
 from ottla.protocol import codec
 from ottla.protocol.messages.storage_records import AbortedTxn
 
 ENTRIES = [
-    AbortedTransaction(1, 0, 10, 11),
-    AbortedTransaction(2, 12, 30, 20),
-    AbortedTransaction(3, 20, 40, 41),
+    AbortedIndexEntry(1, 0, 10, 11),
+    AbortedIndexEntry(2, 12, 30, 20),
+    AbortedIndexEntry(3, 20, 40, 41),
 ]
 
 
-def index_of(directory: Path, entries: list[AbortedTransaction], base_offset: int = 0) -> AbortedTransactions:
+def index_of(directory: Path, entries: list[AbortedIndexEntry], base_offset: int = 0) -> AbortedTransactions:
     """Write entries to a new index."""
     index = AbortedTransactions(directory / f"{base_offset:020d}.txnindex", base_offset)
     for entry in entries:
@@ -33,17 +33,17 @@ def index_of(directory: Path, entries: list[AbortedTransaction], base_offset: in
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[AbortedTransaction]:
+def histories(draw: st.DrawFn) -> list[AbortedIndexEntry]:
     """Run interleaved transactions on one log, each step a batch or an abort, and give the aborted ones."""
     open_since: dict[int, int] = {}
-    aborted: list[AbortedTransaction] = []
+    aborted: list[AbortedIndexEntry] = []
     for offset, producer_id in enumerate(draw(st.lists(st.integers(0, 3), max_size=40))):
         first_offset = open_since.pop(producer_id, None)
         if first_offset is None:
             open_since[producer_id] = offset
         else:
             last_stable_offset = min(open_since.values(), default=offset + 1)
-            aborted.append(AbortedTransaction(producer_id, first_offset, offset, last_stable_offset))
+            aborted.append(AbortedIndexEntry(producer_id, first_offset, offset, last_stable_offset))
     return aborted
 
 
@@ -52,7 +52,7 @@ def histories(draw: st.DrawFn) -> list[AbortedTransaction]:
     history=histories(), segment_offsets=st.integers(1, 40), bounds=st.tuples(st.integers(0, 42), st.integers(0, 42))
 )
 def test_a_search_over_segments_finds_every_aborted_transaction_in_range(
-    history: list[AbortedTransaction], segment_offsets: int, bounds: tuple[int, int]
+    history: list[AbortedIndexEntry], segment_offsets: int, bounds: tuple[int, int]
 ) -> None:
     """Binary search and the stop rule leave nothing out, wherever the segments are cut."""
     from_offset, upper_offset = min(bounds), max(bounds)
@@ -77,7 +77,7 @@ def test_a_search_over_segments_finds_every_aborted_transaction_in_range(
 
 @examples(40)
 @given(history=histories(), offset=st.integers(0, 42))
-def test_truncation_drops_the_markers_from_the_offset_on(history: list[AbortedTransaction], offset: int) -> None:
+def test_truncation_drops_the_markers_from_the_offset_on(history: list[AbortedIndexEntry], offset: int) -> None:
     """What is left is below the offset; with nothing left there is no file."""
     with tempfile.TemporaryDirectory() as directory:
         index = index_of(Path(directory), history)
@@ -120,7 +120,7 @@ def test_one_segment_is_searched_alone(tmp_path: Path) -> None:
 
 def test_an_index_longer_than_a_chunk_is_read_in_turns(tmp_path: Path) -> None:
     """Reading never holds more than a chunk, and misses nothing at its edges."""
-    entries = [AbortedTransaction(7, 2 * number, 2 * number + 1, 2 * number + 2) for number in range(2500)]
+    entries = [AbortedIndexEntry(7, 2 * number, 2 * number + 1, 2 * number + 2) for number in range(2500)]
     index = AbortedTransactions(tmp_path / "index", 0)
     index.path.write_bytes(b"".join(struct.pack(">hqqqq", 0, *entry) for entry in entries))
 
@@ -166,7 +166,7 @@ def test_a_write_in_part_is_taken_back(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_an_index_that_shrinks_while_it_is_read_is_refused(tmp_path: Path) -> None:
     """A reader gets whole entries or the error."""
-    entries = [AbortedTransaction(7, 2 * number, 2 * number + 1, 2 * number + 2) for number in range(1500)]
+    entries = [AbortedIndexEntry(7, 2 * number, 2 * number + 1, 2 * number + 2) for number in range(1500)]
     index = AbortedTransactions(tmp_path / "index", 0)
     index.path.write_bytes(b"".join(struct.pack(">hqqqq", 0, *entry) for entry in entries))
     reading = iter(index)
@@ -190,22 +190,22 @@ def test_every_length_that_is_not_whole_entries_is_refused(tmp_path: Path) -> No
             with pytest.raises(CorruptIndexError, match=str(index.path)):
                 ask()
         with pytest.raises(CorruptIndexError, match=str(index.path)):
-            index.append(AbortedTransaction(9, 50, 60, 61))
+            index.append(AbortedIndexEntry(9, 50, 60, 61))
 
 
 @pytest.mark.parametrize(
     "entry",
     [
-        AbortedTransaction(-1, 60, 70, 71),
-        AbortedTransaction(9, -1, 70, 71),
-        AbortedTransaction(9, 70, 70, 71),
-        AbortedTransaction(9, 60, 70, 72),
-        AbortedTransaction(9, 60, 70, -1),
-        AbortedTransaction(9, 30, 40, 41),
-        AbortedTransaction(9, 0, 3, 4),
+        AbortedIndexEntry(-1, 60, 70, 71),
+        AbortedIndexEntry(9, -1, 70, 71),
+        AbortedIndexEntry(9, 70, 70, 71),
+        AbortedIndexEntry(9, 60, 70, 72),
+        AbortedIndexEntry(9, 60, 70, -1),
+        AbortedIndexEntry(9, 30, 40, 41),
+        AbortedIndexEntry(9, 0, 3, 4),
     ],
 )
-def test_entries_that_make_no_sense_are_refused(tmp_path: Path, entry: AbortedTransaction) -> None:
+def test_entries_that_make_no_sense_are_refused(tmp_path: Path, entry: AbortedIndexEntry) -> None:
     """Offsets rise within the segment, and a transaction ends after it began."""
     index = index_of(tmp_path, ENTRIES)
     with open(index.path, "ab") as file:

@@ -14,7 +14,7 @@ from tests.kit.waiting import until
 
 from ottla.broker.storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, read_offsets
 from ottla.broker.storage.compaction.cleaners import RETRY_MS, Cleaners
-from ottla.broker.storage.compaction.compaction import CompactionReport, Outcome
+from ottla.broker.storage.compaction.compaction import CompactionOutcome, CompactionReport
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.recovery.startup import close_logs
@@ -24,7 +24,9 @@ PLAIN = TopicPartition("plain", 0)
 WAIT_SECONDS = 30
 
 
-def report(log: Log, first_dirty: int, cleaned_up_to: int, outcome: Outcome = Outcome.COMPLETE) -> CompactionReport:
+def report(
+    log: Log, first_dirty: int, cleaned_up_to: int, outcome: CompactionOutcome = CompactionOutcome.COMPLETE
+) -> CompactionReport:
     return CompactionReport(
         partition=log.partition,
         outcome=outcome,
@@ -50,7 +52,7 @@ class Compactions:
     def __init__(self) -> None:
         self.logs: list[TopicPartition] = []
         self.before: Callable[[Log, Callable[[], bool]], object] = lambda log, is_stopped: None
-        self.outcome = Outcome.COMPLETE
+        self.outcome = CompactionOutcome.COMPLETE
         self.comes_further = True
 
     def __call__(
@@ -226,7 +228,7 @@ def test_a_deletion_makes_the_cleaner_let_go(logs: Logs, compactions: Compaction
         stopped.append(until(is_stopped, "the deletion wants the log"))
 
     compactions.before = clean_until_wanted
-    compactions.outcome = Outcome.STOPPED
+    compactions.outcome = CompactionOutcome.STOPPED
     compactions.comes_further = False
     cleaner = threading.Thread(target=Cleaners(logs, compactions).clean_filthiest)
     cleaner.start()

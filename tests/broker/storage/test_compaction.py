@@ -22,7 +22,7 @@ from tests.broker.storage.compacting import (
 from tests.kit.examples import examples
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.storage.compaction.compaction import CleanerLimits, Outcome, compact
+from ottla.broker.storage.compaction.compaction import CleanerLimits, CompactionOutcome, compact
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.maintenance.retention import remove_doomed
 from ottla.broker.storage.offset_lookup import offset_for_timestamp
@@ -53,7 +53,7 @@ def test_compaction_keeps_the_last_value_of_each_key(rounds: list[Round]) -> Non
             bench.roll()
             report = bench.compact()
 
-            assert report.outcome is Outcome.COMPLETE
+            assert report.outcome is CompactionOutcome.COMPLETE
             assert report.cleaned_up_to == bench.log.active.base_offset
             check_is_compaction_of(bench.log, bench.appended, report.cleaned_up_to)
             bench.check_reads()
@@ -101,7 +101,7 @@ def test_a_report_says_what_was_done(tmp_path: Path) -> None:
     size = sum(segment.size for segment in bench.log.segments)
     report = bench.compact()
 
-    assert (report.outcome, report.first_dirty_offset, report.cleaned_up_to) == (Outcome.COMPLETE, 0, 20)
+    assert (report.outcome, report.first_dirty_offset, report.cleaned_up_to) == (CompactionOutcome.COMPLETE, 0, 20)
     assert (report.records_mapped, report.records_read, report.records_written) == (20, 20, 1)
     assert (report.bytes_mapped, report.bytes_read, report.bytes_written) == (size, size, bench.log.size)
     assert (report.map_entries, report.segments_before) == (1, 7)

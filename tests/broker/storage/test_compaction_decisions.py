@@ -22,7 +22,7 @@ from ottla.broker.storage.compaction.cleanable import (
     uncleanable_offset,
 )
 from ottla.broker.storage.compaction.cleaner_throttle import CleanerThrottle
-from ottla.broker.storage.compaction.compaction import CompactionReport, Outcome, compact
+from ottla.broker.storage.compaction.compaction import CompactionOutcome, CompactionReport, compact
 
 LONG_MAX = 2**63 - 1
 
@@ -181,7 +181,7 @@ def test_compaction_moves_no_more_bytes_in_a_second_than_it_may(tmp_path: Path) 
     report, clock = throttled(bench, 10_000)
     moved = report.bytes_mapped + report.bytes_read + report.bytes_written
 
-    assert report.outcome is Outcome.COMPLETE
+    assert report.outcome is CompactionOutcome.COMPLETE
     assert clock.now - 100 == pytest.approx(moved / 10_000, rel=0.02)
     assert max(clock.slept) <= 0.1
     _, clock = throttled(bench, 1.7976931348623157e308)
@@ -208,7 +208,7 @@ def test_a_stop_is_prompt_and_leaves_the_log_as_it_was(tmp_path: Path, asked: in
     answers = iter([False] * asked + [True])
     report = compact(bench.log, None, LIMITS, is_stopped=lambda: next(answers))
 
-    assert (report.outcome, report.cleaned_up_to) == (Outcome.STOPPED, 0)
+    assert (report.outcome, report.cleaned_up_to) == (CompactionOutcome.STOPPED, 0)
     assert list(answers) == []
     assert bench.pairs() == before
     assert not list(tmp_path.glob("*.cleaned"))
@@ -221,5 +221,5 @@ def test_a_stop_during_a_pause_is_noticed(tmp_path: Path) -> None:
     throttle = CleanerThrottle(1, clock)
     report = compact(bench.log, None, LIMITS, throttle=throttle, wait=clock.sleep, is_stopped=lambda: clock.now > 105)
 
-    assert report.outcome is Outcome.STOPPED
+    assert report.outcome is CompactionOutcome.STOPPED
     assert clock.now < 105.2

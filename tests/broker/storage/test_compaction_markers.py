@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.broker.storage.compacting import DELETE_RETENTION_MS, LIMITS, NOW, Bench, batches_of
 
-from ottla.broker.storage.compaction.compaction import Outcome
-from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
+from ottla.broker.storage.compaction.compaction import CompactionOutcome
+from ottla.broker.storage.producers.aborted_transactions import AbortedIndexEntry
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -22,7 +22,7 @@ def another_round(bench: Bench) -> None:
     """Compact once more; only a log with something dirty is."""
     bench.append([(b"tick", b"%d" % bench.log.log_end_offset)])
     bench.roll()
-    assert bench.compact().outcome is Outcome.COMPLETE
+    assert bench.compact().outcome is CompactionOutcome.COMPLETE
 
 
 def control_offsets(bench: Bench) -> list[int]:
@@ -169,7 +169,7 @@ def test_a_marker_goes_late(tmp_path: Path, control_type: ControlType) -> None:
     bench.roll()
     bench.compact()
     assert control_offsets(bench) == [marker]
-    aborted = [AbortedTransaction(1, 0, 1, 2)] if control_type is ABORT else []
+    aborted = [AbortedIndexEntry(1, 0, 1, 2)] if control_type is ABORT else []
     assert list(bench.log.segments[0].aborted_transactions) == aborted
 
     bench.clock.now += 10 * DELETE_RETENTION_MS

@@ -11,7 +11,7 @@ import pytest
 from tests.broker.storage.compacting import DAY_MS, LIMITS, NOW, Bench, check_nothing_is_lost, records_of
 from tests.kit.waiting import until
 
-from ottla.broker.storage.compaction.compaction import CompactionReport, Outcome, compact
+from ottla.broker.storage.compaction.compaction import CompactionOutcome, CompactionReport, compact
 from ottla.broker.storage.maintenance.retention import Reason, delete_old_segments, remove_doomed
 from ottla.protocol.compression import Codec
 from ottla.protocol.record import Record
@@ -69,13 +69,13 @@ def test_retention_wins_over_compaction(tmp_path: Path, moment: int) -> None:
 
     report = compact_and(bench, moment, delete)
 
-    assert report.outcome is (Outcome.CHANGED if moment < 48 else Outcome.COMPLETE)
+    assert report.outcome is (CompactionOutcome.CHANGED if moment < 48 else CompactionOutcome.COMPLETE)
     assert bench.log.log_start_offset == 13
     assert bench.log.segments[0].base_offset == 8
     check_nothing_is_lost(bench.log, expected)
     assert not list(tmp_path.glob("*.cleaned")) + list(tmp_path.glob("*.swap"))
     report = bench.compact()
-    assert report.outcome is Outcome.COMPLETE
+    assert report.outcome is CompactionOutcome.COMPLETE
     check_nothing_is_lost(bench.log, expected)
 
 
@@ -93,7 +93,7 @@ def test_a_cut_during_compaction_is_noticed(tmp_path: Path, moment: int) -> None
 
     report = compact_and(bench, moment, cut)
 
-    assert (report.outcome, report.cleaned_up_to) == (Outcome.CHANGED, 0)
+    assert (report.outcome, report.cleaned_up_to) == (CompactionOutcome.CHANGED, 0)
     assert [record for record in records_of(bench.log) if record.offset >= 30] == [
         bench.appended[offset] for offset in range(30, 40)
     ]
@@ -108,7 +108,7 @@ def test_a_log_that_begins_anew_during_compaction_stays_empty(tmp_path: Path, mo
     bench = filled(tmp_path)
     report = compact_and(bench, moment, lambda: bench.log.truncate_fully_and_start_at(1000))
 
-    assert report.outcome is Outcome.CHANGED
+    assert report.outcome is CompactionOutcome.CHANGED
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (1000, 1000)
     check_reopened(bench)
     assert bench.log.log_start_offset == 1000
@@ -125,7 +125,7 @@ def test_appends_and_rolls_go_on_during_compaction(tmp_path: Path, moment: int) 
 
     report = compact_and(bench, moment, append)
 
-    assert (report.outcome, report.cleaned_up_to) == (Outcome.COMPLETE, 40)
+    assert (report.outcome, report.cleaned_up_to) == (CompactionOutcome.COMPLETE, 40)
     assert bench.pairs()[-10:] == [(b"key-1", b"while it runs")] * 10
     check_nothing_is_lost(bench.log, bench.appended)
     check_reopened(bench)

@@ -15,8 +15,8 @@ from tests.kit.examples import examples
 from ottla.broker.storage.errors import CorruptSnapshotError
 from ottla.broker.storage.producers import producer_snapshot
 from ottla.broker.storage.producers.producer_snapshot import (
-    ProducerEntry,
-    ProducerSnapshot,
+    StoredProducer,
+    StoredProducers,
     delete_snapshots_above,
     delete_snapshots_below,
     load_newest_snapshot,
@@ -31,15 +31,15 @@ from ottla.protocol.messages import storage_records
 int64s = st.integers(-(2**63), 2**63 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)
 int16s = st.integers(-(2**15), 2**15 - 1)
-producer_entries = st.builds(ProducerEntry, int64s, int16s, int32s, int64s, int32s, int64s, int32s, int64s)
+producer_entries = st.builds(StoredProducer, int64s, int16s, int32s, int64s, int32s, int64s, int32s, int64s)
 
 ENTRIES = [
-    ProducerEntry(12, 0, 6, 41, 2, 1_700_000_000_000, -1, -1),
-    ProducerEntry(4000, 7, 2**31 - 1, 90, 0, 1_700_000_000_500, 3, 88),
+    StoredProducer(12, 0, 6, 41, 2, 1_700_000_000_000, -1, -1),
+    StoredProducer(4000, 7, 2**31 - 1, 90, 0, 1_700_000_000_500, 3, 88),
 ]
 
 
-def declared(entries: list[ProducerEntry]) -> bytes:
+def declared(entries: list[StoredProducer]) -> bytes:
     """Encode a snapshot as the declaration of the message says."""
     message = storage_records.ProducerSnapshot(
         crc=0,
@@ -63,10 +63,10 @@ def declared(entries: list[ProducerEntry]) -> bytes:
 
 @examples(60)
 @given(entries=st.lists(producer_entries, max_size=8))
-def test_the_bytes_are_those_of_the_declaration(entries: list[ProducerEntry]) -> None:
+def test_the_bytes_are_those_of_the_declaration(entries: list[StoredProducer]) -> None:
     """Written and read here, written and read by the declared message: all the same."""
     with tempfile.TemporaryDirectory() as directory:
-        write_snapshot(Path(directory), ProducerSnapshot(77, entries))
+        write_snapshot(Path(directory), StoredProducers(77, entries))
         path = snapshot_path(Path(directory), 77)
 
         assert declared(entries) == path.read_bytes()
@@ -78,7 +78,7 @@ def test_the_bytes_are_those_of_the_declaration(entries: list[ProducerEntry]) ->
 def test_files_are_named_by_offset(tmp_path: Path) -> None:
     """Twenty digits; other files in the directory are not taken for snapshots."""
     for offset in (900, 0, 12_345_678_901):
-        write_snapshot(tmp_path, ProducerSnapshot(offset, ENTRIES))
+        write_snapshot(tmp_path, StoredProducers(offset, ENTRIES))
     for name in ("00000000000000000007.log", "7.snapshot", "00000000000000000007.snapshot.deleted", "x.snapshot"):
         (tmp_path / name).touch()
 
@@ -130,21 +130,21 @@ def test_a_file_beyond_all_measure_is_not_read(tmp_path: Path, monkeypatch: pyte
 def test_the_newest_usable_snapshot_is_loaded_and_broken_ones_go(tmp_path: Path) -> None:
     """Above the offset: not looked at. Broken: deleted, and the next older one is tried."""
     for offset in (10, 20, 30, 40):
-        write_snapshot(tmp_path, ProducerSnapshot(offset, ENTRIES[: offset // 20]))
+        write_snapshot(tmp_path, StoredProducers(offset, ENTRIES[: offset // 20]))
     for offset in (20, 30, 40):
         snapshot_path(tmp_path, offset).write_bytes(b"\x00\x01")
 
-    assert load_newest_snapshot(tmp_path, 39) == ProducerSnapshot(10, [])
+    assert load_newest_snapshot(tmp_path, 39) == StoredProducers(10, [])
     assert snapshot_offsets(tmp_path) == [10, 40]
     assert load_newest_snapshot(tmp_path, 9) is None
-    assert load_newest_snapshot(tmp_path, 10) == ProducerSnapshot(10, [])
-    assert load_newest_snapshot(tmp_path, 40) == ProducerSnapshot(10, [])
+    assert load_newest_snapshot(tmp_path, 10) == StoredProducers(10, [])
+    assert load_newest_snapshot(tmp_path, 40) == StoredProducers(10, [])
 
 
 def test_snapshots_are_deleted_below_and_above_an_offset(tmp_path: Path) -> None:
     """The one of the very offset stays."""
     for offset in (10, 20, 30, 40):
-        write_snapshot(tmp_path, ProducerSnapshot(offset, []))
+        write_snapshot(tmp_path, StoredProducers(offset, []))
 
     delete_snapshots_below(tmp_path, 20)
     assert snapshot_offsets(tmp_path) == [20, 30, 40]
@@ -153,5 +153,5 @@ def test_snapshots_are_deleted_below_and_above_an_offset(tmp_path: Path) -> None
 
 
 def _written(directory: Path) -> Path:
-    write_snapshot(directory, ProducerSnapshot(91, ENTRIES))
+    write_snapshot(directory, StoredProducers(91, ENTRIES))
     return snapshot_path(directory, 91)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.broker.storage.producers.aborted_transactions import AbortedTransaction
-from ottla.broker.storage.producers.producer_snapshot import ProducerEntry, ProducerSnapshot
+from ottla.broker.storage.producers.aborted_transactions import AbortedIndexEntry
+from ottla.broker.storage.producers.producer_snapshot import StoredProducer, StoredProducers
 from ottla.broker.storage.producers.producers import BatchMetadata, Producers
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -207,7 +207,7 @@ def test_the_last_stable_offset_is_that_of_the_whole_log(steps: list[tuple[str, 
     """Whatever is appended, replicated, restored from snapshots and replayed."""
     producers = Producers()
     log: list[Event] = []
-    snapshots = {0: ProducerSnapshot(0, [])}
+    snapshots = {0: StoredProducers(0, [])}
     high_watermark = 0
     for step, number, choice in steps:
         if step == "append":
@@ -219,7 +219,7 @@ def test_the_last_stable_offset_is_that_of_the_whole_log(steps: list[tuple[str, 
             if choice is None:
                 producers.on_high_watermark(high_watermark)
         elif step == "snapshot":
-            snapshots[len(log)] = ProducerSnapshot(len(log), producers.entries())
+            snapshots[len(log)] = StoredProducers(len(log), producers.entries())
         else:
             del log[max(len(log) - number, 0) :]
             high_watermark = min(high_watermark, len(log))
@@ -235,14 +235,14 @@ def test_the_last_stable_offset_is_that_of_the_whole_log(steps: list[tuple[str, 
         assert min([high_watermark, *ongoing, *waiting]) == producers.last_stable_offset(high_watermark)
 
 
-def aborted_by_the_last(log: list[Event]) -> AbortedTransaction | None:
+def aborted_by_the_last(log: list[Event]) -> AbortedIndexEntry | None:
     """The entry for the index that the last event of a log makes."""
     ongoing, ended = unstable(log)
     marker_offset = len(log) - 1
     if log[-1].ends is not ABORT or not ended or ended[-1][1] != marker_offset:
         return None
     last_stable_offset = min(ongoing, default=marker_offset + 1)
-    return AbortedTransaction(log[-1].producer_id, ended[-1][0], marker_offset, last_stable_offset)
+    return AbortedIndexEntry(log[-1].producer_id, ended[-1][0], marker_offset, last_stable_offset)
 
 
 def test_an_unknown_producer_may_begin_anywhere() -> None:
@@ -329,7 +329,7 @@ def test_a_marker_without_data_changes_only_the_producer() -> None:
     producers = Producers()
 
     assert producers.update(end(ABORT, epoch=4, coordinator_epoch=2), 0) is None
-    assert producers.entries() == [ProducerEntry(12, 4, -1, -1, 0, 6, 2, -1)]
+    assert producers.entries() == [StoredProducer(12, 4, -1, -1, 0, 6, 2, -1)]
     assert producers.last_stable_offset(0) == 0
     assert refusal(producers, end(ABORT, epoch=3, coordinator_epoch=2)).code is ErrorCode.INVALID_PRODUCER_EPOCH
     assert refusal(producers, data(1, epoch=4)).code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -376,9 +376,9 @@ def test_a_snapshot_keeps_the_last_batch_also_across_the_wrap() -> None:
     """The first sequence is found again from the last one and the offset delta."""
     producers = appended(data(SEQUENCES - 5, 3), data(SEQUENCES - 2, 4, timestamp=9))
     restored = Producers()
-    restored.restore(ProducerSnapshot(7, producers.entries()))
+    restored.restore(StoredProducers(7, producers.entries()))
 
-    assert producers.entries() == restored.entries() == [ProducerEntry(12, 0, 1, 6, 3, 9, -1, -1)]
+    assert producers.entries() == restored.entries() == [StoredProducer(12, 0, 1, 6, 3, 9, -1, -1)]
     assert restored.check(data(SEQUENCES - 2, 4)) == BatchMetadata(SEQUENCES - 2, 1, 3, 6, 9)
     assert restored.check(data(2)) is None
     assert refusal(restored, data(SEQUENCES - 5, 3)).code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
