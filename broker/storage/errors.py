@@ -1,7 +1,7 @@
 """What can be wrong with the files of a broker.
 
-An operation that the system refuses (disk full, no permission) stays an `OSError`. These say that a file was read
-and is not what it must be; the text names the file and, where there are lines, the line.
+An operation that the system refuses (disk full, no permission) stays an `OSError`. A `StorageError` means that a file
+was read and its content is wrong; the message names the file and, for text files, the line.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ class FlushError(OSError):
 
 
 class StorageError(Exception):
-    """A file or directory that cannot be used as it is."""
+    """A file or directory cannot be used as it is."""
 
 
 class CorruptCheckpointError(StorageError):
-    """A checkpoint file that is not well formed; start without it and rebuild what it held."""
+    """A checkpoint file is malformed; start without it and rebuild its content."""
 
 
 class CorruptSnapshotError(StorageError):
-    """A producer snapshot that is not well formed; an older one and the log give the same state."""
+    """A producer snapshot is malformed; an older snapshot and the log give the same state."""
 
 
 class CorruptIndexError(StorageError):
-    """An index file that contradicts itself; the log gives it anew."""
+    """An index file contradicts itself or the log; it can be rebuilt from the log."""

@@ -1,11 +1,11 @@
-"""The log of one partition: segments in a row, of which the last is written.
+"""The log of one partition: a row of segments. Only the last one, the active segment, is written.
 
 Offsets rise through the log, `log_start_offset` <= `high_watermark` <= `log_end_offset`. Everything below the
-recovery point has been forced to disk. Beside the segments the log keeps the leader epochs and the state of the
-producers, both of which can be had again from the batches.
+recovery point has been forced to disk. The log also keeps the leader epochs and the state of the producers; both can
+be rebuilt from the batches.
 
-One lock, the log's own, protects all of it; public methods take it. Nothing waits for a disk flush while holding
-it. Slices that `read` hands out need no lock and stay valid when segments are rolled, deleted or replaced.
+The log's lock protects all of it; public methods take the lock. Nothing waits for a disk flush while holding it.
+Slices that `read` returns need no lock and stay valid when segments are rolled, deleted or replaced.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ _BASE_OFFSET_OF = attrgetter("base_offset")
 
 
 class AppendGuard(Protocol):
-    """Who may refuse appends: the log directory, when it is offline or nearly full."""
+    """Something that may refuse appends: the log directory, when it is offline or nearly full."""
 
-    # In words, why nothing is taken, and why nothing of clients is taken; None where all is well.
+    # Why no append is accepted, and why no append from a client is accepted; None if they are.
     refusal: str | None
     client_refusal: str | None
 
     def failed(self, error: OSError) -> None:
-        """Learn what the system refused. The log's lock is held: no lock of a log may be taken here."""
+        """Take note of a system error. The log's lock is held, so no lock of a log may be taken here."""
         ...
 
 
 class LogParts(NamedTuple):
-    """What recovery hands to a log."""
+    """What recovery has rebuilt for a log."""
 
     segments: list[Segment]
     leader_epochs: LeaderEpochs
@@ -76,7 +76,7 @@ class LogParts(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """What became of an append. A duplicate was appended earlier, at the offsets given."""
+    """The result of an append. A duplicate was appended earlier, at these offsets."""
 
     first_offset: int
     last_offset: int
@@ -105,7 +105,7 @@ class Log:
         self.lock = lock
         self.files = files
         self.clock = clock
-        # None: appends are always taken.
+        # None: appends are always accepted.
         self.guard: AppendGuard | None = None
         self._config = config
         self.rules = AppendRules.of(config)
@@ -116,17 +116,17 @@ class Log:
         self.recovery_point = parts.recovery_point
         self.high_watermark = parts.log_start_offset
         self.last_flush_ms = clock()
-        # In words, what is wrong with the files; None as far as anybody has noticed.
+        # What is wrong with the files; None as long as nobody has noticed anything.
         self.damage: str | None = None
-        # Whether another log has taken its place, with everything on disk; see log_moves.py.
+        # Whether another log has replaced this one, with everything on disk; see log_moves.py.
         self.is_replaced = False
-        # How often the log was cut back: tells whoever reads closed segments without the lock that they may be others.
+        # How often the log was cut. Readers of closed segments compare it to notice that they may be others now.
         self.cuts = 0
         # Deleted files and when they may be removed.
         self.doomed: list[tuple[int, list[Path]]] = []
         self._active_since_ms = clock()
         self._roll_jitter_ms = self._jitter()
-        # A batch up to this timestamp does not make the active segment old; below all when that is not known.
+        # A batch up to this timestamp does not make the active segment too old; _UNKNOWN until it is computed.
         self._roll_timestamp = _UNKNOWN
 
     def __repr__(self) -> str:
@@ -175,7 +175,7 @@ class Log:
 
     @property
     def limits(self) -> Limits:
-        """What new segments go by."""
+        """The limits for new segments."""
         config = self.config
         return Limits(config.segment_bytes, config.index_interval_bytes, config.segment_index_bytes)
 
@@ -186,20 +186,20 @@ class Log:
             self.producers.on_high_watermark(self.high_watermark)
 
     def advance_log_start(self, offset: int) -> bool:
-        """Let the log begin at `offset`; what lies below is deleted by retention. Return whether that was news."""
+        """Raise the log start to `offset`; retention deletes what lies below. Return whether the log start moved."""
         with self.lock:
             if offset <= self.log_start_offset:
                 return False
             if offset > self.high_watermark:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is above the high watermark")
             self.log_start_offset = offset
-            # A full disk does not matter here: a start does this again.
+            # A full disk does not matter here: the next start does this again.
             with suppress(OSError):
                 self.leader_epochs.truncate_from_start(offset)
             return True
 
     def storage_error(self, error: Exception) -> KafkaError:
-        """Say what went wrong in terms that clients understand; the log is as it was."""
+        """Return the error that a client gets for a failure. The log is unchanged."""
         if not isinstance(error, OSError):
             self.damage = str(error)
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
@@ -234,11 +234,11 @@ class Log:
             return Appended(first, last, time_ms, self.log_start_offset)
 
     def append_as_follower(self, data: memoryview | bytes, leader_epoch: int) -> Appended | None:
-        """Append batches fetched from the leader, offsets and epochs as they are; None where there is no whole one.
+        """Append batches fetched from the leader, with their offsets and epochs; None if there is no whole batch.
 
-        Raises CorruptBatchError, with nothing appended, where a batch is damaged, does not continue the log, or is of
-        a later epoch than the one in which it was fetched: a leader that lost its office may have copied it from the
-        next, behind other records than ours.
+        Raises CorruptBatchError, with nothing appended, if a batch is damaged, does not continue the log, or has a
+        later epoch than the one in which it was fetched. A deposed leader may have copied such a batch from the next
+        leader, after records that differ from ours.
         """
         taken = list(batches(data))
         if not taken:
@@ -274,7 +274,7 @@ class Log:
         self._note_producers(segment, group, first)
 
     def _enter_epoch(self, leader_epoch: int, first_offset: int) -> None:
-        """Write down where an epoch begins, before the first batch that carries it can be found in the log."""
+        """Store where an epoch begins, before the log has a batch of that epoch."""
         latest_epoch = self.leader_epochs.latest_epoch
         if leader_epoch < latest_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{leader_epoch} after {latest_epoch} in {self.partition}")
@@ -285,21 +285,21 @@ class Log:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, refusal)
 
     def _note_holes(self) -> None:
-        """Write down that offsets are left out, before the first batch behind a hole can be found in the log."""
+        """Note on disk that offsets are missing, before the log has a batch behind a hole."""
         try:
             note_holes(self.directory)
         except FAILURES as error:
             raise self.storage_error(error) from error
 
     def _check_continues(self, taken: Sequence[RecordBatch], leader_epoch: int) -> bool:
-        """Raise CorruptBatchError where batches do not continue the log; return whether they leave out offsets."""
+        """Raise CorruptBatchError if batches do not continue the log; return whether they skip offsets."""
         expected = self.log_end_offset
         has_holes = False
         epoch = self.leader_epochs.epoch_for(expected - 1)
         for batch in taken:
             if batch.base_offset < expected or batch.last_offset_delta < 0:
                 raise CorruptBatchError(
-                    f"{self.partition}: offset {batch.base_offset} where {expected} or more must come"
+                    f"{self.partition}: offset {batch.base_offset} where {expected} or more was expected"
                 )
             has_holes = has_holes or batch.base_offset > expected
             expected = batch.next_offset
@@ -315,16 +315,16 @@ class Log:
         return has_holes
 
     def _note_producers(self, segment: Segment, group: Sequence[RecordBatch], first_offset: int) -> None:
-        """Note batches that were just appended from `first_offset` on; take them back where that is not possible."""
+        """Update the producers' state with batches just appended; remove the batches if that fails."""
         try:
             for batch in group:
-                # One batch of the leader's has its offset in the log only.
+                # A batch that the leader appends has its offset in the log only.
                 base_offset = first_offset if len(group) == 1 else batch.base_offset
                 aborted = self.producers.update(batch, base_offset)
                 if aborted is not None:
                     segment.add_aborted(aborted)
         except OSError as error:
-            # Aborted records that no index tells of would be read as committed ones.
+            # Aborted records that no index lists would be read as committed.
             segment.truncate_to(first_offset)
             replay_from_snapshot(self.directory, self.producers, self.segments)
             raise self.storage_error(error) from error
@@ -332,7 +332,7 @@ class Log:
     # Rolling
 
     def _segment_for(self, size: int, first_offset: int, last_offset: int, max_timestamp: int) -> Segment:
-        """Return the segment that the append goes to, a new one where the active one is full or old."""
+        """Return the segment for an append: the active one, or a new one if that is full or too old."""
         active = self.segments[-1]
         fits = last_offset - active.base_offset <= OFFSETS_IN_SEGMENT_MAX
         if active.size == 0 and fits:
@@ -345,7 +345,7 @@ class Log:
             and not active.is_index_full
         ):
             return active
-        # Segments follow each other without a gap, where they can: one would look like a segment that is lost.
+        # Segments follow each other without a gap if possible: a gap would look like a lost segment.
         next_offset = active.next_offset
         return self.roll_locked(next_offset if last_offset - next_offset <= OFFSETS_IN_SEGMENT_MAX else first_offset)
 
@@ -376,13 +376,13 @@ class Log:
             return active
         created = Segment.create(self.directory, base_offset, self.limits, self.files, self.lock)
         if active.size == 0:
-            # Its base is too far below what comes, and nothing points at it.
+            # Its base offset is too far below the next batch, and nothing refers to it.
             active.remove()
             self.segments[-1] = created
         else:
             try:
                 active.finish()
-                # Also without producers: recovery replays from the newest snapshot, and must not read the whole log.
+                # Even without producers: recovery replays from the newest snapshot, and must not read the whole log.
                 write_snapshot(self.directory, StoredProducers(base_offset, self.producers.entries()), durable=False)
             except FAILURES:
                 created.remove()
@@ -392,7 +392,7 @@ class Log:
         return created
 
     def _active_changed(self) -> None:
-        """Begin to measure the age of another active segment. The caller holds the lock."""
+        """Start to measure the age of a new active segment. The caller holds the lock."""
         self._active_since_ms = self.clock()
         self._roll_jitter_ms = self._jitter()
         self._roll_timestamp = _UNKNOWN
@@ -406,9 +406,9 @@ class Log:
     def read(
         self, offset: int, max_bytes: int, upper_offset: int | None = None, *, at_least_one: bool = True
     ) -> FileSlice | None:
-        """Return whole batches from the one that holds `offset` on; None where there are none below `upper_offset`.
+        """Return whole batches, starting with the one that holds `offset`; None if none lies below `upper_offset`.
 
-        The slice is no longer than `max_bytes`, except for a single batch where `at_least_one` asks for progress.
+        The slice is at most `max_bytes` long. With `at_least_one`, a single batch may be longer.
         """
         with self.lock:
             found = self._read(offset, max_bytes, upper_offset, at_least_one)
@@ -417,7 +417,7 @@ class Log:
     def read_committed(
         self, offset: int, max_bytes: int, upper_offset: int, *, at_least_one: bool = True
     ) -> tuple[FileSlice | None, list[tuple[int, int]]]:
-        """Do the same for a reader that skips what was aborted: with the aborted transactions in the slice."""
+        """Read for a read_committed consumer: return also the aborted transactions that have data in the slice."""
         with self.lock:
             found = self._read(offset, max_bytes, upper_offset, at_least_one)
             if found is None:
@@ -428,7 +428,7 @@ class Log:
     def _read(
         self, offset: int, max_bytes: int, upper_offset: int | None, at_least_one: bool
     ) -> tuple[FileSlice, int] | None:
-        """Return a slice, and an offset above all in it. The caller holds the lock."""
+        """Return a slice, and an offset above all of its records. The caller holds the lock."""
         end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= end_offset:
             raise KafkaError(
@@ -462,13 +462,13 @@ class Log:
         return None
 
     def _check_nothing_is_missing(self, segment: Segment) -> None:
-        """Tell a hole behind a segment, as compaction leaves them, from a segment that is not there any more."""
+        """Raise StorageError if the segment that should follow is missing; compaction also leaves such holes."""
         if segment is self.active or segment.size == 0:
             return
         if "compact" in self.config.cleanup_policy or may_have_holes(self.directory):
             return
         end = max(batch.last_offset for batch in segment.headers_from(segment.next_offset - 1)) + 1
-        # Every segment has the snapshot of when it was begun.
+        # A snapshot is written for the base offset of every new segment.
         if end < segment.next_offset and snapshot_path(self.directory, end).exists():
             raise StorageError(f"{self.directory}: the segment that began at offset {end} is missing")
 
@@ -488,7 +488,7 @@ class Log:
             raise self.storage_error(error) from error
 
     def _transaction_indexes(self, from_offset: int) -> Iterator[AbortedTransactions]:
-        """Yield those that have entries, from the segment of an offset on; each is made sound when it is its turn."""
+        """Yield the transaction indexes that have entries, from the segment of an offset on; repair each one first."""
         for segment in self.segments[self.index_of(from_offset) :]:
             if not segment.is_transaction_index_sound:
                 check_transaction_index(self.directory, self.segments, segment)
@@ -496,7 +496,7 @@ class Log:
                 yield segment.aborted_transactions
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch up to `epoch` that the log knows, and where it ends."""
+        """Return the largest known epoch up to `epoch`, and its end offset."""
         with self.lock:
             return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
@@ -606,7 +606,7 @@ class Log:
     # Moving
 
     def relocate(self, directory: Path) -> None:
-        """Rename the directory and let every path in it follow; an OSError leaves the log as it was."""
+        """Rename the directory and update every path in it; an OSError leaves the log as it was."""
         with self.lock:
             os.rename(self.directory, directory)
             self.directory = directory
@@ -618,18 +618,18 @@ class Log:
             self.doomed = [(due_ms, [directory / path.name for path in paths]) for due_ms, paths in self.doomed]
 
     def close_files(self) -> None:
-        """Close what is open; it is opened again when it is needed."""
+        """Close the open files; they are opened again when needed."""
         with self.lock:
             for segment in self.segments:
                 segment.close_files()
 
     def discard_files(self) -> None:
-        """Close what is open without writing anything, which a full disk could refuse: the files are to go."""
+        """Close the open files without writing, which could fail on a full disk: the files are going to be removed."""
         with self.lock:
             for segment in self.segments:
                 segment.discard()
 
 
 def _flush_interval(config: TopicConfig) -> int:
-    """After how many records a log is flushed before more is acknowledged."""
+    """Return after how many unflushed records an append must be flushed before it is acknowledged."""
     return 1 if config.ottla_flush_before_ack else config.flush_messages

@@ -36,7 +36,7 @@ def offset_for_timestamp(log: Log, timestamp: int) -> OffsetAtTime | None:
 
 
 def offset_of_max_timestamp(log: Log) -> OffsetAtTime | None:
-    """Return the record with the largest timestamp; the first one of several."""
+    """Return the record with the largest timestamp; the first if there are several."""
     try:
         return _offset_of_max_timestamp(log)
     except FAILURES as error:
@@ -70,7 +70,7 @@ def _offset_of_max_timestamp(log: Log) -> OffsetAtTime | None:
         batches = _batches_from(largest_segment, largest[1])
     _, batch = next(batches)
     records = [record for record in _records(batch) if record.offset >= log_start_offset]
-    # The header may promise more than the records keep, since the producer wrote both.
+    # The header may claim a later timestamp than any record has: the producer wrote both.
     return _found(max(records, key=lambda record: record.timestamp), batch) if records else None
 
 
@@ -84,7 +84,7 @@ def _next_place(log: Log, timestamp: int, from_offset: int) -> tuple[int, Batche
 
 
 def _largest_from(segment: Segment, log_start_offset: int) -> tuple[int, int]:
-    """Return the largest timestamp and the last offset of its batch, among the records that are not deleted."""
+    """Return the largest timestamp and the last offset of its batch, of the records from the log start on."""
     if segment.base_offset >= log_start_offset:
         return segment.largest_timestamp
     largest = (NO_TIMESTAMP, -1)
@@ -100,7 +100,7 @@ def _largest_from(segment: Segment, log_start_offset: int) -> tuple[int, int]:
 
 
 def _begin(segment: Segment, timestamp: int) -> int:
-    """Return an offset below which no record is as late as `timestamp`, from the time index if that can be believed."""
+    """Return an offset below which no record is as late as `timestamp`; the time index is checked against the log."""
     try:
         entry = segment.time_index.lookup(timestamp)
         if entry is None:

@@ -18,15 +18,15 @@ from typing import Final, Protocol
 
 from ottla.broker.storage.errors import FlushError
 
-# How many are asked for each file that is opened: the lock of a log is held meanwhile.
+# How many segments are looked at for each file that is opened: the lock of a log is held meanwhile.
 _LOOKS_MAX: Final = 8
 
 
 class _Descriptor:
-    """Closes a descriptor when its only owner goes.
+    """Closes a descriptor when its only owner is deleted.
 
-    Not the owner itself: weak references to an object still find it while its `__del__` runs, and would hand out a
-    descriptor that is being closed.
+    The owner cannot do this itself: weak references still find an object while its `__del__` runs, and would give out
+    a descriptor that is being closed.
     """
 
     __slots__ = ("fd",)
@@ -39,15 +39,15 @@ class _Descriptor:
 
 
 class OpenFile:
-    """A descriptor that lives as long as anybody refers to it.
+    """A descriptor that stays open as long as anything refers to this object.
 
-    A cache may forget it, and its file may be renamed or deleted: slices that hold it stay readable.
+    Its file may be renamed or deleted; slices that hold it stay readable.
     """
 
     __slots__ = ("__weakref__", "_descriptor", "fd", "lent_end")
 
     def __init__(self, path: Path | str, flags: int = os.O_RDONLY) -> None:
-        # Where the furthest slice ends that was ever handed out: below this no byte may change.
+        # The largest end of all slices ever made: no byte below it may change.
         self.lent_end = 0
         self.fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
         self._descriptor = _Descriptor(self.fd)
@@ -64,7 +64,7 @@ class OpenFile:
 
 
 class FileSlice:
-    """`length` bytes of a file from `position` on; whole batches."""
+    """`length` bytes of a file from `position` on: whole batches. A fetch response refers to them without reading."""
 
     __slots__ = ("file", "length", "position")
 
@@ -82,14 +82,14 @@ class FileSlice:
         return f"FileSlice(fd={self.file.fd}, position={self.position}, length={self.length})"
 
     def send(self, socket_fd: int, sent: int) -> int:
-        """Hand the rest after `sent` bytes to a socket without copying it here; return how many bytes it took.
+        """Send what follows after `sent` bytes to a socket, with sendfile; return how many bytes the socket took.
 
-        0 before the end means that the file is shorter than it was: the connection cannot be saved.
+        0 before the end means that the file has become shorter: the connection must be closed.
         """
         return os.sendfile(socket_fd, self.file.fd, self.position + sent, self.length - sent)
 
     def read_into(self, buffer: memoryview, position: int) -> None:
-        """Fill a buffer with the bytes from a position of the slice on; for listeners that must encrypt them."""
+        """Fill a buffer with the bytes from `position` of the slice on; for listeners that encrypt."""
         filled = 0
         while filled < len(buffer):
             count = os.preadv(self.file.fd, [buffer[filled:]], self.position + position + filled)
@@ -122,16 +122,16 @@ class Releasable(Protocol):
     """Something that keeps files open, and can open them again when it needs them."""
 
     used: bool
-    # Who has it may open and close these files.
+    # Must be held to open and close these files.
     lock: threading.Lock
 
     def release(self, held: threading.Lock) -> bool:
-        """Close them, without waiting for a lock other than `held`; False when that is not possible now."""
+        """Close the files, without waiting for a lock other than `held`; False if that is not possible now."""
         ...
 
 
 class OpenFiles:
-    """Those that have files open, in the order of their second chances. Thread-safe; its lock is the innermost."""
+    """The owners of open files, as a second-chance queue. Thread-safe; its lock is the innermost."""
 
     def __init__(self, open_max: int) -> None:
         self.open_max = open_max
@@ -142,7 +142,7 @@ class OpenFiles:
         return len(self._entries)
 
     def opened(self, entry: Releasable) -> None:
-        """Note that `entry` has files open, and have others release theirs where there are too many.
+        """Note that `entry` has files open, and ask others to release theirs if there are too many.
 
         The caller holds the lock of `entry`.
         """
@@ -169,11 +169,11 @@ class OpenFiles:
             self._entries.pop(id(entry), None)
 
     def _take_surplus(self, wanted: Releasable | None = None) -> Releasable | None:
-        """Take an entry out, the first or the one wanted; None where there are not too many, or it has gone."""
+        """Remove and return the first entry, or `wanted`; None if there are not too many, or it is gone."""
         with self._lock:
             if len(self._entries) <= self.open_max:
                 return None
-            # Others may be looking too, and may have taken it.
+            # Another thread may have taken it.
             return self._entries.pop(id(wanted), None) if wanted is not None else self._entries.popitem(last=False)[1]
 
     def _put_back(self, entry: Releasable) -> None:

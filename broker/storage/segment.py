@@ -43,7 +43,7 @@ _COPY_BYTES = 1024 * 1024
 
 
 class Limits(NamedTuple):
-    """What the topic's options say about a segment."""
+    """The topic's options that apply to a segment."""
 
     segment_bytes: int
     index_interval_bytes: int
@@ -68,36 +68,36 @@ class Segment:
         self.limits = limits
         self.size = 0
         self.next_offset = base_offset
-        # How much was forced to disk, with the indexes if the segment is closed; -1 where the files are new or trimmed.
+        # How many bytes were forced to disk, with the indexes if the segment is closed; -1 if files are new or trimmed.
         self.synced_size = -1
-        # From here on the batches were written or scanned by this process; of those below, [begin, end) was checked.
+        # This process wrote or scanned the batches from here on; below, it has checked those in [begin, end).
         self.own_position = NO_LIMIT
         self._checked = (0, 0)
-        # Whether the largest timestamp comes from the batches themselves, not from an index that was found.
+        # Whether the largest timestamp comes from the batches themselves, and not from an index on disk.
         self.is_largest_certain = False
         self.used = True
         # The largest timestamp and the last offset of its batch; None until it is read from the time index.
         self._largest: tuple[int, int] | None = None
-        # Of the first batch; None until it is read.
+        # The max timestamp of the first batch; None until it is read.
         self._first_timestamp: int | None = None
         self._bytes_since_index = 0
-        # The batches that this process wrote last, by base offset: to find them, no file need be read.
+        # The batches that this process wrote last, by base offset: they are found without reading a file.
         self._recent: dict[int, BatchAt] = {}
         self._files = files
         self.lock = lock
         self._file: OpenFile | None = None
-        # Finds the file again while only slices hold it.
+        # The open file, as long as a slice still holds it.
         self._lent: weakref.ref[OpenFile] | None = None
         # Only in the active segment. While there is a map, the indexes are loaded and known to be sound.
         self._map: WriteMap | None = None
-        # How many entries the indexes still take; known while there is a map.
+        # How many more entries fit into the indexes; known while there is a map.
         self._index_room = 0
 
     @classmethod
     def create(
         cls, directory: Path, base_offset: int, limits: Limits, files: OpenFiles, lock: threading.Lock
     ) -> Segment:
-        """Make an empty segment; what lies under its name is removed, and stays readable for slices of it."""
+        """Create an empty segment. Files of the same name are removed; slices of them stay readable."""
         segment = cls(directory, base_offset, limits, files, lock)
         segment.unlink()
         try:
@@ -140,9 +140,9 @@ class Segment:
         return [self.path, self.offset_index.path, self.time_index.path, self.aborted_transactions.path]
 
     def release(self, held: threading.Lock | None = None) -> bool:
-        """Give descriptors and loaded indexes back, if the log is not busy and the disk takes the indexes.
+        """Give up descriptors and loaded indexes, unless the log is busy or the indexes cannot be written.
 
-        `held` is the lock that the caller has: of another log, or of this one, which opens another segment.
+        `held` is the lock that the caller holds: that of another log, or of this one, which opens another segment.
         """
         is_own = held is self.lock
         if not is_own and not self.lock.acquire(blocking=False):
@@ -150,7 +150,7 @@ class Segment:
         try:
             self.close_files()
         except OSError:
-            # Whoever asks wants something else: it must not pay for this segment's disk.
+            # The caller wants to open another file, and must not fail because of this segment's disk.
             return False
         finally:
             if not is_own:
@@ -158,14 +158,14 @@ class Segment:
         return True
 
     def close_files(self) -> None:
-        """Close what is open; it is opened again when it is needed."""
+        """Close the open files; they are opened again when needed."""
         self._close_map()
         self.offset_index.release()
         self.time_index.release()
         self._close_file()
 
     def discard(self) -> None:
-        """Close what is open without writing anything, which a full disk could refuse: the files are to go."""
+        """Close the open files without writing, which could fail on a full disk: the files are going to be removed."""
         self._close_map()
         self.offset_index.forget()
         self.time_index.forget()
@@ -217,16 +217,16 @@ class Segment:
         self.next_offset = group[-1].next_offset
 
     def add_aborted(self, transaction: AbortedIndexEntry) -> None:
-        """Enter a transaction whose marker was written here."""
+        """Index a transaction whose marker is in this segment."""
         self.has_aborted = True
         try:
             self.aborted_transactions.append(transaction)
         except CorruptIndexError:
-            # Whoever asks for it next makes it anew, from the markers.
+            # It is rebuilt from the markers when it is read next.
             self.is_transaction_index_sound = False
 
     def _note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Enter a batch that was written into the indexes; nothing here can fail."""
+        """Account for a batch that was written, in the indexes too; nothing here can fail."""
         largest = self._largest
         if largest is None or max_timestamp > largest[0]:
             largest = self._largest = (max_timestamp, last_offset)
@@ -241,21 +241,21 @@ class Segment:
         self.size = position + size
 
     def _open_map(self) -> WriteMap:
-        """Make ready to write: what can fail about files and indexes fails here, before anything is written."""
+        """Prepare to write. Files and indexes that cannot be used raise here, before anything is written."""
         file = self.file
         if not self._are_indexes_sound():
             self.rebuild_indexes()
         self._largest = self.largest_timestamp
         limit = self.limits.index_bytes_max
         entries = limit // self.offset_index.entry.size - len(self.offset_index)
-        # One is kept for the last entry of the time index.
+        # One entry is reserved for the end of the time index.
         times = limit // self.time_index.entry.size - len(self.time_index) - 1
         self._index_room = min(entries, times)
         self._map = WriteMap(file, self.limits.segment_bytes)
         return self._map
 
     def _are_indexes_sound(self) -> bool:
-        """Whether entries can be added: the last ones agree with the log."""
+        """Whether the last entries agree with the log, so that entries can be added."""
         try:
             self._headers_at(self.offset_index.last)
             last = self.time_index.last
@@ -265,7 +265,7 @@ class Segment:
 
     @property
     def is_index_full(self) -> bool:
-        """Whether there is no room for another entry, the last one of the time index aside."""
+        """Whether no further entry fits, except for the last one of the time index."""
         if self._map is None:
             self._open_map()
         return self._index_room <= 0
@@ -273,7 +273,7 @@ class Segment:
     # Closing
 
     def finish(self) -> None:
-        """Trim the file and complete the indexes: the segment will not be written any more."""
+        """Trim the file and complete the indexes: the segment is not written any more."""
         timestamp, offset = self.largest_timestamp
         self._close_map()
         self.synced_size = -1
@@ -283,14 +283,14 @@ class Segment:
         self.time_index.write()
 
     def close(self) -> None:
-        """Trim and close the files, indexes complete: after this a clean start need not look inside."""
+        """Finish and close the files: a clean start need not look inside."""
         self.finish()
         self.close_files()
 
     # Finding
 
     def batches_at(self, position: int = 0) -> Iterator[BatchAt]:
-        """Walk over the headers of the batches from `position` on."""
+        """Return the headers of the batches from `position` on."""
         return batch_headers(self.file, self.path, position, self.size, self.base_offset, self.next_offset)
 
     def read_batches(self, position: int = 0) -> Iterator[tuple[int, RecordBatch]]:
@@ -303,7 +303,7 @@ class Segment:
         return whole_batches(lent.file, self.path, position, self.size, buffer_bytes)
 
     def find(self, offset: int) -> BatchAt | None:
-        """Return the first batch that ends at or after `offset`; None where the segment ends before it."""
+        """Return the first batch that ends at or after `offset`; None if the segment ends before it."""
         batch = self._recent.get(offset)
         if batch is not None:
             return batch
@@ -317,7 +317,7 @@ class Segment:
     def end_before(self, position: int, offset: int, begin: BatchAt) -> tuple[int, int]:
         """Return the last batch boundary up to `position` whose batches all lie below `offset`, from `begin` on.
 
-        With it comes an offset: the batches before the boundary lie below that one, those behind it do not.
+        Also returns an offset: batches before the boundary lie below it, batches behind the boundary do not.
         """
         if position >= self.size and offset >= self.next_offset:
             return self.size, self.next_offset
@@ -335,24 +335,24 @@ class Segment:
         end = begin.position
         for batch in headers:
             if batch.last_offset >= offset or batch.end > position:
-                # Where the walk began at an index entry, all before that batch is below both bounds.
+                # If the iteration began at an index entry, all batches before it are below both bounds.
                 return max(end, batch.position), batch.base_offset
             end = batch.end
         return end, self.next_offset
 
     def check_found(self, position: int, end: int, epoch_for: Callable[[int], int]) -> None:
-        """Raise CorruptBatchError unless what was found on disk from `position` to `end` is what was once written.
+        """Raise CorruptBatchError if the batches found on disk from `position` to `end` are damaged.
 
-        CRCs must be right; offsets must rise and epochs be what they were, since neither is under a CRC. Many clients
-        do not check CRCs, and a replica must not lead with damaged records while others have them whole. What this
-        process wrote, or has checked once, is not checked again.
+        CRCs must be right, offsets must rise, and epochs must be the known ones: the CRC covers neither offset nor
+        epoch. Many clients do not check CRCs, and a replica must not lead with damaged records while others have good
+        ones. What this process wrote, or has checked once, is not checked again.
         """
         end = min(end, self.own_position)
         begin, checked_end = self._checked
         start = checked_end if begin <= position <= checked_end else position
         if start >= end:
             return
-        # One more than is asked for: a batch whose offset is too high contradicts the one behind it.
+        # Reads one header more: a batch whose offset is too high contradicts the batch behind it.
         for batch in self.batches_at(start):
             if batch.position >= end:
                 break
@@ -370,7 +370,7 @@ class Segment:
             del recent[next(iter(recent))]
 
     def headers_from(self, offset: int) -> Iterator[BatchAt]:
-        """Walk from a batch on that is not above `offset`: the last one that the index knows."""
+        """Return the headers from the last indexed batch that is not above `offset`."""
         try:
             return self._headers_at(self.offset_index.lookup(offset))
         except CORRUPT:
@@ -378,7 +378,7 @@ class Segment:
             return self._headers_at(self.offset_index.lookup(offset))
 
     def _headers_at(self, entry: tuple[int, int]) -> Iterator[BatchAt]:
-        """Walk from an index entry on, if the log says the same there."""
+        """Return the headers from an index entry on; CorruptIndexError if the log has another batch there."""
         offset, position = entry
         if position == 0:
             return self.batches_at()
@@ -390,9 +390,10 @@ class Segment:
         raise CorruptIndexError(f"{self.offset_index.path} points at the wrong batch")
 
     def _check_is_hole(self, last_offset: int) -> None:
-        """Tell a hole at the end of a segment, as compaction leaves them, from batches that were lost.
+        """Raise CorruptBatchError if batches at the end of the segment are lost.
 
-        The indexes of a cleaned segment know nothing of what was in the hole; those of a damaged one do.
+        Compaction also leaves holes there. But the indexes of a cleaned segment have no entries for the hole; those of
+        a damaged segment do.
         """
         with suppress(CorruptIndexError):
             index_offset, position = self.offset_index.last
@@ -412,17 +413,17 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """The largest timestamp of the first batch; it decides when the segment is old enough to roll."""
+        """The max timestamp of the first batch; it decides when the segment is old enough to roll."""
         if self._first_timestamp is None:
             self._first_timestamp = next(self.batches_at()).max_timestamp if self.size else NO_TIMESTAMP
         return self._first_timestamp
 
     def confirm_largest_timestamp(self, largest: tuple[int, int]) -> None:
-        """Take what the headers of a closed segment say in place of what its index says."""
+        """Set the largest timestamp as read from the headers of a closed segment, not from its index."""
         self._largest, self.is_largest_certain = largest, True
 
     def _read_largest_timestamp(self) -> tuple[int, int]:
-        """Read it from the time index; believe it if its batch says the same and those at the end say no more."""
+        """Read it from the time index. It counts if its batch agrees and no batch behind the last entry is later."""
         if self.size == 0:
             return NO_TIMESTAMP, self.base_offset
         try:
@@ -441,7 +442,7 @@ class Segment:
     # Indexes
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the log."""
+        """Rebuild both indexes from the log."""
         largest = (NO_TIMESTAMP, self.base_offset)
         offsets: list[tuple[int, int]] = []
         times: list[tuple[int, int]] = []
@@ -463,7 +464,7 @@ class Segment:
             self.offset_index.append(*entry)
         for entry in (*times, largest):
             self.time_index.append(*entry)
-        # On a full disk they stay in memory: a log must open and be read there all the same.
+        # On a full disk they stay in memory: the log must still open and be readable.
         with suppress(OSError):
             self.offset_index.write()
             self.time_index.write()
@@ -473,10 +474,10 @@ class Segment:
     # Starting
 
     def recover(self, accepts: Callable[[int, int, RecordBatch], bool]) -> tuple[int, int]:
-        """Find where the good batches end, for the caller to `cut` there and to rebuild the indexes.
+        """Return position and next offset at which the good batches end. The caller cuts there and rebuilds indexes.
 
-        `accepts` sees each whole batch in turn, with its position and the offset after the one before it, and may
-        refuse it. Returns position and next offset.
+        `accepts` is called for each whole batch, with its position and the offset that should come next. It may
+        refuse the batch, which ends the segment there.
         """
         self.size = os.fstat(self.file.fd).st_size
         end, next_offset, self.next_offset = 0, self.base_offset, NO_LIMIT
@@ -488,11 +489,11 @@ class Segment:
                     break
                 end, next_offset = position + batch.size, batch.next_offset
         except CorruptBatchError:
-            pass  # what is not a batch is what the cut is for
+            pass  # the caller cuts off what is not a batch
         return end, next_offset
 
     def resume(self) -> bool:
-        """Take the segment as a clean stop left it, reading only its tail; False where it is not like that."""
+        """Open the segment as a clean stop left it, reading only its tail; False if it is in another state."""
         self.size = self.path.stat().st_size
         next_offset, self.next_offset = self.base_offset, NO_LIMIT
         try:
@@ -507,7 +508,7 @@ class Segment:
         return True
 
     def trust(self, next_offset: int) -> None:
-        """Take a closed segment as it lies on disk; batches that are not what they must be are found when read."""
+        """Open a closed segment without reading it; damaged batches are noticed when they are read."""
         self.size = self.synced_size = self.path.stat().st_size
         self.next_offset = next_offset
 
@@ -516,7 +517,7 @@ class Segment:
     def truncate_to(self, offset: int) -> None:
         """Drop the batch that holds `offset` and everything behind it."""
         batch = self.find(offset)
-        # None: a hole that compaction left at the end; the offsets in it are given anew.
+        # None: a hole that compaction left at the end. Its offsets will be assigned again.
         position, above = (self.size, offset) if batch is None else (batch.position, batch.base_offset)
         next_offset = self.base_offset
         for before in self.headers_from(above - 1) if position else ():
@@ -536,7 +537,7 @@ class Segment:
             self.rebuild_indexes()
 
     def cut(self, size: int, next_offset: int) -> None:
-        """Let the log end at `size`. Slices that reach further keep the file, and the segment gets another one."""
+        """Cut the file to `size`. If slices reach further, they keep the old file, and the segment gets a copy."""
         self._close_map()
         if size != os.fstat(self.file.fd).st_size:
             if self._is_lent_beyond(size):
@@ -560,7 +561,7 @@ class Segment:
         return self._lent() is not None
 
     def _copy(self, size: int) -> None:
-        """Put a copy of the first bytes in the place of the file; durably, since they may have been flushed before."""
+        """Replace the file by a copy of its first bytes; durably, since they may have been flushed before."""
         copy_path = self.path.with_name(self.path.name + _COPY_SUFFIX)
         try:
             original = OpenFile(self.path)
@@ -578,7 +579,7 @@ class Segment:
         self._file = self._lent = None
 
     def _read_largest_after_cut(self) -> tuple[int, int]:
-        """Find the largest timestamp of what is left: the last entry's, or one of a batch behind that entry."""
+        """Return the largest timestamp of what is left: that of the last entry, or of a batch behind it."""
         largest = self.time_index.last or (NO_TIMESTAMP, self.base_offset)
         for batch in self.headers_from(max(self.offset_index.last[0], largest[1])):
             if batch.max_timestamp > largest[0]:

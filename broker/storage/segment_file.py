@@ -59,8 +59,8 @@ def batch_headers(
 ) -> Iterator[BatchAt]:
     """Yield the headers of the batches from `position` to `size`, which are both batch boundaries.
 
-    Raises CorruptBatchError where there is no batch, or one below `first_offset`, below its predecessor, or not below
-    `limit`.
+    Raises CorruptBatchError if there is no batch, or if its offsets are below `first_offset`, not above the batch
+    before it, or not below `limit`.
     """
     unpack_from, new_tuple = _HEADER.unpack_from, tuple.__new__
     while position < size:
@@ -109,9 +109,9 @@ def whole_batches(
 
 
 def has_batch_behind(fd: int, position: int, size: int, first_offset: int) -> bool:
-    """Whether a whole batch with a later offset begins somewhere behind `position`, however it is reached.
+    """Whether a whole batch with a later offset begins anywhere behind `position`.
 
-    A write that was interrupted has nothing behind it; damage within a log has. A few megabytes are searched.
+    An interrupted write has nothing behind it; damage within a log has. A few megabytes are searched.
     """
     data = os.pread(fd, min(_SEARCH_BYTES, size - position), position)
     magic = bytes((MAGIC,))
