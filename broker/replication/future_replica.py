@@ -1,12 +1,12 @@
-"""The copy of a partition in another log directory of this broker, on its way to become the partition's log.
+"""The copy of a partition in another log directory of this broker, which will become the partition's log.
 
-It follows the current log as a follower does its leader, without a network between: it copies whole batches from where
-it ends, begins where the current log begins, and cuts where that was cut, by leader epoch. Which broker leads does not
-matter. When it has everything it takes the place of the current log while the partition's lock keeps appends, cuts
-and reads out; they go on a moment later, in the other directory.
+It follows the current log as a follower follows its leader, but without a network. It copies whole batches from its
+end, starts where the current log starts, and is truncated where the current log was truncated, by leader epoch. It does
+not matter which broker leads. When it has everything, it replaces the current log. Meanwhile the partition's lock
+blocks appends, truncations and reads; they continue a moment later in the other directory.
 
-Not thread-safe: whoever uses it has the partition's files for itself (`Logs.change`). Lock order: change -> partition
--> log.
+Not thread-safe: the caller needs exclusive use of the partition's files (`Logs.change`). Lock order: change ->
+partition -> log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ottla.protocol.records import NO_LEADER_EPOCH, RecordBatch
 
 log = structlog.get_logger(__name__)
 
-# Batches of this broker are of no later epoch than it knows.
+# Batches of this broker never have a newer epoch than it knows.
 _ANY_EPOCH: Final = 2**31 - 1
 
 
@@ -38,7 +38,7 @@ class FutureReplica:
         self.partition = partition
         self.future = future
         self._logs = logs
-        # How often the current log had been cut when the two were compared last; None before that.
+        # How often the current log had been truncated at the last comparison; None before the first.
         self._compared_cuts: int | None = None
 
     def __repr__(self) -> str:
@@ -46,16 +46,16 @@ class FutureReplica:
 
     @property
     def is_in_last_segment(self) -> bool:
-        """Whether what is left lies in the segment that is being written."""
+        """Whether the rest of the copy is in the active segment."""
         return self.partition.log.active.base_offset <= self.future.log.log_end_offset
 
     def copy(self, max_bytes: int) -> int:
-        """Copy the next batches of one segment; return their size, 0 where there are no more.
+        """Copy the next batches of one segment; return their size, or 0 if there are no more.
 
-        Raises KafkaError where a log cannot be read or written, and CorruptBatchError where a batch is damaged.
+        Raises KafkaError if a log cannot be read or written, and CorruptBatchError if a batch is damaged.
         """
         current = self.partition.log
-        # Before the comparison: what is cut during it is compared next time.
+        # Before the comparison: a truncation during it is seen next time.
         cuts = current.cuts
         if cuts != self._compared_cuts:
             self._cut_what_differs(current)
@@ -66,15 +66,15 @@ class FutureReplica:
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            # The current log was cut, or lost its oldest segments, a moment ago.
+            # The current log was truncated, or lost its oldest segments, a moment ago.
             self._compared_cuts = None
             return max_bytes
 
     def try_to_replace(self, max_bytes: int, is_hosted: Callable[[], bool]) -> bool:
-        """Take the place of the current log; False where more than `max_bytes` came in since, or it was cut.
+        """Replace the current log; return False if more than `max_bytes` were appended since, or if it was truncated.
 
-        Nothing is done either where `is_hosted`, called with the partition's lock held, says that this broker has
-        another object for the partition by now.
+        It also returns False if `is_hosted`, which is called with the partition's lock held, says that this broker now
+        has another object for the partition.
         """
         partition = self.partition
         log_moves.prepare(self._logs, self.future, partition.log)
@@ -90,7 +90,7 @@ class FutureReplica:
                     return False
             partition.log = log_moves.replace_current(self._logs, partition.partition)
         for log_dir in self._logs.online_dirs:
-            # Without it, the log is compacted from its beginning after a crash.
+            # Without this checkpoint, the log would be compacted from its start after a crash.
             with suppress(OSError):
                 self._logs.checkpoint(CLEANER_OFFSET_CHECKPOINT, log_dir)
         return True
@@ -104,14 +104,14 @@ class FutureReplica:
             data = piece.read()
         first_offset = RecordBatch(memoryview(data)).base_offset
         if first_offset < future.log_end_offset and future.log_start_offset == future.log_end_offset:
-            # The log begins within a batch, and a batch is copied whole.
+            # The log starts inside a batch, but batches are copied whole.
             log_moves.restart_future(self._logs, self.future, first_offset)
         future.append_as_follower(data, _ANY_EPOCH)
         self._follow_offsets(current)
         return len(data)
 
     def _follow_offsets(self, current: Log) -> None:
-        """Take high watermark and log start over, as far as the future log reaches."""
+        """Take over the high watermark and the log start, as far as the future log reaches."""
         future = self.future.log
         start = current.log_start_offset
         if start > future.log_end_offset:
@@ -121,10 +121,10 @@ class FutureReplica:
             future.advance_log_start(start)
 
     def _cut_what_differs(self, current: Log) -> None:
-        """Cut the future log to where both are alike: where the current one was cut, or lost its end in a crash.
+        """Truncate the future log to where both are equal, if the current log was truncated or lost its end in a crash.
 
-        As between follower and leader, the newest epoch that both know tells how far that can be. Where the future log
-        knows no such epoch, the one below is looked at.
+        As between follower and leader, the newest common epoch decides. If the future log does not have that epoch,
+        the one below it is tried.
         """
         future = self.future.log
         end_before = future.log_end_offset

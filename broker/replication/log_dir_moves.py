@@ -1,9 +1,9 @@
-"""Moving replicas between the log directories of this broker, as AlterReplicaLogDirs asks for it.
+"""Moving replicas between the log directories of this broker, for AlterReplicaLogDirs.
 
-What is being moved is what has a future log, so a start goes on where the last stop was. The threads take the moves in
-turn, a few batches of one after a few of another, within `replica.alter.log.dirs.io.max.bytes.per.second`. A move rests
-while its partition has no role here, a disk of the two fails or the target has little space, and is tried again after
-a while when something went wrong.
+Every replica with a future log is being moved, so moves continue after a restart. The threads take the moves in turn, a
+few batches of each, within `replica.alter.log.dirs.io.max.bytes.per.second`. A move pauses while its partition has no
+role here, while one of its two disks has failed, and while the target is nearly full. After an error it is tried again
+later.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from ottla.protocol.identifiers import TopicPartition
 
 log = structlog.get_logger(__name__)
 
-# What is copied at once; also the most that is copied while appends to the partition wait.
+# The amount that is copied at once. Also the most that is copied while appends to the partition wait.
 ROUND_BYTES: Final = 1024 * 1024
 IDLE_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 10.0
 
 
 class _Move:
-    """A future log in the hands of the threads."""
+    """A future log that the threads work on."""
 
     __slots__ = ("due", "failures", "future", "is_taken", "replica")
 
@@ -46,7 +46,7 @@ class _Move:
         self.replica: FutureReplica | None = None
         self.due = 0.0
         self.is_taken = False
-        # In a row.
+        # Number of failures in a row.
         self.failures = 0
 
 
@@ -61,7 +61,7 @@ class LogDirMoves:
         *,
         round_bytes: int = ROUND_BYTES,
     ) -> None:
-        """`clock` gives seconds."""
+        """`clock` returns seconds."""
         self._partitions = partitions
         self._logs = logs = partitions.logs
         self._clock = clock
@@ -74,7 +74,7 @@ class LogDirMoves:
             sample_seconds=config.alter_log_dirs_replication_quota_window_size_seconds,
         )
         self.configure(config)
-        # Guards the table of moves; a thread that has taken one has it for itself.
+        # Protects the table of moves. A thread that has taken a move uses it alone.
         self._changed = threading.Condition()
         self._moves: dict[Log, _Move] = {}
         self._is_stopping = False
@@ -85,7 +85,7 @@ class LogDirMoves:
         ]
 
     def configure(self, config: BrokerConfig) -> None:
-        """Take the broker's options as they are now."""
+        """Apply the broker's current options."""
         self._throttle.configure(config.replica_alter_log_dirs_io_max_bytes_per_second)
 
     def start(self) -> None:
@@ -94,7 +94,7 @@ class LogDirMoves:
             thread.start()
 
     def stop(self) -> None:
-        """End the threads, each after the round that it is in; the next start goes on."""
+        """Stop the threads, each after its current round. The next start continues the moves."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
@@ -102,14 +102,14 @@ class LogDirMoves:
             if thread.is_alive():
                 thread.join()
 
-    # Asking
+    # Requests
 
     def move(self, partition: TopicPartition, directory: str) -> None:
-        """Have a replica moved to a directory of `log.dirs`, in place of any earlier wish; the copy goes on later.
+        """Start to move a replica to a directory of `log.dirs`, in place of any earlier move; the threads copy later.
 
-        Raises KafkaError: INVALID_TOPIC_EXCEPTION for a name that leaves no room for the suffix of a future log,
-        LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR where a directory is offline, and NOT_LEADER_OR_FOLLOWER where this
-        broker has no such replica. Its log will be created in the directory if it gets one.
+        Raises KafkaError: INVALID_TOPIC_EXCEPTION if the name is too long for the suffix of a future log;
+        LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR if a directory is offline; NOT_LEADER_OR_FOLLOWER if this broker has no
+        such replica. In the last case, its log will be created in the directory when the broker gets one.
         """
         try:
             directory_name(partition, DirectoryKind.FUTURE)
@@ -130,7 +130,7 @@ class LogDirMoves:
     # Moving
 
     def advance(self) -> float:
-        """Do a round of the move whose turn it is; return for how many seconds there is nothing else to do."""
+        """Do one round of the next move; return for how many seconds there is nothing else to do."""
         move = self._take()
         if move is None:
             return self._seconds_to_next()
@@ -150,7 +150,7 @@ class LogDirMoves:
         return 0.0
 
     def _take(self) -> _Move | None:
-        """Take the move that waits longest, of those that are due and nobody else has taken."""
+        """Take the move that has waited longest, among those that are due and not taken."""
         futures = {held.log: held for held in self._logs.futures()}
         now = self._clock()
         with self._changed:
@@ -162,7 +162,7 @@ class LogDirMoves:
             for future, move in self._moves.items():
                 if not move.is_taken and move.due <= now:
                     move.is_taken = True
-                    # To the end of the line.
+                    # Move it to the end of the queue.
                     self._moves[future] = self._moves.pop(future)
                     return move
         return None
@@ -174,7 +174,7 @@ class LogDirMoves:
         return max(0.0, min([IDLE_SECONDS, *dues]))
 
     def _advance(self, move: _Move) -> float:
-        """Copy the next batches, and exchange the logs at the end; return how long the move is to rest."""
+        """Copy the next batches, and replace the log at the end; return how long the move must pause."""
         pause_seconds = self._throttle.pause_seconds()
         if pause_seconds > 0:
             return min(pause_seconds, IDLE_SECONDS)

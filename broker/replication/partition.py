@@ -1,10 +1,10 @@
-"""One partition on this broker: who leads it, which replicas are in sync, and how far it is committed.
+"""One partition on this broker: its leader, its in-sync replicas, and its high watermark.
 
-The partition alone decides about the high watermark, and wakes the requests that wait for what it changes. Its lock
-protects leader epoch, ISR and the followers' positions; the log has a lock of its own, taken inside. Appends,
-truncations and reads hold the lock, so that none of an earlier role comes after the next role began: a request of one
-epoch must not get records of another leader. Nothing waits for the network or ZooKeeper under the lock, and no request
-is woken under it.
+Only the partition changes its high watermark, and it wakes the requests that wait for its changes. Its lock protects
+the leader epoch, the ISR and the followers' positions. The log has its own lock, which is taken inside this one.
+Appends, truncations and reads hold the lock, so that none of them crosses a change of role: a request of one epoch must
+not get records of another leader. Nothing waits for the network or ZooKeeper under the lock, and no request is woken
+under it.
 """
 
 from __future__ import annotations
@@ -46,43 +46,43 @@ __all__ = [
 
 
 class EpochEndOffset(NamedTuple):
-    """The largest epoch up to one that was asked for, and where it ends."""
+    """The largest epoch that is not above a requested one, and its end offset."""
 
     epoch: int
     end_offset: int
 
 
 class Read(NamedTuple):
-    """What a fetch gets of one partition."""
+    """The result of a fetch for one partition."""
 
     records: FileSlice | None
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    # (producer id, first offset); None unless the reader wants only what is committed.
+    # (producer id, first offset); None unless the reader is read_committed.
     aborted_transactions: list[tuple[int, int]] | None
-    # Where the follower's log stops being like ours; it gets no records then.
+    # Where the follower's log diverges from ours; then there are no records.
     diverging: EpochEndOffset | None = None
 
 
 @dataclass(slots=True)
 class PartitionContext:
-    """What partitions ask of the rest of the broker; every call is cheap and takes no lock."""
+    """What partitions need from the rest of the broker. Every call is cheap and takes no lock."""
 
     node_id: int
     clock: Callable[[], int]
     lag_max_ms: Callable[[], int] = lambda: 30_000
-    # Whether a broker is in the metadata.
+    # Whether a broker is alive according to the metadata.
     is_alive: Callable[[int], bool] = lambda broker: True
-    # Of our own registration.
+    # The broker epoch of our own registration.
     broker_epoch: Callable[[], int] = lambda: -1
-    # False while our session with ZooKeeper may be over: another broker may lead by now.
+    # False while our ZooKeeper session may have expired, so that another broker may lead.
     may_lead_alone: Callable[[], bool] = lambda: True
-    # Sends a proposal to the controller; the answer comes through `take_isr_answer`.
+    # Sends a proposal to the controller; the answer comes to `take_isr_answer`.
     propose: Callable[[IsrProposal], None] = lambda proposal: None
     # Requests that wait for partitions.
     waits: PartitionWaits = field(default_factory=PartitionWaits)
-    # Forces records to disk; None where no topic asks for that before records are acknowledged.
+    # Flushes records to disk; None if no topic requires a flush before records are acknowledged.
     group_commit: GroupCommit | None = None
 
 
@@ -93,15 +93,15 @@ class Partition:
         self.partition = partition
         self.topic_id = topic_id
         self.node_id = context.node_id
-        # Another one, under the lock, when the replica was moved to another log directory (future_replica.py).
+        # Replaced under the lock when the replica was moved to another log directory (future_replica.py).
         self.log = log
         self.waits = context.waits
         self.lock = threading.Lock()
         self._context = context
         self._role = PartitionRole(NO_LEADER, -1, -1, (), frozenset())
-        # Only while this broker leads.
+        # None unless this broker leads.
         self._leadership: Leadership | None = None
-        # For metrics: exact for what goes in, which is counted under the lock.
+        # For metrics. Incoming records are counted under the lock, so these counts are exact.
         self.appends = self.records_in = self.bytes_in = 0
         self.reads = self.bytes_out = 0
         self.replicated_bytes_in = self.replicated_bytes_out = 0
@@ -115,7 +115,7 @@ class Partition:
 
     @property
     def role(self) -> PartitionRole:
-        """What the controller decided last; immutable."""
+        """The controller's latest decision; immutable."""
         return self._role
 
     @property
@@ -125,12 +125,12 @@ class Partition:
 
     @property
     def isr(self) -> frozenset[int]:
-        """The replicas in sync, as the controller has them."""
+        """The in-sync replicas, as the controller knows them."""
         return self._role.isr
 
     @property
     def is_proposal_pending(self) -> bool:
-        """Whether the controller was asked for another ISR."""
+        """Whether an ISR proposal waits for the controller's answer."""
         leadership = self._leadership
         return leadership is not None and leadership.pending is not None
 
@@ -140,7 +140,7 @@ class Partition:
         return len(self._role.isr) < self._min_isr(self._role)
 
     def take_role(self, role: PartitionRole) -> bool:
-        """Become what the controller says; return False where it said so already, or something newer."""
+        """Take the role that the controller assigns; return False if it is not newer than the current one."""
         with self.lock:
             if role.leader_epoch < self._role.leader_epoch or (
                 role.leader_epoch == self._role.leader_epoch and role.partition_epoch <= self._role.partition_epoch
@@ -165,15 +165,15 @@ class Partition:
         self._advance_high_watermark(self._leadership)
 
     def resign(self) -> None:
-        """Neither lead nor follow until the controller speaks again; what is under way ends with an error."""
+        """Neither lead nor follow until the controller assigns a role again; pending requests end with an error."""
         with self.lock:
             self._leadership = None
-            # It may say the same again: nothing has changed where no controller saw that our session was over.
+            # The controller may assign the same role again, if it never noticed that our session had expired.
             partition_epoch = self._role.partition_epoch - 1
             self._role = replace(self._role, leader_id=NO_LEADER, partition_epoch=partition_epoch)
 
     def check_leader(self, current_leader_epoch: int = -1) -> PartitionRole:
-        """Return the role if this broker leads in that epoch (-1: in any); raise KafkaError otherwise."""
+        """Return the role if this broker leads in that epoch (-1: any epoch); raise KafkaError otherwise."""
         role = self._role
         if role.leader_id != self.node_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {role.leader_id} leads {self.partition}")
@@ -181,7 +181,7 @@ class Partition:
         return role
 
     def check_epoch(self, role: PartitionRole, current_leader_epoch: int) -> None:
-        """Raise KafkaError where a client knows an older or a newer leader than we do."""
+        """Raise KafkaError if a client's leader epoch is older or newer than ours."""
         if current_leader_epoch < 0 or current_leader_epoch == role.leader_epoch:
             return
         if current_leader_epoch < role.leader_epoch:
@@ -191,12 +191,12 @@ class Partition:
     # Appending
 
     def append(self, data: memoryview | bytes, *, required_acks: int) -> PendingAppend:
-        """Append a producer's batch; raise KafkaError with nothing appended."""
+        """Append a producer's batch. If it raises KafkaError, nothing was appended."""
         self._check_may_append(self.check_leader(), required_acks)
         return self._append(validated(data, self.log.rules, self._context.clock()), required_acks)
 
     def append_batch(self, batch: RecordBatch) -> PendingAppend:
-        """Append a batch that this broker made, with acks=all: records of internal topics, transaction markers."""
+        """Append a batch of this broker with acks=all: records of internal topics, or transaction markers."""
         return self._append(batch, -1, from_client=False)
 
     def _append(self, batch: RecordBatch, required_acks: int, *, from_client: bool = True) -> PendingAppend:
@@ -219,30 +219,30 @@ class Partition:
         return PendingAppend(self, appended, required_acks, must_flush=must_flush)
 
     def when_flushed(self, offset: int, callback: Callback) -> None:
-        """Call back when everything below an offset is on disk, or with the reason why it will not be."""
+        """Call back when everything below an offset is on disk, or with the error that prevents it."""
         assert self._context.group_commit is not None
         self._context.group_commit.when_flushed(self.log, offset, callback)
 
     def _check_may_append(self, role: PartitionRole, required_acks: int) -> None:
-        # While it waits for another ISR, some of this one may follow another leader, and nothing can be committed.
+        # A pending proposal counts as alone: members of this ISR may follow another leader, and nothing is committed.
         is_alone = required_acks != -1 or len(role.isr) == 1 or self.is_proposal_pending
         if is_alone and len(role.replicas) > 1 and not self._context.may_lead_alone():
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"broker {self.node_id} is cut off from ZooKeeper: another may lead {self.partition} by now",
+                f"broker {self.node_id} cannot reach ZooKeeper: another broker may lead {self.partition} by now",
             )
         needed = self._min_isr(role)
         if required_acks == -1 and len(role.isr) < needed:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.partition} has {len(role.isr)} replicas in sync, min.insync.replicas asks for {needed}",
+                f"{self.partition} has {len(role.isr)} in-sync replicas, min.insync.replicas is {needed}",
             )
 
     def _min_isr(self, role: PartitionRole) -> int:
         return min(self.log.config.min_insync_replicas, len(role.replicas))
 
     def commit_error(self, last_offset: int) -> ErrorCode | None:
-        """Return how an acks=all append up to `last_offset` stands: NONE or an error, None while it must wait."""
+        """Return the result of an acks=all append up to `last_offset`: NONE or an error; None while it must wait."""
         role = self._role
         if role.leader_id != self.node_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -255,9 +255,9 @@ class Partition:
     # In sync
 
     def _advance_high_watermark(self, leadership: Leadership) -> bool:
-        """Move the high watermark to what all of the maximal ISR have, never back. The caller holds the lock.
+        """Move the high watermark to what all of the maximal ISR have, never backwards. The caller holds the lock.
 
-        It stands still while too few replicas are in sync: what these few have is not safe enough to be read.
+        It stays while too few replicas are in sync, because their records are not safe enough to be read.
         """
         if self.is_under_min_isr:
             return False
@@ -270,9 +270,9 @@ class Partition:
         return True
 
     def delete_records(self, offset: int | None) -> int:
-        """Let the leader's log start at an offset, at the high watermark where there is none; return where it starts.
+        """Move the leader's log start to an offset (None: the high watermark); return the new log start.
 
-        KafkaError where the offset is beyond the high watermark. The other replicas follow with their next fetches.
+        Raises KafkaError if the offset is above the high watermark. The other replicas follow with their next fetches.
         """
         with self.lock:
             self.check_leader()
@@ -285,25 +285,25 @@ class Partition:
         return start
 
     def low_watermark(self) -> int:
-        """Return up to where all live replicas have deleted the log; KafkaError where this broker does not lead it."""
+        """Return the offset up to which all live replicas have deleted; raise KafkaError if another broker leads."""
         self.check_leader()
         leadership = self._leadership
-        # Without one the role is about to change.
+        # Without a leadership, the role is about to change.
         return -1 if leadership is None else leadership.low_watermark(self.log.log_start_offset, self._context.is_alive)
 
     def follower_positions(self) -> Mapping[int, RemoteReplica]:
-        """Where the followers are; empty unless this broker leads."""
+        """Return the positions of the followers; empty unless this broker leads."""
         leadership = self._leadership
         return {} if leadership is None else leadership.followers
 
     @property
     def is_high_watermark_known(self) -> bool:
-        """Whether the followers have told a new leader how far the log is committed."""
+        """Whether a new leader has learned from its followers how far the log is committed."""
         leadership = self._leadership
         return leadership is None or self.log.high_watermark >= leadership.start_offset
 
     def shrink_isr(self) -> None:
-        """Propose an ISR without the members that have not kept up; called from time to time."""
+        """Propose an ISR without the members that have not kept up. Called periodically."""
         context = self._context
         with self.lock:
             leadership = self._leadership
@@ -317,7 +317,7 @@ class Partition:
         context.propose(proposal)
 
     def take_isr_answer(self, proposal: IsrProposal, answer: IsrAnswer) -> None:
-        """Take the controller's answer to a proposal; propose again where it failed for a reason that may pass."""
+        """Process the controller's answer to a proposal; propose again if the failure may be temporary."""
         with self.lock:
             leadership = self._leadership
             if leadership is None or leadership.pending is not proposal:
@@ -325,7 +325,7 @@ class Partition:
             is_accepted = answer.error_code is ErrorCode.NONE
             if is_accepted:
                 if answer.leader_epoch != leadership.role.leader_epoch:
-                    # The controller's next LeaderAndIsr is on its way.
+                    # The controller's next LeaderAndIsr decides.
                     return
                 size_before = len(leadership.role.isr)
                 leadership.committed(answer)
@@ -345,7 +345,7 @@ class Partition:
     # Reading
 
     def upper_offset(self, *, committed_only: bool) -> int:
-        """How far a consumer may read."""
+        """Return the offset up to which a consumer may read."""
         return self.log.last_stable_offset if committed_only else self.log.high_watermark
 
     def read(
@@ -358,7 +358,7 @@ class Partition:
         at_least_one: bool,
         client_may_read_follower: bool = False,
     ) -> Read:
-        """Read for a consumer, up to what is committed; a follower knows that a little later than the leader."""
+        """Read committed records for a consumer. A follower learns a little later what is committed."""
         with self.lock:
             role, log = self._role, self.log
             if role.leader_id == NO_LEADER or not client_may_read_follower:
@@ -377,9 +377,9 @@ class Partition:
             return Read(records, high_watermark, stable, log.log_start_offset, aborted)
 
     def read_for_follower(self, fetch: FollowerFetch, max_bytes: int, *, at_least_one: bool) -> Read:
-        """Read for a follower, up to the end of the log; what it asks for tells what it has.
+        """Read for a follower, up to the end of the log. The fetch offset tells which records the follower has.
 
-        A follower whose log is not like ours learns where it stops being so, and counts as having nothing new.
+        A follower whose log diverges gets the point where it does, and its position is not updated.
         """
         with self.lock:
             self.check_leader(fetch.current_leader_epoch)
@@ -405,12 +405,12 @@ class Partition:
         return read
 
     def note_idle_follower(self, fetch: FollowerFetch, now_ms: int) -> bool:
-        """Note that a follower in sync fetches at the end of a log that is committed up to there.
+        """Record that an in-sync follower fetches at the end of a log that is committed up to there.
 
-        Most partitions of a broker are idle most of the time, and their followers fetch twice a second. All there is to
-        note is that they still do: otherwise the next append would find them behind for as long as nothing happened.
-        Return False, with nothing noted, where it is anything else: then the fetch has to be read. The caller knows
-        that the follower's log equals ours up to the same offset and in the same leader epoch.
+        Most partitions are idle most of the time, and their followers fetch twice a second. The only news is that they
+        still fetch. Without it, the next append would find them behind for the whole idle time. Returns False, and
+        records nothing, in any other case; then the fetch must be read in full. The caller knows that the follower's
+        log equals ours up to this offset, in this leader epoch.
         """
         with self.lock:
             role, log = self._role, self.log
@@ -431,7 +431,7 @@ class Partition:
             return True
 
     def read_again_for_follower(self, offset: int, leader_epoch: int, max_bytes: int, *, at_least_one: bool) -> Read:
-        """Read for a follower that has waited, in the epoch in which its log was found to be like ours."""
+        """Read for a follower that has waited, in the epoch in which its log was found equal to ours."""
         with self.lock:
             self.check_leader(leader_epoch)
             log = self.log
@@ -445,14 +445,14 @@ class Partition:
         epoch, end_offset = self.log.end_offset_for_epoch(fetch.last_fetched_epoch)
         if epoch == NO_LEADER_EPOCH:
             raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.partition} knows no epoch {fetch.last_fetched_epoch}"
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.partition} does not know epoch {fetch.last_fetched_epoch}"
             )
         if epoch < fetch.last_fetched_epoch or end_offset < fetch.offset:
             return EpochEndOffset(epoch, end_offset)
         return None
 
     def _expansion(self, leadership: Leadership, broker: int) -> IsrProposal | None:
-        """Propose an ISR with a follower that has caught up. The caller holds the lock."""
+        """Propose an ISR that includes a follower that has caught up. The caller holds the lock."""
         if (
             leadership.pending is not None
             or broker in leadership.maximal_isr

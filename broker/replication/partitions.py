@@ -1,4 +1,4 @@
-"""All partitions of this broker: creating their logs, giving them their roles, watching their replicas."""
+"""All partitions of this broker: creates their logs, assigns their roles, and watches their replicas."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ log = structlog.get_logger(__name__)
 
 _CHECK_SECONDS_MAX: Final = 1.0
 
-# A partition, the id of its topic, and whether the controller says that it is new.
+# A partition, its topic id, and whether the controller says that it is new.
 NewLog = tuple[TopicPartition, bytes, bool]
 
 
 class Partitions:
-    """The partitions that the controller gave to this broker. Reading the table needs no lock."""
+    """The partitions that the controller assigned to this broker. Reading the table needs no lock."""
 
     def __init__(
         self,
@@ -48,24 +48,24 @@ class Partitions:
         self.logs = logs
         self._context = context
         context.propose = self._propose
-        # Called before a log is created: nobody announces the options that a topic is created with.
+        # Called before a log is created, because nothing announces the initial options of a topic.
         self._read_options = read_options
         # Set by `connect`; without them the ISR stays as it is, and nothing is fetched.
         self.fetchers: Fetchers | None = None
         self.isr_changes: IsrChanges | None = None
-        # How fast others may copy from here, and this broker from others; without it as fast as they can.
+        # The replication throttles; None means no limit.
         self.throttles = throttles
         self._on_damaged = on_damaged
-        # Called, with no lock held, when a partition has another role, or is not this broker's any more.
+        # Called, with no lock held, when a partition has a new role or has left this broker.
         self.on_role_changed: Callable[[Partition], None] = lambda partition: None
         self._lock = threading.Lock()
         self._partitions: dict[TopicPartition, Partition] = {}
-        # Of the topics of these partitions, with how many each has here.
+        # The topics of these partitions, with the number of partitions here.
         self._topics: dict[bytes, tuple[str, int]] = {}
-        # Requests for a partition that were refused, by topic; for metrics.
+        # The number of refused requests for partitions, by topic; for metrics.
         self.failed_appends: Counter[str] = Counter()
         self.failed_reads: Counter[str] = Counter()
-        # Batches of producers that were refused because of what is in them.
+        # The number of producers' batches that were refused because of their content.
         self.flawed_batches: Counter[Flaw] = Counter()
         self.waits = context.waits
         self._is_stopping = threading.Event()
@@ -86,7 +86,7 @@ class Partitions:
         self.on_role_changed = on_role_changed
 
     def start(self) -> None:
-        """Begin to look after what waits, and after followers that fall behind."""
+        """Start to expire waiting requests, and to watch for followers that fall behind."""
         self.waits.start()
         self._watch.start()
         if self.fetchers is not None:
@@ -95,7 +95,7 @@ class Partitions:
             self.isr_changes.start()
 
     def stop(self) -> None:
-        """Answer everything that waits."""
+        """Answer all waiting requests, and stop."""
         self._is_stopping.set()
         if self._watch.is_alive():
             self._watch.join()
@@ -108,11 +108,11 @@ class Partitions:
     # Finding
 
     def find(self, partition: TopicPartition) -> Partition | None:
-        """Return a partition that this broker has."""
+        """Return a partition of this broker; None if it has no such partition."""
         return self._partitions.get(partition)
 
     def get(self, partition: TopicPartition) -> Partition:
-        """Return a partition; KafkaError where this broker does not have it, or its disk fails."""
+        """Return a partition; raise KafkaError if this broker does not have it, or if its disk failed."""
         found = self._partitions.get(partition)
         if found is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {partition}")
@@ -120,23 +120,23 @@ class Partitions:
         return found
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """Return the name of a topic that has a partition here: followers may ask before the metadata tells of it."""
+        """Return the name of a topic with a partition here. Followers may ask before the metadata has it."""
         found = self._topics.get(topic_id)
         return None if found is None else found[0]
 
     # Roles
 
     def create_logs(self, wanted: Iterable[NewLog]) -> None:
-        """Create the logs that are missing of (partition, topic id, is new), thousands at once if need be.
+        """Create the missing logs, even thousands at once.
 
-        One that cannot be created, or whose topic's options cannot be read, fails when it is to take its role.
+        If a log cannot be created, or its topic's options cannot be read, the error is raised when it takes its role.
         """
         missing: dict[str, list[NewLog]] = {}
         for each in wanted:
             if each[0] not in self._partitions and self.logs.find(each[0]) is None:
                 missing.setdefault(each[0].topic, []).append(each)
         for topic, of_topic in missing.items():
-            # Whatever it is: the partition that it happens to is answered with it, and the others go on.
+            # Any error is raised again when the partition takes its role; the others continue.
             with suppress(Exception):
                 self._create_logs_of(topic, of_topic)
         self.logs.sync_created()
@@ -148,13 +148,13 @@ class Partitions:
                 self.logs.create(partition, topic_id, is_new=is_new)
 
     def _create_log(self, partition: TopicPartition, topic_id: bytes, *, is_new: bool) -> None:
-        """Create the log of a partition if it is missing; raise what keeps its options from being read."""
+        """Create the log of a partition if it is missing; raise the error if its options cannot be read."""
         if partition not in self._partitions and self.logs.find(partition) is None:
             self._create_logs_of(partition.topic, [(partition, topic_id, is_new)])
             self.logs.sync_created()
 
     def take_role(self, partition: TopicPartition, topic_id: bytes, role: PartitionRole, *, is_new: bool) -> Partition:
-        """Become leader or follower as the controller says, creating the log where there is none."""
+        """Become leader or follower as the controller says. Creates the log if it is missing."""
         with self._lock:
             follows = role.leader_id not in (NO_LEADER, self.node_id)
             if follows and partition in self.logs.broken:
@@ -195,7 +195,7 @@ class Partitions:
         except KafkaError as error:
             if error.code is not ErrorCode.INCONSISTENT_TOPIC_ID:
                 raise
-            # The topic was deleted, and another of its name created, while this broker was away.
+            # The topic was deleted and created again while this broker was away.
             self._set_aside(partition, error.detail)
             self._create_log(partition, topic_id, is_new=is_new)
             return self.logs.create(partition, topic_id, is_new=is_new)
@@ -207,11 +207,11 @@ class Partitions:
             raise error
 
     def drop(self, partition: TopicPartition, *, delete: bool) -> None:
-        """Stop serving a partition; with `delete`, its log goes too."""
+        """Stop serving a partition; with `delete`, delete its log too."""
         with self._lock:
             dropped = self._partitions.get(partition)
             if dropped is not None:
-                # First: whoever changes the partition under its lock can tell by the table that it is this one.
+                # First, so that code that holds the partition's lock can see in the table that it is gone.
                 dropped.resign()
                 self._leave(partition)
         if self.fetchers is not None:
@@ -224,7 +224,7 @@ class Partitions:
                 raise error
 
     def session_expired(self) -> None:
-        """Give up leading: our registration is gone, and others are elected. Followers go on following."""
+        """Stop leading, because our registration is gone and other leaders are elected. Followers continue."""
         for partition in self:
             if partition.is_leader:
                 partition.resign()
@@ -232,15 +232,15 @@ class Partitions:
                 self.on_role_changed(partition)
 
     def session_renewed(self) -> None:
-        """Wait for the controller, which gives every partition its role again."""
+        """Do nothing: the controller assigns every role again."""
 
     def failed(self, partitions: Iterable[TopicPartition]) -> None:
-        """End requests that wait for partitions whose disk failed, or whose topic is deleted."""
+        """Wake requests that wait for partitions whose disk failed or whose topic is deleted."""
         for partition in partitions:
             self.waits.moved(partition)
 
     def brokers_changed(self) -> None:
-        """Check deletions of records again: no replica of a broker that is gone is waited for."""
+        """Check waiting deletions of records again, because they do not wait for brokers that are gone."""
         if self.waits.deletions:
             for partition in self:
                 self.waits.low_watermark_moved(partition.partition)
@@ -257,7 +257,7 @@ class Partitions:
             partition.take_isr_answer(proposal, answer)
 
     def _watch_replicas(self) -> None:
-        """Look from time to time for followers that have fallen behind, and for logs that are damaged."""
+        """Periodically look for followers that have fallen behind, and for damaged logs."""
         left_seconds = 0.0
         while True:
             half_lag_seconds = self._context.lag_max_ms() / 2000

@@ -1,11 +1,11 @@
-"""A batch that the leader has appended, until it may be acknowledged.
+"""A batch that the leader has appended but not acknowledged yet.
 
-`Partition.append` returns one. It is acknowledged with acks=all when every replica in sync has it, and where the topic
-asks for that (`flush.messages`, `ottla.flush.before.ack`) when it is on disk. Producers, groups and transactions wait
-for both in the same way.
+`Partition.append` returns it. With acks=all, it is acknowledged when every in-sync replica has it. If the topic
+requires a flush (`flush.messages`, `ottla.flush.before.ack`), it must also be on disk. Producers, groups and
+transactions wait for both in the same way.
 
-Appending and waiting are two steps. A group appends under its lock, so that its records lie in the log in the order of
-its changes. It waits after the lock is released, because `when_done` may call back at once.
+Appending and waiting are two steps. A group appends under its lock, so that its records are in the log in the order of
+its changes. It waits after it has released the lock, because `when_done` may call back at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PendingAppend:
 
     @property
     def outcome(self) -> ErrorCode | None:
-        """NONE or an error; None while it must wait."""
+        """Return NONE or an error; None while the batch must wait."""
         if self._flush_error is not None:
             return self._flush_error.code
         if self._required_acks == -1:
@@ -46,11 +46,11 @@ class PendingAppend:
 
     @property
     def detail(self) -> str:
-        """What is known of an error beyond its code."""
+        """Details of an error beyond its code."""
         return "" if self._flush_error is None else self._flush_error.detail
 
     def await_flush(self) -> None:
-        """Have the flush noted, if the batch needs one. No lock may be held: it may be noted at once."""
+        """Start to wait for the flush, if the batch needs one. The caller holds no lock: the flush may end at once."""
         if not self._is_flushed:
             self.partition.when_flushed(self.appended.last_offset + 1, self._flushed)
 
@@ -71,15 +71,15 @@ class PendingAppends(DelayedOperation):
         self._done: Callable[[], None] = lambda: None
 
     def is_satisfied(self) -> bool:
-        """Whether no batch has to wait any more."""
+        """Whether every batch has its outcome."""
         return all(append.outcome is not None for append in self._appends)
 
     def on_complete(self, *, expired: bool) -> None:
-        """Call back; the outcome of a batch is None if its time is over."""
+        """Call back. The outcome of a batch is None if its time is over."""
         self._done()
 
     def when_done(self, timeout_ms: int, done: Callable[[], None]) -> None:
-        """Call `done` once, when every outcome is known or the time is over. No lock may be held."""
+        """Call `done` once, when every outcome is known or the time is over. The caller holds no lock."""
         self._done = done
         for append in self._appends:
             append.await_flush()

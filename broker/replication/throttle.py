@@ -1,12 +1,12 @@
-"""How fast replicas are copied, where that is limited: the throttles of reassignment and of brokers that catch up.
+"""Throttles of replication: limits for reassignments and for brokers that catch up.
 
-    leader.replication.throttled.rate, follower.replication.throttled.rate            bytes a second, of a broker
-    leader.replication.throttled.replicas, follower.replication.throttled.replicas    which replicas, of a topic
+        leader.replication.throttled.rate, follower.replication.throttled.rate            bytes per second, of a broker
+        leader.replication.throttled.replicas, follower.replication.throttled.replicas    which replicas, of a topic
 
-A replica is throttled where its topic names its partition together with this broker, or all by `*`. While more bytes
-than the rate allows were copied in the last seconds, leaders send no records of throttled partitions to followers
-outside the ISR, and followers do not ask for those in which they lag. Members of the ISR are never held up by their
-leader, or a throttle would take them out of it. All bytes of throttled partitions count, whoever gets them.
+A replica is throttled if its topic names its partition together with this broker, or all partitions with `*`. While
+more bytes were copied in the last seconds than the rate allows, leaders send no records of throttled partitions to
+followers outside the ISR, and followers do not fetch throttled partitions in which they lag. A leader never throttles
+members of the ISR, because they would fall out of it. All bytes of throttled partitions count, for every receiver.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _ALL: Final = "*"
 
 
 class Side(Enum):
-    """Of a copy."""
+    """The side of a copy."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
 
 
 class ReplicationThrottle:
-    """One side's throttle. Thread-safe; whether a partition is throttled is told without a lock."""
+    """The throttle of one side. Thread-safe; `is_throttled` takes no lock."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class ReplicationThrottle:
         samples_max: int = 11,
         sample_seconds: float = 1.0,
     ) -> None:
-        """`clock` returns seconds. The rate is taken over the last `samples_max` samples."""
+        """`clock` returns seconds. The rate is measured over the last `samples_max` samples."""
         self._side = side
         self._node_id = node_id
         self._clock = clock
         self._sample_ms = sample_seconds * 1000
         self._window_ms = samples_max * self._sample_ms
-        # Throttled partitions by topic; None stands for all of them.
+        # Throttled partitions by topic; None means all partitions.
         self._topics: dict[str, frozenset[int] | None] = {}
         self._lock = threading.Lock()
         self._limit = LONG_MAX
@@ -60,11 +60,11 @@ class ReplicationThrottle:
         return f"<ReplicationThrottle {self._side.value} rate={self._limit} topics={len(self._topics)}>"
 
     def configure(self, rate: int) -> None:
-        """Set the limit, in bytes a second."""
+        """Set the limit, in bytes per second."""
         self._limit = rate
 
     def set_topic(self, topic: str, text: str) -> None:
-        """Take which replicas of a topic are throttled: `*`, or partition:broker between commas."""
+        """Set which replicas of a topic are throttled: `*`, or partition:broker separated by commas."""
         throttled = _partitions(text, self._node_id)
         if throttled is None or throttled:
             self._topics[topic] = throttled
@@ -72,7 +72,7 @@ class ReplicationThrottle:
             self._topics.pop(topic, None)
 
     def is_throttled(self, partition: TopicPartition) -> bool:
-        """Say whether a replica on this broker is throttled."""
+        """Whether this broker's replica of a partition is throttled."""
         if partition.topic not in self._topics:
             return False
         throttled = self._topics.get(partition.topic, frozenset())
@@ -86,11 +86,11 @@ class ReplicationThrottle:
             self._copied.record(size, self._clock() * 1000)
 
     def is_exceeded(self) -> bool:
-        """Say whether more was copied than the rate allows."""
+        """Whether more was copied than the rate allows."""
         return self.pause_seconds() > 0
 
     def pause_seconds(self) -> float:
-        """Return how long to copy nothing until the rate is within the limit; 0 if it is."""
+        """Return how long to pause until the rate is within the limit; 0 if it is."""
         limit = self._limit
         if limit >= LONG_MAX:
             return 0.0
@@ -108,7 +108,7 @@ class ReplicationThrottle:
 
 
 class Throttles:
-    """The throttles of both sides of this broker, as its options and those of topics say."""
+    """The throttles of both sides, set by the options of the broker and of topics."""
 
     def __init__(self, node_id: int, config: BrokerConfig, clock: Callable[[], float] = time.monotonic) -> None:
         def made(side: Side) -> ReplicationThrottle:
@@ -125,21 +125,21 @@ class Throttles:
         self.configure(config)
 
     def configure(self, config: BrokerConfig) -> None:
-        """Take the broker's options as they are now."""
+        """Apply the broker's current options."""
         self.leader.configure(config.leader_replication_throttled_rate)
         self.follower.configure(config.follower_replication_throttled_rate)
 
     def set_topic(self, topic: str, config: TopicConfig) -> None:
-        """Take the options of a topic as they are now."""
+        """Apply a topic's current options."""
         self.leader.set_topic(topic, ",".join(config.leader_replication_throttled_replicas))
         self.follower.set_topic(topic, ",".join(config.follower_replication_throttled_replicas))
 
 
 def _partitions(text: str, node_id: int) -> frozenset[int] | None:
-    """Return the partitions of which this broker's replica is throttled; None for all."""
+    """Return the partitions whose replica on this broker is throttled; None for all."""
     if text.strip() == _ALL:
         return None
     pairs = [each.strip().split(":") for each in text.split(",") if each.strip()]
-    # What is set was checked when it was set; what is not like it names nothing.
+    # The text was checked when it was set; invalid items name no partition.
     numbers = [(int(pair[0]), int(pair[1])) for pair in pairs if len(pair) == 2 and all(map(str.isdecimal, pair))]
     return frozenset(partition for partition, broker in numbers if broker == node_id)

@@ -7,10 +7,10 @@ from ottla.protocol.identifiers import TopicPartition
 
 
 class PartitionWaits:
-    """The purgatories of all partitions, each with the partition as its key.
+    """The purgatories of all partitions. The key of an operation is its partition.
 
-    `Partition` calls these methods when one of its values changes, with none of its locks held: completing a request
-    runs the code of its caller.
+    `Partition` calls these methods when one of its values changes. It holds none of its locks then, because completing
+    a request runs the code of its caller.
     """
 
     __slots__ = ("deletions", "fetches", "produces")
@@ -27,7 +27,7 @@ class PartitionWaits:
         self.deletions.start()
 
     def stop(self) -> None:
-        """Complete every request that waits, as if its time were over."""
+        """Complete every waiting request as expired."""
         self.deletions.stop()
         self.produces.stop()
         self.fetches.stop()
@@ -43,6 +43,6 @@ class PartitionWaits:
         self.low_watermark_moved(partition)
 
     def low_watermark_moved(self, partition: TopicPartition) -> None:
-        """Wake deletions of records, because a replica's log may start elsewhere, or its broker is gone."""
+        """Wake deletions of records, because a replica's log start may have changed, or its broker is gone."""
         if self.deletions:
             self.deletions.check(partition)

@@ -1,18 +1,18 @@
 """A fetcher: the thread that copies partitions from one leader.
 
-    round   changes in -> flush what must be on disk -> Fetch -> each partition of the answer: append or cut
-            -> new positions into the session
+        round   take changes -> flush what must be on disk -> Fetch -> append or truncate each partition of the response
+                -> put the new positions into the session
 
-All partitions that this fetcher has of the leader go in one Fetch, in an incremental session, so a round costs as much
-as the partitions that moved; the others are not looked at. While nothing moves, the thread waits in the request: the
-leader answers when there is something, or after `replica.fetch.wait.max.ms`.
+All partitions that this fetcher copies from the leader are in one Fetch, in an incremental session. A round costs as
+much as the partitions that moved; the others are not looked at. While nothing moves, the thread waits in the request:
+the leader answers when there is something new, or after `replica.fetch.wait.max.ms`.
 
-A partition that was added must not wait for that: after a failover, nothing is acknowledged until the followers have
-come to their new leader. A connection takes one request at a time, so the fetch under way is given up together with
-its connection, and the next fetch names all partitions anew: the leader may have begun an answer that we will not see.
-With 700 partitions the next fetch was at the leader after 3 to 6 ms, in place of 250 ms on average. The controller's
-changes come in bursts, so for a while after one the fetches wait only shortly, and the later additions of a burst find
-the next fetch soon without breaking anything.
+A new partition must not wait for that: after a failover, nothing is acknowledged until the followers have reached their
+new leader. A connection takes one request at a time, so the current fetch is given up together with its connection. The
+next fetch names all partitions again, because the leader may have begun a response that we will not see. With 700
+partitions the next fetch reached the leader after 3 to 6 ms, instead of 250 ms on average. The controller's changes
+come in bursts, so for a while after a change the fetches wait only briefly. Later additions of a burst then join the
+next fetch without breaking a connection.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from ottla.protocol.primitives import UUID_ZERO
 
 log = structlog.get_logger(__name__)
 
-# After an addition the fetches wait this long at most, for that time.
+# After an addition, fetches wait at most this long, for this time.
 _SETTLING_WAIT_MS: Final = 20
 _SETTLING_SECONDS: Final = 1.0
 
@@ -59,15 +59,15 @@ _SESSION_ERRORS: Final = frozenset(
     }
 )
 # The first pause after an error; it doubles up to `replica.fetch.backoff.ms`. A leader that has not heard from the
-# controller yet will have in a moment, and a failover should not last longer for it.
+# controller yet will do so in a moment, and the pause should not make the failover longer.
 _FIRST_BACKOFF_MS: Final = 25
 _DOUBLINGS_MAX: Final = 16
-# A throttle is looked at again after this time at most: it may have been lifted.
+# The longest time before a throttled partition is checked again, because the throttle may have been lifted.
 _HOLD_SECONDS_MAX: Final = 1.0
 
 
 class Fetcher:
-    """Follows one leader. Any thread adds and removes; one thread fetches."""
+    """Copies partitions from one leader. Any thread adds and removes partitions; one thread fetches."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Fetcher:
     ) -> None:
         self.name = name
         self._leader = leader
-        # None of these options changes while the broker runs.
+        # These options do not change while the broker runs.
         self._wait_ms = config.replica_fetch_wait_max_ms
         self._backoff_ms = config.replica_fetch_backoff_ms
 
@@ -91,13 +91,13 @@ class Fetcher:
         self._removed: list[FollowedPartition] = []
         self._closed = False
         self._settled_at = 0.0
-        # Whether a fetch that waits long is under way, and whether it was given up for an addition.
+        # Whether a long fetch is in progress, and whether it was given up because of an addition.
         self._is_waiting = False
         self._was_interrupted = False
 
-        # The thread's own.
+        # Only for the fetcher's thread.
         self._followed = FollowedPartitions(logs, group_commit, self._backoff_ms, throttle)
-        # In a row.
+        # Number of failures in a row.
         self._failures = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -110,11 +110,11 @@ class Fetcher:
     # From other threads
 
     def start(self) -> None:
-        """Begin to fetch."""
+        """Start the thread."""
         self._thread.start()
 
     def add(self, followed: FollowedPartition) -> FollowedPartition | None:
-        """Follow a partition; return what was followed under its name before, for the caller to retire."""
+        """Start to follow a partition; return the object that followed it before, which the caller must retire."""
         with self._changed:
             earlier = self._partitions.get(followed.name)
             if earlier is not None:
@@ -130,7 +130,7 @@ class Fetcher:
             return earlier
 
     def remove(self, partition: TopicPartition) -> FollowedPartition | None:
-        """Follow a partition no longer; return what was followed, for the caller to retire."""
+        """Stop following a partition; return the object that followed it, which the caller must retire."""
         with self._changed:
             followed = self._partitions.pop(partition, None)
             if followed is not None:
@@ -138,16 +138,16 @@ class Fetcher:
             return followed
 
     def find(self, partition: TopicPartition) -> FollowedPartition | None:
-        """Return what is followed under a name."""
+        """Return the object that follows a partition; None if there is none."""
         return self._partitions.get(partition)
 
     def followed(self) -> Iterable[FollowedPartition]:
-        """What is followed at this moment."""
+        """Return what is followed at this moment."""
         with self._changed:
             return list(self._partitions.values())
 
     def close(self) -> None:
-        """End the thread soon; does not wait for it."""
+        """Tell the thread to end; does not wait for it."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -170,12 +170,12 @@ class Fetcher:
             except (KafkaError, ProtocolError) as error:
                 self._after_failure(error)
             except Exception:
-                # A fault of ours must not leave the partitions without a fetcher.
+                # A bug must not leave the partitions without a fetcher.
                 log.exception("fetcher_failed", fetcher=self.name)
                 self._after_failure(None)
 
     def _prepare(self) -> int | None:
-        """Take in what others changed, and wait until there is something to fetch.
+        """Apply the changes of other threads, and wait until there is something to fetch.
 
         Returns how long the fetch may wait for bytes; None when the fetcher is closed.
         """
@@ -184,7 +184,7 @@ class Fetcher:
             if self._added or self._removed:
                 self._take_changes()
             following.resume(time.monotonic())
-            # Before the next fetch: it confirms what was appended.
+            # Before the next fetch, because its offsets confirm what was appended.
             following.flush()
             now, due = time.monotonic(), following.next_due
             with self._changed:
@@ -209,7 +209,7 @@ class Fetcher:
             # Some of them may have been removed since.
             added = [followed for followed in self._added if self._partitions.get(followed.name) is followed]
             self._added = []
-        # Not under the lock: this asks the partitions, and who changes them may be waiting for us.
+        # Not under the lock: this calls the partitions, and a thread that changes them may be waiting for us.
         self._followed.change(removed, added)
 
     def _round(self, wait_ms: int) -> None:
@@ -238,7 +238,7 @@ class Fetcher:
             self._leader.forget_versions()
             if self._failures == 0 and error is not None:
                 log.warning("fetcher_cannot_reach_leader", fetcher=self.name, error=str(error))
-            # An addition ends the pause: whoever ordered it believes that the leader is there.
+            # An addition ends the pause: the controller believes that the leader is alive.
             self._changed.wait_for(
                 lambda: self._closed or bool(self._added), timeout=backoff_seconds(self._failures, self._backoff_ms)
             )
@@ -246,7 +246,7 @@ class Fetcher:
 
 
 def backoff_seconds(failures: int, backoff_ms: int) -> float:
-    """Return the pause after some failures in a row."""
+    """Return the pause after a number of failures in a row."""
     return min(backoff_ms, _FIRST_BACKOFF_MS << min(failures, _DOUBLINGS_MAX)) / 1000
 
 
@@ -256,11 +256,11 @@ class _Delayed(NamedTuple):
 
 
 class FollowedPartitions:
-    """The partitions of one fetcher: their positions in its session, and what becomes of the leader's answers.
+    """The partitions of one fetcher: their positions in its session, and the processing of the leader's responses.
 
-    Used by the fetcher's thread alone. A partition is active (in the session), delayed (out of it until its pause is
-    over) or stopped (out of it until the controller speaks). One that fails, or is throttled, never holds up
-    the others.
+    Only the fetcher's thread uses it. A partition is active (in the session), delayed (out of the session until its
+    pause is over) or stopped (out of the session until the controller changes its role). A partition that fails or is
+    throttled never delays the others.
     """
 
     def __init__(
@@ -275,11 +275,11 @@ class FollowedPartitions:
         self._group_commit = group_commit
         self._backoff_ms = backoff_ms
         self._throttle = throttle
-        # By topic as an answer names it: by id, or by name in versions before 13.
+        # Active partitions by the topic as a response names it: by id, or by name in versions before 13.
         self._active: dict[tuple[bytes | str, int], FollowedPartition] = {}
-        # Active ones that have records to be forced to disk before the leader may hear of them.
+        # Active partitions with records that must be flushed before the leader may count them.
         self._unflushed: dict[FollowedPartition, None] = {}
-        # In the order in which their pauses end.
+        # Sorted by the end of their pauses.
         self._delayed: list[_Delayed] = []
 
     def __repr__(self) -> str:
@@ -287,11 +287,11 @@ class FollowedPartitions:
 
     @property
     def next_due(self) -> float | None:
-        """When the first pause ends; None where nothing is delayed."""
+        """When the first pause ends; None if nothing is delayed."""
         return self._delayed[0].due if self._delayed else None
 
     def change(self, removed: Iterable[FollowedPartition], added: Iterable[FollowedPartition]) -> None:
-        """Leave some partitions out, and begin with others."""
+        """Remove some partitions, and add others."""
         gone = set(removed)
         for followed in gone:
             self._leave_out(followed)
@@ -300,16 +300,16 @@ class FollowedPartitions:
             self._enter(followed)
 
     def resume(self, now: float) -> None:
-        """Begin again with the partitions whose pause is over."""
+        """Add the partitions whose pause is over to the session again."""
         while self._delayed and self._delayed[0].due <= now:
             self._enter(self._delayed.pop(0).followed)
 
     def flush(self) -> None:
-        """Force to disk what has to be there before it is confirmed, all partitions at once; call it before a fetch."""
+        """Flush what must be on disk before a fetch confirms it, all partitions at once. Call it before each fetch."""
         if not self._unflushed:
             return
         unflushed, self._unflushed = self._unflushed, {}
-        # Once: a log that is moved to another directory is another object afterwards.
+        # Read `log` only once: after a move to another directory it is another object.
         logs = {followed: followed.partition.log for followed in unflushed}
         errors = self._group_commit.flush(logs.values())
         for followed in unflushed:
@@ -327,7 +327,7 @@ class FollowedPartitions:
     # Answers
 
     def take(self, response: FetchResponse) -> list[FollowedPartition]:
-        """Append or cut each partition of an answer; return those whose position the leader does not have."""
+        """Append to or truncate each partition of a response; return those whose offset the leader does not have."""
         out_of_range = []
         for topic in response.responses:
             key = topic.topic or topic.topic_id
@@ -371,7 +371,7 @@ class FollowedPartitions:
         return step
 
     def _turn(self, followed: FollowedPartition, step: Step, code: ErrorCode) -> None:
-        """Do what an unusual step asks for."""
+        """Act on a step that is neither an append nor idle."""
         if step is Step.TRUNCATED:
             self._enter(followed)
         elif step is Step.RETRY:
@@ -385,7 +385,7 @@ class FollowedPartitions:
     def restart_in_range(
         self, out_of_range: Iterable[FollowedPartition], offsets: Mapping[SessionPartition, LeaderOffsets]
     ) -> None:
-        """Continue within the leader's offsets; partitions of which it did not tell them are delayed."""
+        """Continue within the leader's offsets. Partitions whose offsets the leader did not return are delayed."""
         for followed in out_of_range:
             found = offsets.get(followed.session_partition)
             if found is None:
@@ -403,7 +403,7 @@ class FollowedPartitions:
     # Positions
 
     def _enter(self, followed: FollowedPartition) -> None:
-        """Fetch a partition from where its log ends, and have the leader tell everything about it."""
+        """Fetch a partition from the end of its log, and make the leader send all its state."""
         name, topic_id, index = followed.session_partition
         self._active[name, index] = followed
         if topic_id != UUID_ZERO:
@@ -418,7 +418,7 @@ class FollowedPartitions:
             self._fail(followed)
 
     def _ask_from_here(self, followed: FollowedPartition) -> None:
-        """Ask from the end of the log, after a flush where one is wanted: the position confirms all below it."""
+        """Fetch from the end of the log, after a flush if needed: the fetch offset confirms all records below it."""
         if followed.partition.log.is_flush_wanted:
             self._unflushed[followed] = None
         else:
@@ -430,7 +430,7 @@ class FollowedPartitions:
         if position == before:
             return
         if position.current_leader_epoch != followed.leader_epoch:
-            # The controller has spoken: the partition will be added again, or removed.
+            # The controller has changed the role: it will add or remove the partition.
             self._stop(followed)
             return
         followed.position = position
@@ -456,7 +456,7 @@ class FollowedPartitions:
         followed.failures += 1
 
     def _is_held(self, followed: FollowedPartition, received_bytes: int = 0) -> bool:
-        """Count what was received of a throttled partition, and say whether that is too much for now."""
+        """Count the bytes received of a throttled partition; return whether it must pause now."""
         throttle = self._throttle
         if throttle is None or not throttle.is_throttled(followed.name):
             return False
@@ -474,17 +474,17 @@ class FollowedPartitions:
         insort(self._delayed, _Delayed(due, followed), key=lambda delayed: delayed.due)
 
     def _fail(self, followed: FollowedPartition) -> None:
-        """Report an exception that nobody foresaw, once, and try again later."""
+        """Log an unexpected exception once, and try again later."""
         if followed.failures == 0:
             log.exception("follower_failed", partition=str(followed.name))
         self._delay(followed)
 
 
 class FollowedPartition:
-    """A partition that a fetcher copies from its leader, in one leader epoch until it is removed.
+    """A partition that a fetcher copies from its leader, for one leader epoch.
 
-    Lock order: this lock -> partition -> log. It is held while the log is written, never while the network is waited
-    for: `retire` returns as soon as a write that is under way is done, and no other follows.
+    Lock order: this lock -> partition -> log. The lock is held while the log is written, but never during network
+    requests. So `retire` returns as soon as the current write is done, and no other write follows.
     """
 
     __slots__ = (
@@ -506,13 +506,13 @@ class FollowedPartition:
         self.session_partition = SessionPartition(name, partition.topic_id, index)
         self.lock = threading.Lock()
         self.is_retired = False
-        # The rest belongs to the fetcher's thread. From where it asked last; None before that.
+        # The rest belongs to the fetcher's thread. The position of the last fetch; None before the first.
         self.position: FetchPosition | None = None
-        # As of its last answer.
+        # The leader's high watermark in its last response.
         self.leader_high_watermark = -1
-        # Left out until it is added again: the leader, or the disk, refused it for good.
+        # Not fetched until it is added again: the leader, or the disk, refused it for good.
         self.is_stopped = False
-        # In a row.
+        # Number of failures in a row.
         self.failures = 0
 
     def __repr__(self) -> str:
@@ -520,19 +520,19 @@ class FollowedPartition:
 
     @property
     def name(self) -> TopicPartition:
-        """Which partition it is."""
+        """The name of the partition."""
         return self.partition.partition
 
     @property
     def lag(self) -> int:
-        """Records that are committed at the leader and not here, as far as we know."""
+        """The number of records that the leader has committed and this replica lacks, as far as we know."""
         return max(0, self.leader_high_watermark - self.partition.log.log_end_offset)
 
     def is_same(self, partition: Partition) -> bool:
-        """Whether a partition is followed already in its present leader epoch."""
+        """Whether this object follows a partition in its current leader epoch."""
         return self.partition is partition and self.leader_epoch == partition.role.leader_epoch
 
     def retire(self) -> None:
-        """Have nothing more written through this object; from any thread that does not hold the partition's lock."""
+        """Prevent any further write through this object. The caller must not hold the partition's lock."""
         with self.lock:
             self.is_retired = True

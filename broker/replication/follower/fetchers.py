@@ -1,9 +1,8 @@
-"""The fetchers of this broker: one for each leader that it follows, or several where that is configured.
+"""The fetchers of this broker: one for each leader that it follows, or several if that is configured.
 
     fetcher of a partition = abs(31 * hash of the topic + partition) mod `num.replica.fetchers`
 
-as in Kafka, where the hash is Java's. A fetcher is made when its first partition comes, and ends when its last one
-goes.
+as in Kafka; the hash is Java's. A fetcher starts with its first partition, and ends with its last one.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _STOP_SECONDS_MAX: Final = 10.0
 
 
 class Fetchers:
-    """Which partition is copied from which leader. Called by any thread that does not hold a partition's lock."""
+    """Which partition is copied from which leader. Any thread that holds no partition's lock may call it."""
 
     def __init__(
         self,
@@ -40,7 +39,7 @@ class Fetchers:
         throttle: ReplicationThrottle | None = None,
         connector: Connector = IN_THE_CLEAR,
     ) -> None:
-        """`endpoint_of` returns the address of a broker, None while that is not known."""
+        """`endpoint_of` returns the address of a broker, or None if it is not known."""
         self._config = config
         self._node_id = node_id
         self._broker_epoch = broker_epoch
@@ -49,11 +48,11 @@ class Fetchers:
         self._group_commit = group_commit
         self._throttle = throttle
         self._connector = connector
-        # All below under the lock, which is never held while a log is written.
+        # All fields below are under the lock, which is never held while a log is written.
         self._lock = threading.Lock()
         self._is_running = False
         self._is_stopped = False
-        # By leader and number.
+        # By leader and fetcher number.
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._places: dict[TopicPartition, tuple[int, int]] = {}
 
@@ -61,14 +60,14 @@ class Fetchers:
         return f"<Fetchers partitions={len(self._places)} threads={len(self._fetchers)}>"
 
     def start(self) -> None:
-        """Begin to fetch what was added, and what will be."""
+        """Start the fetchers, and let later additions start theirs."""
         with self._lock:
             self._is_running = True
             for fetcher in self._fetchers.values():
                 fetcher.start()
 
     def stop(self) -> None:
-        """End all fetchers; when this returns, nothing more is written."""
+        """Stop all fetchers. When this returns, nothing more is written."""
         with self._lock:
             self._is_stopped = True
             ended = list(self._fetchers.values())
@@ -83,9 +82,9 @@ class Fetchers:
             fetcher.join(max(0.0, deadline - time.monotonic()))
 
     def add(self, partition: Partition, leader_id: int) -> None:
-        """Follow a leader in the epoch of the partition's role, in place of whom was followed before.
+        """Follow a leader in the epoch of the partition's role, in place of the leader before.
 
-        A partition that is followed so already goes on undisturbed: the controller also tells of changes to the ISR.
+        If the partition already follows it in this epoch, nothing happens: the controller also sends ISR changes.
         """
         name = partition.partition
         place = (leader_id, fetcher_number(name, self._config().num_replica_fetchers))
@@ -106,7 +105,7 @@ class Fetchers:
             replaced.retire()
 
     def remove(self, partition: TopicPartition) -> None:
-        """Follow nobody: when this returns, nothing more is written to the partition by a fetcher."""
+        """Stop following. When this returns, no fetcher writes to the partition any more."""
         with self._lock:
             place = self._places.pop(partition, None)
             if place is None:
@@ -122,11 +121,11 @@ class Fetchers:
             fetcher.close()
 
     def lags(self) -> dict[TopicPartition, int]:
-        """How many committed records each partition lacks, as far as we know."""
+        """Return how many committed records each partition lacks, as far as we know."""
         return {followed.name: followed.lag for followed in self._followed()}
 
     def failing(self) -> int:
-        """How many partitions could not be copied the last time."""
+        """Return the number of partitions whose last fetch failed."""
         return sum(followed.failures > 0 for followed in self._followed())
 
     def _followed(self) -> list[FollowedPartition]:
@@ -148,12 +147,12 @@ class Fetchers:
 
 
 def fetcher_number(partition: TopicPartition, fetchers: int) -> int:
-    """Which fetcher has a partition, of those that follow the same leader."""
+    """Return the number of the fetcher that copies a partition, among those of the same leader."""
     topic_hash = 0
     for character in partition.topic:
         topic_hash = topic_hash * 31 + ord(character)
     spread = _as_int32(31 * topic_hash + partition.partition)
-    # Java's absolute value of the smallest number is 0 in Kafka's own helper.
+    # Kafka's helper returns 0 for the absolute value of Java's smallest number.
     return (0 if spread == -(2**31) else abs(spread)) % fetchers
 
 

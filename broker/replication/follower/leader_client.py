@@ -1,4 +1,4 @@
-"""What a follower asks its leader: records, and where its logs begin and end."""
+"""A follower's requests to its leader: Fetch for records, ListOffsets for the start and end of logs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-# From this version on, replicas tell their epoch.
+# From this version on, replicas send their broker epoch.
 _REPLICA_STATE_VERSION: Final = 15
 _ONE_PARTITION: Final = struct.Struct(">iiibii B16sB iiqiqiBB BBBBB iqB")
 _READ_UNCOMMITTED: Final = 0
-# In the compact encoding, a count is written as one more.
+# In the compact encoding, a count is written plus one.
 _ONE, _NONE = 2, 1
 _NO_TAGS: Final = 0
 _REPLICA_STATE_TAG: Final = 1
@@ -43,14 +43,14 @@ _REPLICA_STATE_BYTES: Final = 13
 
 
 class LeaderOffsets(NamedTuple):
-    """Where the leader's log begins and ends."""
+    """The first offset and the end offset of the leader's log."""
 
     first: int
     end: int
 
 
 class LeaderClient:
-    """The connection to one broker, for one fetcher's thread; others may `interrupt` and `close` it."""
+    """The connection to one broker, for one fetcher's thread. Other threads may call `interrupt` and `close`."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class LeaderClient:
         self._closed = False
 
     def fetch(self, session: FetchSessionClient[FetchPosition], wait_ms: int) -> FetchResponse:
-        """Fetch what the session asks for; raise KafkaError or ProtocolError."""
+        """Send the session's next fetch; raise KafkaError or ProtocolError."""
         connection = self._connected()
         version = self._fetch_version
         if not session.is_by_id:
@@ -84,7 +84,7 @@ class LeaderClient:
         return cast(FetchResponse, connection.request_encoded(Api.FETCH, version, body))
 
     def offsets(self, partitions: Sequence[tuple[SessionPartition, int]]) -> dict[SessionPartition, LeaderOffsets]:
-        """Ask for the first and last offsets of partitions, each in a leader epoch; leave out those with an error."""
+        """Ask for the first and end offsets of partitions, each in a leader epoch; leave out those with an error."""
         firsts = self._list_offsets(partitions, EARLIEST)
         ends = self._list_offsets(partitions, LATEST)
         found = {}
@@ -96,13 +96,13 @@ class LeaderClient:
         return found
 
     def interrupt(self) -> None:
-        """End the request under way, from any thread; the next one connects anew."""
+        """End the current request, from any thread. The next one opens a new connection."""
         connection = self._connection
         if connection is not None:
             connection.interrupt()
 
     def forget_versions(self) -> None:
-        """Ask again for the leader's versions and address: it may be another one by now."""
+        """Ask for the leader's versions and address again, because it may have been replaced."""
         self._fetch_version = -1
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class LeaderClient:
             connection.close()
 
     def _connected(self) -> BlockingConnection:
-        """Return the connection to where the leader is, with its versions known."""
+        """Return a connection to the leader's current address, with its versions known."""
         if self._fetch_version >= 0:
             assert self._connection is not None
             return self._connection
@@ -141,7 +141,7 @@ class LeaderClient:
             connect_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
             request_timeout_ms=config.replica_socket_timeout_ms,
             receive_buffer_bytes=config.replica_socket_receive_buffer_bytes,
-            # The first batch comes whole, however large, but no batch is larger than the request that brought it.
+            # The first batch comes whole, even above the limit, but no batch is larger than the largest request.
             response_bytes_max=config.replica_fetch_response_max_bytes + config.socket_request_max_bytes,
         )
 
@@ -170,10 +170,10 @@ class LeaderClient:
 
 
 class FetchRequests:
-    """Writes the fetches of one follower.
+    """Encodes the fetches of one follower.
 
-    Nearly all of them name the one partition that got records, and nothing else. That one is packed in one go, which
-    costs a tenth of what the general way does; a property test holds the two together. The layout of versions 15 to 17:
+    Nearly all fetches name the one partition that got records, and nothing else. These are packed with one call, which
+    costs a tenth of the general encoder; a property test compares the two. The layout of versions 15 to 17:
 
         int32 max wait | int32 min bytes | int32 max bytes | int8 isolation | int32 session id | int32 session epoch
         1 topic:        uuid id | 1 partition: int32 index | int32 leader epoch | int64 offset
@@ -184,7 +184,7 @@ class FetchRequests:
     def __init__(self, node_id: int, broker_epoch: Callable[[], int], config: BrokerConfig) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
-        # None of these options changes while the broker runs.
+        # These options do not change while the broker runs.
         self._min_bytes = config.replica_fetch_min_bytes
         self._max_bytes = config.replica_fetch_response_max_bytes
         self._partition_bytes = config.replica_fetch_max_bytes

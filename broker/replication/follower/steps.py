@@ -1,9 +1,9 @@
-"""The follower's side of replication for one partition: from where to fetch, and what to do with the answer.
+"""The follower's side of replication for one partition: the offset to fetch from, and what to do with the response.
 
-A follower copies its leader's log byte for byte. Where the two differ, because the follower has records of an earlier
-leader that never became committed, the leader tells up to where they are alike, by leader epoch, and the follower cuts
-the rest; never by its high watermark, which may be behind. Every answer belongs to the epoch in which it was asked for:
-one that comes after the role has changed is dropped.
+A follower copies its leader's log byte for byte. The two logs may differ: the follower may have records of an earlier
+leader that were never committed. The leader then returns where the logs diverge, by leader epoch, and the follower
+truncates there. It never truncates to its high watermark, which may be behind. A response belongs to the epoch of its
+request; if the role has changed since, it is dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class FetchPosition(NamedTuple):
-    """What a follower asks for: the next offset, in the epoch that it knows, and how its log ends."""
+    """What a follower asks for: the next offset, the leader epoch that it knows, and the last epoch in its log."""
 
     offset: int
     last_fetched_epoch: int
@@ -33,7 +33,7 @@ class FetchPosition(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What the leader answered."""
+    """The leader's response for one partition."""
 
     error_code: ErrorCode
     high_watermark: int
@@ -43,26 +43,26 @@ class Fetched(NamedTuple):
 
 
 class Step(Enum):
-    """What came of an answer, and so what to do next."""
+    """The result of a response, which decides what to do next."""
 
-    # Records were appended: ask for the next.
+    # Records were appended: fetch the next ones.
     ADVANCED = "advanced"
-    # Nothing was new.
+    # There was nothing new.
     IDLE = "idle"
-    # The log was cut: ask again at once.
+    # The log was truncated: fetch again at once.
     TRUNCATED = "truncated"
     # The leader does not have our offset: ask for its offsets and call `restart_in_range`.
     OUT_OF_RANGE = "out of range"
-    # The role has changed, or will: wait for the controller.
+    # The role has changed or is about to: wait for the controller.
     FENCED = "fenced"
-    # Ask again after a pause.
+    # Fetch again after a pause.
     RETRY = "retry"
     # The log cannot be written.
     FAILED = "failed"
 
 
 def follow_position(partition: Partition) -> FetchPosition:
-    """From where to fetch now."""
+    """Return the position to fetch from now."""
     with partition.lock:
         role, followed = partition.role, partition.log
         with followed.lock:
@@ -75,7 +75,7 @@ def follow_position(partition: Partition) -> FetchPosition:
 
 
 def take_fetched(partition: Partition, logs: Logs, position: FetchPosition, fetched: Fetched) -> Step:
-    """Append what the leader sent, or cut what it does not have."""
+    """Append the leader's records, or truncate what the leader does not have."""
     if fetched.error_code is not ErrorCode.NONE:
         return _after_error(fetched.error_code)
     with partition.lock:
@@ -104,10 +104,11 @@ def take_fetched(partition: Partition, logs: Logs, position: FetchPosition, fetc
 def restart_in_range(
     partition: Partition, logs: Logs, position: FetchPosition, leader_start: int, leader_end: int
 ) -> None:
-    """Find a common offset again after an answer that ours is out of range.
+    """Continue after the leader answered that our offset is out of range.
 
-    A leader that ends before us was elected uncleanly: what it lacks is lost. One that begins behind our end has
-    deleted what we would need to continue: we begin where it does. Raises KafkaError where the log cannot be changed.
+    A leader whose log ends before ours was elected uncleanly, and the records that it lacks are lost: truncate. A
+    leader whose log starts after our end has deleted the records that we need: start where it starts. Raises
+    KafkaError if the log cannot be changed.
     """
     with partition.lock:
         if not _is_current(partition, position):
@@ -148,16 +149,16 @@ def _after_error(code: ErrorCode) -> Step:
 
 
 def _is_current(partition: Partition, position: FetchPosition) -> bool:
-    """Whether an answer is for the role that the partition still has. The caller holds the lock."""
+    """Whether a response is for the partition's current role. The caller holds the lock."""
     role = partition.role
     return role.leader_epoch == position.current_leader_epoch and role.leader_id not in (NO_LEADER, partition.node_id)
 
 
 def _truncate(partition: Partition, logs: Logs, diverging: EpochEndOffset) -> None:
-    """Cut to where our log can still be like the leader's; where it knows more epochs than we, we will ask again."""
+    """Truncate to where our log may equal the leader's. If the leader knows more epochs than we do, we ask again."""
     followed = partition.log
     if diverging.epoch == NO_LEADER_EPOCH:
-        # No leader of ours answers this; the high watermark is all that is known to be common.
+        # Our leaders never send this. Only records below the high watermark are known to be common.
         _cut(partition, logs, followed.high_watermark)
         return
     own_epoch, own_end = followed.end_offset_for_epoch(diverging.epoch)
@@ -185,7 +186,7 @@ def _cut(partition: Partition, logs: Logs, offset: int) -> None:
 
 
 def _follow_offsets(partition: Partition, fetched: Fetched) -> None:
-    """Take high watermark and log start from the leader, as far as our log reaches."""
+    """Take over the leader's high watermark and log start, as far as our log reaches."""
     followed = partition.log
     high_watermark = min(fetched.high_watermark, followed.log_end_offset)
     if high_watermark > followed.high_watermark:

@@ -1,16 +1,17 @@
-"""Fetch sessions (KIP-227): a client names its partitions once, and later only what changes.
+"""Fetch sessions (KIP-227): a client names its partitions once, and then only the changes.
 
-    request epoch -1   no session; a session that is named is closed
-    request epoch  0   all partitions are listed; a session is made, if the cache has room
-    otherwise          the partitions listed are added or changed, those forgotten are removed, all of them are read
+        request epoch -1   no session; a session that is named is closed
+        request epoch  0   all partitions are listed; a session is created, if the cache has room
+        otherwise          listed partitions are added or changed, forgotten ones are removed, and all are read
 
-An incremental answer lists only the partitions that have something new. The epoch rises with the request, not with the
-answer: a client that lost an answer cannot go on, and lists everything again. So what a session believes its client to
-know is always what the client knows, if it goes on.
+An incremental response lists only the partitions with something new. The epoch rises with the request, not with the
+response, so a client that lost a response cannot continue and lists everything again. If a client does continue, it
+knows exactly what its session thinks it knows.
 
-Sessions are kept in a bounded cache. When it is full, a new one takes the place of one that was not used for two
-minutes; else of a smaller one that has existed for two minutes, of a follower only if it is a follower's itself; and a
-follower takes that of any client at any time, because it has far more partitions to list and never goes away.
+The cache of sessions has a limit. When it is full, a new session may replace (a) one that was not used for two minutes,
+or (b) a smaller one that has existed for two minutes, but in this case only a follower may replace a follower. A
+follower may also replace any client's session at any time, because it has far more partitions to list and never goes
+away.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from ottla.protocol.primitives import UUID_ZERO
 SESSIONLESS_EPOCH = -1
 INITIAL_EPOCH = 0
 _EVICTABLE_AFTER_SECONDS = 120.0
-# Clients without a session ask for one with every fetch, and a full cache is searched from end to end.
+# Clients without a session ask for one with every fetch, and each time the whole full cache would be searched.
 _SEARCH_INTERVAL_SECONDS = 1.0
 
 # How a client names a partition: the topic by its id from version 13 on, by its name before.
@@ -45,19 +46,19 @@ SessionKey = tuple[str | bytes, int]
 
 
 def replica_of(body: FetchRequest) -> tuple[int, int]:
-    """Return broker id and broker epoch of the follower that fetches; -1 each for a client, or where not told."""
+    """Return the broker id and broker epoch of the follower that fetches; -1 for a client, and if not known."""
     if body.replica_id >= 0:
         return body.replica_id, -1
     return body.replica_state.replica_id, body.replica_state.replica_epoch
 
 
 class CachedPartition:
-    """One partition of a fetch: what to read, and in a session, what the client was told last."""
+    """One partition of a fetch: what to read and, in a session, what the client was sent last."""
 
     __slots__ = ("checked_epoch", "follower_fetch", "high_watermark", "key", "log_start_offset", "topic_id", "wanted")
 
     def __init__(self, key: TopicPartition, topic_id: bytes, wanted: FetchPartition) -> None:
-        # The topic's name is empty while the id is not known here; the controller may tell it later.
+        # The topic's name is empty while its id is unknown here; the metadata may have it later.
         self.key = key
         self.topic_id = topic_id
         self.wanted = wanted
@@ -65,21 +66,21 @@ class CachedPartition:
         self.log_start_offset = -1
         # The same request in the partition's terms, made once.
         self.follower_fetch: FollowerFetch | None = None
-        # The leader epoch in which a follower's log was found to be like ours up to the offset wanted.
+        # The leader epoch in which the follower's log was found equal to ours, up to the requested offset.
         self.checked_epoch = -1
 
     @property
     def session_key(self) -> SessionKey:
-        """What the client calls it."""
+        """The client's name for the partition."""
         return (self.key.topic if self.topic_id == UUID_ZERO else self.topic_id, self.wanted.partition)
 
     def follow(self, earlier: CachedPartition) -> None:
-        """Take the place of what the client wanted of the same partition before."""
+        """Replace the entry that the session had for the same partition."""
         self.high_watermark = earlier.high_watermark
         self.log_start_offset = earlier.log_start_offset
 
     def is_news(self, answer: PartitionData) -> bool:
-        """Whether an answer must be in an incremental response; notes what the client knows by then."""
+        """Whether an answer belongs in an incremental response; remembers what the client then knows."""
         news = (
             bool(answer.records)
             or answer.error_code != 0
@@ -100,7 +101,7 @@ class FetchSession:
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
         self.is_follower = replica[0] >= 0
-        # Broker id and broker epoch of who fetches, as `replica_of` has them.
+        # Broker id and broker epoch of the follower, as `replica_of` returns them.
         self._replica = replica
         self.epoch = 1
         self.created = now
@@ -113,32 +114,32 @@ class FetchSession:
 
     @property
     def partitions(self) -> list[CachedPartition]:
-        """What to read, in this order."""
+        """The partitions, in the order in which to read them."""
         with self._lock:
             return list(self._partitions.values())
 
     def continue_as(self, replica: tuple[int, int]) -> None:
-        """Know who fetches now: a follower may have registered anew."""
+        """Update who fetches: a follower may have registered again."""
         if replica != self._replica:
             self._replica = replica
             for cached in self.partitions:
                 cached.follower_fetch = None
 
     def change(self, listed: Iterable[CachedPartition], forgotten: Iterable[SessionKey]) -> None:
-        """Add or change the listed partitions, remove the forgotten ones."""
+        """Add or change the listed partitions, and remove the forgotten ones."""
         with self._lock:
             for partition in listed:
                 key = partition.session_key
                 known = self._partitions.get(key)
                 if known is not None:
                     partition.follow(known)
-                # Not changed in place: the fetch before this one may still wait, if the client did not.
+                # A new entry, because the fetch before this one may still be waiting if the client did not.
                 self._partitions[key] = partition
             for key in forgotten:
                 self._partitions.pop(key, None)
 
     def answered(self, with_data: Iterable[CachedPartition]) -> None:
-        """Let partitions that had data wait behind the others next time."""
+        """Move partitions that had data behind the others, for the next fetch."""
         with self._lock:
             for cached in with_data:
                 key = cached.session_key
@@ -147,7 +148,7 @@ class FetchSession:
 
 
 class FetchContext:
-    """What one fetch reads, and how its answers are filtered."""
+    """What one fetch reads, and which answers its response contains."""
 
     def __init__(
         self, partitions: list[CachedPartition], session: FetchSession | None, *, is_incremental: bool
@@ -158,7 +159,7 @@ class FetchContext:
 
     @property
     def session_id(self) -> int:
-        """The session that the client is told to go on with."""
+        """The session id for the response."""
         return self._session.session_id if self._session is not None else NO_SESSION
 
     def shown(
@@ -183,7 +184,7 @@ class FetchSessions:
         self._lock = threading.Lock()
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._next_search = float("-inf")
-        # Sessions that gave their places to others; changed under the lock.
+        # Sessions evicted from the cache; changed under the lock.
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -191,14 +192,14 @@ class FetchSessions:
 
     @property
     def partition_count(self) -> int:
-        """How many partitions all sessions have together."""
+        """The number of partitions in all sessions."""
         with self._lock:
             return sum(map(len, self._sessions.values()))
 
     def context(
         self, body: FetchRequest, version: int, listed: list[CachedPartition], forgotten: list[SessionKey]
     ) -> FetchContext:
-        """Return what a request reads; raise KafkaError where it names a session that is not as it thinks."""
+        """Return what a request reads; raise KafkaError if its session does not exist or has another state."""
         with self._lock:
             if body.session_epoch in (SESSIONLESS_EPOCH, INITIAL_EPOCH):
                 self._sessions.pop(body.session_id, None)
@@ -219,7 +220,7 @@ class FetchSessions:
             return FetchContext(session.partitions, session, is_incremental=True)
 
     def close(self, session_id: int) -> None:
-        """Forget a session that its client was not told of."""
+        """Remove a session that its client never heard of."""
         with self._lock:
             self._sessions.pop(session_id, None)
 
@@ -229,14 +230,14 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"session {body.session_id}")
         if session.epoch != body.session_epoch:
             raise KafkaError(
-                ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"epoch {body.session_epoch} where {session.epoch} must come"
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"got epoch {body.session_epoch}, expected {session.epoch}"
             )
         if session.uses_topic_ids != (version >= TOPIC_IDS_VERSION):
-            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session was begun in another way")
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session began with the other form of topics")
         return session
 
     def _new(self, body: FetchRequest, version: int, size: int) -> FetchSession | None:
-        """Make a session, if there is room or another gives its place. The lock is held."""
+        """Create a session, if there is room or another one can be evicted. The caller holds the lock."""
         replica = replica_of(body)
         now = self._clock()
         if not size or (len(self._sessions) >= self._slots and not self._evict(size, replica[0] >= 0, now)):
@@ -249,7 +250,7 @@ class FetchSessions:
         return session
 
     def _evict(self, size: int, is_follower: bool, now: float) -> bool:
-        """Close the session that matters least, if a new one of `size` partitions matters more."""
+        """Evict the least important session, if a new one of `size` partitions is more important."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False

@@ -1,10 +1,10 @@
-"""How a leader's proposals for the ISR reach the controller.
+"""How a leader's ISR proposals reach the controller.
 
-One thread gathers what the partitions of this broker propose and sends it in one AlterPartition at a time: what comes
-while a request is under way goes in the next one together. A proposal is sent until the controller answers it. Of two
-for one partition, the newer counts; the older is answered as uncertain, since it may have been sent.
+One thread collects the proposals of this broker's partitions and sends one AlterPartition at a time. Proposals that
+come during a request go together into the next one. A proposal is sent until the controller answers it. If a partition
+proposes again, the newer proposal counts; the older one is answered as uncertain, because it may have been sent.
 
-A request without proposals asks whether the controller knows this broker: ZooKeeper may be out of reach.
+A request without proposals checks whether the controller knows this broker, in case ZooKeeper cannot be reached.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ Answered = Callable[[IsrProposal, IsrAnswer], None]
 
 
 class ControllerRequests(Protocol):
-    """The way to the controller, whoever that is."""
+    """Sends requests to the current controller."""
 
     def request(self, api: Api, build: Callable[[int], Message], version_max: int = LAST_VERSION) -> Any:
-        """Send what `build` makes for the version in use; raise KafkaError or ProtocolError."""
+        """Send the request that `build` makes for the version in use; raise KafkaError or ProtocolError."""
 
     def close(self) -> None:
-        """End the request under way, and fail all others."""
+        """End the current request, and fail all others."""
 
 
 class _Waiting(NamedTuple):
@@ -57,7 +57,7 @@ class _Waiting(NamedTuple):
 
 
 class IsrChanges:
-    """Proposals on their way to the controller. Any thread submits; one thread sends, and gives the answers."""
+    """Proposals on their way to the controller. Any thread submits; one thread sends and delivers the answers."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class IsrChanges:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self.on_unregistered = on_unregistered
-        # All below under `_changed`.
+        # All fields below are under `_changed`.
         self._changed = threading.Condition()
         self._waiting: dict[TopicPartition, _Waiting] = {}
         self._replaced: list[_Waiting] = []
         self._is_in_doubt = False
         self._is_stopped = False
-        # The thread's own: whether the last request failed.
+        # Only for the thread: whether the last request failed.
         self._is_failing = False
         self._thread = threading.Thread(target=self._run, name="isr-changes", daemon=True)
 
@@ -85,11 +85,11 @@ class IsrChanges:
         return f"<IsrChanges waiting={len(self._waiting)}>"
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Send nothing more. What waits gets no answer: whoever proposed it is going to stop leading."""
+        """Stop sending. Waiting proposals get no answer, because their partitions are about to stop leading."""
         with self._changed:
             self._is_stopped = True
             self._waiting.clear()
@@ -100,7 +100,7 @@ class IsrChanges:
             self._thread.join(_STOP_SECONDS_MAX)
 
     def submit(self, proposal: IsrProposal, answered: Answered) -> None:
-        """Propose; `answered` is called on another thread. Never blocks, and may be called under any lock."""
+        """Send a proposal; `answered` is called on another thread. Never blocks, and may be called under any lock."""
         with self._changed:
             if self._is_stopped:
                 return
@@ -111,7 +111,7 @@ class IsrChanges:
             self._changed.notify()
 
     def ask_whether_registered(self) -> None:
-        """Have `on_unregistered` called if this life of the broker is not registered. Never blocks."""
+        """Call `on_unregistered` later if this broker is not registered with its current epoch. Never blocks."""
         with self._changed:
             self._is_in_doubt = True
             self._changed.notify()
@@ -135,7 +135,7 @@ class IsrChanges:
                     self._changed.wait_for(lambda: self._is_stopped, timeout=_RETRY_SECONDS)
 
     def _next(self) -> list[_Waiting] | None:
-        """Wait for proposals, or for a doubt, and return the proposals; None when stopped."""
+        """Wait for proposals, or for a question about the registration; return the proposals, or None when stopped."""
         with self._changed:
             while not self._waiting and not self._is_in_doubt and not self._is_stopped:
                 self._changed.wait()
@@ -158,7 +158,7 @@ class IsrChanges:
                     self._replaced.append(waiting)
 
     def _send(self, batch: list[_Waiting]) -> bool:
-        """Send proposals and give the answers; return whether to pause before the next request."""
+        """Send proposals and deliver the answers; return whether to pause before the next request."""
         is_by_id = all(waiting.proposal.topic_id != UUID_ZERO for waiting in batch)
         broker_epoch = self._broker_epoch()
         response = self._controller.request(
@@ -168,8 +168,8 @@ class IsrChanges:
         )
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
-            # Not the controller, or not yet; or it has not seen that we registered anew, or saw our session end. If we
-            # have registered since we asked, it spoke of an earlier life.
+            # The other broker is not the controller (yet), has not seen our new registration, or saw our session end.
+            # If we have registered since the request, the answer is about an earlier registration.
             if code is ErrorCode.STALE_BROKER_EPOCH and broker_epoch == self._broker_epoch():
                 self.on_unregistered()
             raise KafkaError(code, "the controller refused all proposals")
@@ -229,7 +229,7 @@ def _row(proposal: IsrProposal, version: int) -> RequestPartitionData:
 
 
 def _answers(response: AlterPartitionResponse) -> Mapping[tuple[bytes | str, int], ResponsePartitionData]:
-    """The rows of a response by topic, as it names them, and partition."""
+    """Return the rows of a response by topic (as the response names it) and partition."""
     return {
         (topic.topic_name or topic.topic_id, data.partition_index): data
         for topic in response.topics
