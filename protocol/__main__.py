@@ -1,12 +1,12 @@
-"""A window on the wire: `python -m ottla.protocol decode|recode`.
+"""A command that shows messages of the wire: `python -m ottla.protocol decode|recode`.
 
-Reads lines from standard input, fields separated by tabs:
+It reads lines from standard input, with fields separated by tabs:
 
     request|response  api key  api name  version  hex of the body without its header
 
-`decode` prints each as one line of JSON; `recode` prints the line again with its body decoded and encoded anew,
-`unsupported` in place of the hex where we do not have that API or version, `error: ...` where it does not decode.
-With `--frame` the hex is a whole frame as captured from a socket, header and all: with or without its size.
+`decode` prints each line as JSON. `recode` prints the line with its body decoded and encoded again. In place of the hex
+it prints `unsupported` if we do not have that API or version, and `error: ...` if the body does not decode. With
+`--frame` the hex is a whole frame as captured from a socket, with its header, and with or without its size.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EXAMPLES = """examples:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of input; `api` is None where we do not have the API in that version."""
+    """One line of input; `api` is None if we do not have the API in that version."""
 
     kind: str
     key: int
@@ -44,7 +44,7 @@ class Line:
 
 
 def parse_line(text: str) -> Line:
-    """Read one line; raise DecodeError where it is not of the form above."""
+    """Read one line; raise DecodeError if it does not have the form above."""
     fields = text.split("\t")
     if len(fields) != 5 or fields[0] not in ("request", "response"):
         raise DecodeError("a line is: request|response, api key, name, version, hex, separated by tabs")
@@ -96,7 +96,7 @@ def _header_version(line: Line) -> int:
 
 
 def _has_size(frame: bytes) -> bool:
-    """A frame without its size begins with an API key or a correlation id, which is hardly ever its own size."""
+    """Whether the frame starts with its size. An API key or a correlation id hardly ever equals the size by chance."""
     return len(frame) >= 4 and int.from_bytes(frame[:4]) == len(frame) - 4
 
 
@@ -142,7 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("command", choices=("decode", "recode"), help="print JSON, or the line encoded anew")
+    parser.add_argument("command", choices=("decode", "recode"), help="print JSON, or encode the line again")
     parser.add_argument("--frame", action="store_true", help="the hex is a whole frame, with its header")
     options = parser.parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-"""The codes of access control lists, in requests and, as words, in ZooKeeper and for people."""
+"""The codes of access control lists: numbers in requests, words in ZooKeeper and for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 class _Code(IntEnum):
     @property
     def word(self) -> str:
-        """The spelling in ZooKeeper: without underscores, each part with a capital."""
+        """The spelling in ZooKeeper: no underscores, and each word starts with a capital."""
         return "".join(part.capitalize() for part in self.name.split("_"))
 
     @property
@@ -22,7 +22,7 @@ class _Code(IntEnum):
 
 
 class AclOperation(_Code):
-    """What is done with a resource; ANY is of filters alone."""
+    """What is done with a resource. ANY is only for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -45,7 +45,7 @@ OPERATIONS: Final = tuple(operation for operation in AclOperation if operation >
 
 
 class AclPermissionType(_Code):
-    """Whether an ACL gives a right or takes it; ANY is of filters alone."""
+    """Whether an ACL allows or denies. ANY is only for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -54,7 +54,7 @@ class AclPermissionType(_Code):
 
 
 class ResourceType(_Code):
-    """What rights are about; ANY is of filters alone."""
+    """The kind of resource that an ACL is about. ANY is only for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -67,7 +67,7 @@ class ResourceType(_Code):
 
 
 class PatternType(_Code):
-    """How resources are named: by name (`*` for all), by the beginning of the name; ANY and MATCH are of filters."""
+    """How an ACL names resources: by name (`*` for all), or by prefix. ANY and MATCH are only for filters."""
 
     UNKNOWN = 0
     ANY = 1

@@ -1,7 +1,7 @@
 """The one list of APIs.
 
-The name of a row gives its messages: LIST_OFFSETS is `ListOffsetsRequest` and `ListOffsetsResponse` in
-`messages/list_offsets.py`, imported when they are first asked for. Version ranges stand in the declarations.
+The name of a member gives its messages: LIST_OFFSETS has `ListOffsetsRequest` and `ListOffsetsResponse` in
+`messages/list_offsets.py`, which is imported on first use. The version ranges are in the message declarations.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Api(IntEnum):
 
     @property
     def label(self) -> str:
-        """Kafka's name of the API: `ListOffsets`."""
+        """Kafka's name of the API, such as `ListOffsets`."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @cached_property
@@ -102,18 +102,18 @@ class Api(IntEnum):
 
     @property
     def versions(self) -> Versions:
-        """The versions in which we can read and write it."""
+        """The versions that we can read and write."""
         return self.request.versions
 
     def request_header_version(self, version: int) -> int:
-        """Return the version of the header that a request of this version begins with."""
+        """Return the header version for a request of this version."""
         if self is Api.CONTROLLED_SHUTDOWN and version == 0:
             return 0
         return 2 if version in self.request.flexible else 1
 
     def response_header_version(self, version: int) -> int:
-        """Return the version of the header that the response to a request of this version begins with."""
-        # A client cannot know which version the broker answers ApiVersions in, so its header never changes.
+        """Return the header version for the response to a request of this version."""
+        # A client cannot know in which version the broker answers ApiVersions, so that header never changes.
         return int(self is not Api.API_VERSIONS and version in self.response.flexible)
 
     def _message(self, kind: str) -> type[Message]:

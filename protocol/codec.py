@@ -1,7 +1,7 @@
-"""Bytes to messages and back: the one way in and out of the wire format.
+"""Encoding and decoding messages: the only way between bytes and message objects.
 
-Codecs are compiled from the declarations on first use and kept. What they refuse is explained by the same
-declaration as a construct (`schema.py`), which names the field.
+Codecs are compiled from the declarations on first use, and kept. If one of them refuses some bytes, the same
+declaration as a construct (`schema.py`) explains the error and names the field.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.protocol.message import Message
 T = TypeVar("T", bound=Message)
 Buffer = bytes | bytearray | memoryview
 
-# Explaining costs many times the decoding, and hostile peers choose when it happens.
+# An explanation costs many times as much as decoding, and hostile peers choose when it happens.
 EXPLAINED_BYTES_MAX = 4096
 
 
@@ -44,9 +44,9 @@ def encoder(cls: type[Message], version: int) -> Encoder:
 
 
 def decode_from(cls: type[T], version: int, data: Buffer, position: int = 0) -> tuple[T, int]:
-    """Decode a message that begins at `position`; return it and the position behind it.
+    """Decode the message at `position`; return it and the position after it.
 
-    Records in it are views of `data`, everything else is copied.
+    Records in it are views of `data`; everything else is copied.
     """
     view = data if type(data) is memoryview else memoryview(data)
     try:
@@ -64,7 +64,7 @@ def decode(cls: type[T], version: int, data: Buffer) -> T:
 
 
 def encode_parts(message: Message, version: int) -> list[Any]:
-    """Encode to a list of parts: bytes, and the records as they were given, neither copied nor read."""
+    """Encode to a list of parts: bytes, and the records as given, which are neither copied nor read."""
     cls = type(message)
     parts: list[Any] = []
     try:

@@ -1,7 +1,7 @@
-"""The codecs of Kafka's record batches, with a hard cap on what a compressed blob may open to.
+"""The compression codecs of record batches, with a hard limit for the decompressed size.
 
-A few hundred compressed bytes can stand for gigabytes, and the size that a frame states about itself is only the
-sender's word. So output goes into a buffer that never grows beyond the cap, and a blob that does not fit is refused.
+A few hundred compressed bytes can expand to gigabytes, and the size in a frame is only what the sender claims. So the
+output goes into a buffer that never grows beyond the limit, and data that does not fit is refused.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Codec(IntEnum):
 
     @property
     def config_name(self) -> str:
-        """The value that stands for this codec in the producer's `compression.type`."""
+        """The name of this codec in the producer's `compression.type`."""
         return self.name.lower()
 
     @classmethod
     def from_config_name(cls, name: str) -> Codec:
-        """Read a producer's `compression.type`, or a topic's, which says `uncompressed` for `none`."""
+        """Read a producer's `compression.type`, or a topic's, where `uncompressed` means `none`."""
         codec = _CODECS_BY_CONFIG_NAME.get(name)
         if codec is None:
             raise ValueError(f"unknown compression type {name!r}")
@@ -57,14 +57,14 @@ _GZIP_LEVEL_DEFAULT: Final = 6
 _LZ4_LEVEL_DEFAULT: Final = 9
 _ZSTD_LEVEL_DEFAULT: Final = 3
 
-# The xerial stream: this magic, int32 version, int32 oldest compatible version, then blocks of int32 length and raw
-# snappy. Some writers put the two versions in little-endian, so readers skip them.
+# A xerial stream has this magic, int32 version, int32 oldest compatible version, then blocks of int32 length and raw
+# snappy. Some writers store the two versions in little-endian, so readers skip them.
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _XERIAL_BLOCK_LENGTH: Final = Struct(">i")
 
-# A snappy element takes two bytes or more, and yields 64 at most: a block that claims more is lying.
+# A snappy element takes at least two bytes and yields at most 64: a block that claims more is invalid.
 _SNAPPY_RATIO_MAX: Final = 32
 
 _OUTPUT_BYTES_FIRST: Final = 64 * 1024
@@ -84,7 +84,7 @@ _DECOMPRESS_INTO: Final[dict[Codec, _DecompressInto]] = {
 
 
 def compress(codec: Codec, data: ReadableBuffer, level: int | None = None) -> bytes:
-    """Compress `data` in the form that every Kafka client reads; `level` None is Kafka's default level."""
+    """Compress `data` in the form that every Kafka client reads. `level` None means Kafka's default level."""
     if level is not None and level not in _LEVELS.get(codec, ()):
         raise EncodeError(f"{codec.config_name} has no compression level {level}")
     match codec:
@@ -101,7 +101,7 @@ def compress(codec: Codec, data: ReadableBuffer, level: int | None = None) -> by
 
 
 def decompress(codec: Codec, data: ReadableBuffer, max_size: int) -> bytes:
-    """Open `data`, which may hold several frames, or raise CompressionError if it holds more than `max_size` bytes."""
+    """Decompress `data`, which may hold several frames; raise CompressionError if it exceeds `max_size` bytes."""
     if codec is Codec.NONE:
         if len(data) > max_size:
             raise CompressionError(f"{len(data)} bytes of records, {max_size} allowed")
@@ -112,8 +112,8 @@ def decompress(codec: Codec, data: ReadableBuffer, max_size: int) -> bytes:
 
 
 def _compress_lz4(data: ReadableBuffer, level: int) -> bytes:
-    # Java refuses frames with linked blocks, which are cramjam's default. Its writer also takes level 9, the default,
-    # to mean the fast compressor, level 1 of the reference library.
+    # Java refuses frames with linked blocks, which are cramjam's default. Java's writer also treats level 9, the
+    # default, as the fast compressor, which is level 1 of the reference library.
     fast = level == _LZ4_LEVEL_DEFAULT
     compressor = cramjam.lz4.Compressor(level=1 if fast else level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))
@@ -131,10 +131,11 @@ def _compress_snappy(data: ReadableBuffer) -> bytes:
 
 
 def _decompress_frames(codec: Codec, data: ReadableBuffer, max_size: int) -> bytes:
-    """Decode into buffers of growing size, up to the cap.
+    """Decompress into buffers of growing size, up to the limit.
 
-    cramjam does not say whether a blob is broken or the buffer too small, so only a failure with `max_size` bytes of
-    room is final. A buffer is zero pages until it is written to: what a broken blob costs is what it really opens to.
+    cramjam does not say whether the data is broken or the buffer too small, so only a failure with a buffer of
+    `max_size` is final. A buffer consists of zero pages until it is written, so broken data costs only what it really
+    expands to.
     """
     decompress_into = _DECOMPRESS_INTO[codec]
     size = min(max(_OUTPUT_BYTES_FIRST, _OUTPUT_RATIO_FIRST * len(data)), max_size)
@@ -145,7 +146,7 @@ def _decompress_frames(codec: Codec, data: ReadableBuffer, max_size: int) -> byt
         except cramjam.DecompressionError as error:
             if size == max_size:
                 raise CompressionError(f"{codec.config_name} does not open within {max_size} bytes: {error}") from error
-        # Two buffers at once could hold more than the cap.
+        # Two buffers at once could exceed the limit.
         del output
         size = min(_OUTPUT_GROWTH * size, max_size)
 
@@ -195,9 +196,9 @@ def _snappy_size(block: memoryview) -> int:
 class _Output:
     """A buffer of fixed size that a codec writes to through a view, and that becomes `bytes` without a copy.
 
-    BytesIO alone offers both: it owns a bytes object that nobody else refers to, lets it be written in place, and hands
-    that same object out, cut to length. The view is given back when the block ends, however it does: the garbage
-    collector of Python 3.13 complains of a buffer that is still lent.
+    Only BytesIO offers both: it owns a bytes object without other references, lets it be written in place, and returns
+    that same object, cut to length. The view is released when the block ends, even with an exception, because the
+    garbage collector of Python 3.13 complains about a buffer with an open view.
     """
 
     __slots__ = ("_buffer", "view")
@@ -213,7 +214,7 @@ class _Output:
         self.view.release()
 
     def filled(self, length: int) -> bytes:
-        """End writing; the first `length` bytes are the content."""
+        """Stop writing, and return the first `length` bytes."""
         self.view.release()
         self._buffer.truncate(length)
         return self._buffer.getvalue()

@@ -1,7 +1,7 @@
 """Control batches: the markers that end a transaction on a partition.
 
 One record:  key = int16 version 0, int16 type; value = int16 version 0, int32 coordinator epoch. Later versions may
-append fields, so readers take a longer key or value.
+append fields, so readers accept a longer key or value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KEY: Final = Struct(">hh")
 _VALUE: Final = Struct(">hi")
 _VERSION: Final = 0
 
-# Far above any real marker; a compressed control batch, which nobody writes, need not open to more.
+# Far above the size of any real marker. Nobody writes compressed control batches, so a small limit is enough.
 _CONTROL_RECORDS_BYTES_MAX: Final = 64 * 1024
 
 
@@ -30,7 +30,7 @@ class ControlType(IntEnum):
 
 
 class EndTransactionMarker(NamedTuple):
-    """What a marker says; an older coordinator epoch than one already seen comes from a fenced coordinator."""
+    """The content of a marker. A coordinator epoch older than one already seen is from a fenced coordinator."""
 
     control_type: ControlType
     coordinator_epoch: int
@@ -45,7 +45,7 @@ def build_marker_batch(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """The batch that a transaction coordinator has appended to each partition of a transaction."""
+    """Return the marker batch that a transaction coordinator appends to each partition of a transaction."""
     builder = RecordBatchBuilder()
     builder.append(timestamp, _KEY.pack(_VERSION, marker.control_type), _VALUE.pack(_VERSION, marker.coordinator_epoch))
     return builder.build(
@@ -59,7 +59,7 @@ def build_marker_batch(
 
 
 def read_marker(batch: RecordBatch) -> EndTransactionMarker | None:
-    """The marker in a control batch; None if the batch was emptied, or is of another kind than end of transaction."""
+    """Return the marker in a control batch; None if the batch was emptied, or does not end a transaction."""
     if not batch.is_control:
         raise CorruptBatchError("a data batch where a control batch is expected")
     record = next(batch.records(_CONTROL_RECORDS_BYTES_MAX), None)

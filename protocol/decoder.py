@@ -1,15 +1,15 @@
 """Compiles a declaration into a decoder: one Python function per message class and version.
 
-The function is what one would write by hand. Neighbouring fixed-size fields, together with the length prefix or
-the tag count that follows them, are one precompiled `struct` call; nested structs are inlined as loops; fields
-that the version lacks cost nothing. For a one-partition Produce request of version 7:
+The function looks as if written by hand. Adjacent fixed-size fields, together with the length prefix or tag count after
+them, are read by one precompiled `struct` call. Nested structs are inlined as loops. Fields that the version lacks cost
+nothing. For a one-partition Produce request of version 7:
 
     request.acks, request.timeout_ms, topics_size, = unpack_2(data, position)
     position += 10
 
-Every length is checked against the bytes left before anything is allocated, and an array's count against the
-least that so many items would take. `struct.error`, `IndexError` (a read past the end) and `UnicodeDecodeError`
-are what such code raises on bad bytes; `codec.decode` turns them into DecodeError.
+Every length is checked against the bytes left before anything is allocated, and the count of an array against the
+minimum size of that many items. On bad bytes such code raises `struct.error`, `IndexError` (a read past the end) or
+`UnicodeDecodeError`; `codec.decode` turns them into DecodeError.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Decoder = Callable[[memoryview, int], tuple[Any, int]]
 
 
 def uvarint_rest(data: memoryview, position: int, first: int) -> tuple[int, int]:
-    """Finish an unsigned varint whose first byte, already read, has its high bit set."""
+    """Read the rest of an unsigned varint; `first` is its first byte, which has the high bit set."""
     value = first & 0x7F
     for shift in range(7, 7 * UVARINT_BYTES_MAX, 7):
         byte = data[position]
@@ -40,13 +40,13 @@ def uvarint_rest(data: memoryview, position: int, first: int) -> tuple[int, int]
 
 
 def read_uvarint(data: memoryview, position: int) -> tuple[int, int]:
-    """Read an unsigned varint; return it and the position behind it."""
+    """Read an unsigned varint; return it and the position after it."""
     first = data[position]
     return uvarint_rest(data, position + 1, first) if first > 0x7F else (first, position + 1)
 
 
 def next_tag(data: memoryview, position: int, last: int) -> tuple[int, int, int]:
-    """Read the head of a tagged field; return its tag, where its payload begins and where it ends."""
+    """Read the start of a tagged field; return its tag, and where its payload begins and ends."""
     tag, position = read_uvarint(data, position)
     size, position = read_uvarint(data, position)
     if tag <= last:
@@ -57,7 +57,7 @@ def next_tag(data: memoryview, position: int, last: int) -> tuple[int, int, int]
 
 
 def skip_tags(data: memoryview, position: int, count: int) -> int:
-    """Skip a tagged section of which we know no tag; `count` is its first byte."""
+    """Skip a tagged section without known tags; `count` is its first byte."""
     if count > 0x7F:
         count, position = uvarint_rest(data, position, count)
     last = -1
@@ -67,12 +67,12 @@ def skip_tags(data: memoryview, position: int, count: int) -> int:
 
 
 def bad_length(name: str, size: int, left: int) -> NoReturn:
-    """Refuse a length or count that is negative, or larger than the bytes left allow."""
+    """Raise DecodeError for a length or count that is negative, or too large for the bytes left."""
     raise DecodeError(f"{name}: null is not allowed" if size < 0 else f"{name}: {size} is more than {left} bytes hold")
 
 
 class _Source:
-    """The text of one decoder as it grows."""
+    """The source text of one decoder while it is generated."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self.version = version
@@ -87,7 +87,7 @@ class _Source:
             "new": object.__new__,
             "unpack_from": struct.unpack_from,
         }
-        # Fixed-size values read by the next struct call: (struct code, variable).
+        # Fixed-size values for the next struct call: (struct code, variable).
         self.run: list[tuple[str, str]] = []
         self.counter = 0
 
@@ -118,9 +118,9 @@ class _Source:
         self.run.clear()
 
     def message(self, cls: type[Message], target: str) -> None:
-        """Emit the reading of a struct into a new object.
+        """Emit code that reads a struct into a new object.
 
-        `__new__` and one store per slot take less than half the time of a call of `__init__`.
+        `__new__` and one assignment per slot take less than half the time of `__init__`.
         """
         made = self.variable(cls.__name__.lower())
         self.emit(f"{made} = new({self.bind(cls.__name__, cls)})")
@@ -175,7 +175,7 @@ class _Source:
     def value(
         self, target: str, name: str, wire_type: Any, nullable: bool, *, classic: bool = False, tagged: bool = False
     ) -> None:
-        """Emit the reading of one value into `target`, which holds it after the next flush."""
+        """Emit code that reads one value into `target`, which is set after the next flush."""
         if isinstance(wire_type, WireType) and wire_type.code:
             self.run.append((wire_type.code, target))
             return
@@ -244,7 +244,7 @@ class _Source:
 
 
 def bytes_min(wire_type: Any, version: int, flexible: bool) -> int:
-    """Return the fewest bytes that a value of this type takes in a version; at least 1."""
+    """Return the minimum size in bytes of a value of this type in a version; at least 1."""
     if isinstance(wire_type, Array):
         return 1 if flexible else 4
     if isinstance(wire_type, WireType):
@@ -258,7 +258,7 @@ def bytes_min(wire_type: Any, version: int, flexible: bool) -> int:
 
 
 def compile_decoder(cls: type[Message], version: int) -> Decoder:
-    """Return `decode(data, position) -> (message, position behind it)` for one version."""
+    """Return `decode(data, position) -> (message, position after it)` for one version."""
     source = _Source(version, version in cls.flexible)
     source.message(cls, "decoded")
     source.emit("return decoded, position")

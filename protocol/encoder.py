@@ -1,9 +1,9 @@
 """Compiles a declaration into an encoder: one Python function per message class and version.
 
-The function appends the parts of the message to a list: packed runs of fixed-size fields, encoded strings, and
-record data just as it was given. Records are never copied: a memoryview stays a view, and anything else that has
-a length (the broker's file slices) is passed on for the connection to send. `TypeError`, `AttributeError` and
-`struct.error` are what such code raises on a value that does not fit; `codec.encode` turns them into EncodeError.
+The function appends the parts of the message to a list: packed runs of fixed-size fields, encoded strings, and the
+record data as given. Records are never copied: a memoryview stays a view, and any other object with a length (such as
+the broker's file slices) is left for the connection to send. On a value that does not fit, such code raises
+`TypeError`, `AttributeError` or `struct.error`; `codec.encode` turns them into EncodeError.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _UVARINTS = [encode_uvarint(value) for value in range(1024)]
 
 
 def uvarint(value: int) -> bytes:
-    """Return the unsigned varint of a length or count, from a table where it is small."""
+    """Return the unsigned varint of a length or count; small ones come from a table."""
     return _UVARINTS[value] if value < 1024 else encode_uvarint(value)
 
 
 def tagged_section(payloads: list[tuple[int, list[Any]]]) -> bytes:
-    """Return the tagged section of the fields that differ from their defaults."""
+    """Return the tagged section for the fields that differ from their defaults."""
     parts = [uvarint(len(payloads))]
     for tag, payload in payloads:
         data = b"".join(payload)
@@ -36,12 +36,12 @@ def tagged_section(payloads: list[tuple[int, list[Any]]]) -> bytes:
 
 
 def no_such_field(name: str, version: int) -> NoReturn:
-    """Refuse a value that the version cannot carry and that must not be dropped silently."""
+    """Raise EncodeError for a value that the version cannot carry and that must not be dropped silently."""
     raise EncodeError(f"version {version} has no field {name}, and its value is not the default")
 
 
 class _Source:
-    """The text of one encoder as it grows."""
+    """The source text of one encoder while it is generated."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self.version = version
@@ -54,9 +54,9 @@ class _Source:
             "no_such_field": no_such_field,
             "pack": struct.pack,
         }
-        # The list that parts go to; tagged fields are written to a list of their own first.
+        # The list for the parts. Tagged fields are first written to a separate list.
         self.parts = "parts"
-        # Fixed-size values written by the next struct call: (struct code, expression).
+        # Fixed-size values for the next struct call: (struct code, expression).
         self.run: list[tuple[str, str]] = []
         self.counter = 0
 
@@ -85,7 +85,7 @@ class _Source:
         self.emit(f"{self.parts}.append({pack}({arguments}))")
 
     def message(self, cls: type[Message], owner: str) -> None:
-        """Emit the writing of the struct that the expression `owner` names."""
+        """Emit code that writes the struct named by the expression `owner`."""
         tagged: list[WireField] = []
         for field in cls.wire_fields:
             if self.version not in field.versions:
@@ -103,7 +103,7 @@ class _Source:
             self.tags(tagged, owner)
 
     def differs(self, field: WireField, expression: str) -> str:
-        """Return the test whether a field's value is not its default."""
+        """Return an expression that tests whether a field's value differs from its default."""
         absent = field.absent
         if absent is None or isinstance(absent, bool):
             return f"{expression} is not {absent}"
@@ -135,7 +135,7 @@ class _Source:
     def value(
         self, name: str, expression: str, wire_type: Any, nullable: bool, *, classic: bool = False, tagged: bool = False
     ) -> None:
-        """Emit the writing of one value."""
+        """Emit code that writes one value."""
         if isinstance(wire_type, WireType) and wire_type.code:
             self.run.append((wire_type.code, expression))
             return

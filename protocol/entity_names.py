@@ -1,7 +1,7 @@
-"""Names of users, client ids and addresses in paths: any text may be one, and a slash in it must not make a path.
+"""Encoding of user names, client ids and addresses in ZooKeeper paths, because they may contain any character.
 
-They are percent-encoded as Kafka's are, so that both find the same nodes: letters, digits, `-`, `.` and `_` stand for
-themselves.
+They are percent-encoded as in Kafka, so that both find the same nodes. Letters, digits, `-`, `.` and `_` stay as they
+are.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from urllib.parse import quote, unquote
 
 
 def sanitized(name: str) -> str:
-    """Make a part of a path of a name."""
-    # `quote` leaves the tilde, which Java's encoder does not. A lone surrogate is a question mark there.
+    """Return a name encoded as one part of a path."""
+    # Java's encoder also encodes the tilde, and replaces a lone surrogate by a question mark.
     return quote(name, safe="", errors="replace").replace("~", "%7E")
 
 
 def desanitized(part: str) -> str:
-    """Make a name of what `sanitized` has made of it."""
+    """Return the name that `sanitized` encoded."""
     return unquote(part.replace("+", " "))

@@ -2,8 +2,8 @@
 
     int32 size | size bytes: header and body of one message
 
-Nothing here touches a socket. `FrameSplitter` takes bytes as they come; a connection that receives
-large frames straight into their own buffer reads four bytes and asks `frame_size`.
+Nothing here touches a socket. `FrameSplitter` takes bytes as they come. A connection that receives large frames
+directly into their own buffers reads four bytes and calls `frame_size`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ SIZE_BYTES = 4
 _SIZE = struct.Struct(">i")
 _SIZE_MAX = 2**31 - 1
 
-# A frame that arrives in pieces is gathered in blocks of this size. A peer that announces 100 MB and
-# sends nothing more has cost us at most one block.
+# A frame that arrives in pieces is collected in blocks of this size. A peer that announces 100 MB and
+# sends nothing more costs us at most one block.
 _BLOCK_BYTES = 64 * 1024
 
 _HTTP_START = re.compile(rb"(GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT|PRI) |HTTP/")
@@ -28,9 +28,9 @@ Buffer = bytes | bytearray | memoryview
 
 
 def frame_size(size_bytes: Buffer, max_size: int) -> int:
-    """Give the size that the first four bytes of a frame announce.
+    """Return the size that the first four bytes of a frame announce.
 
-    Raises FrameError when it is negative or above `max_size`: the stream cannot be followed from there.
+    Raises FrameError if it is negative or above `max_size`: the rest of the stream cannot be read then.
     """
     if len(size_bytes) < SIZE_BYTES:
         raise FrameError(f"a frame starts with {SIZE_BYTES} bytes of size, got {len(size_bytes)}")
@@ -41,7 +41,7 @@ def frame_size(size_bytes: Buffer, max_size: int) -> int:
 
 
 def size_prefix(size: int) -> bytes:
-    """Write the size that precedes `size` bytes; for those who send the bytes themselves."""
+    """Return the size prefix for `size` bytes, for callers that send the bytes themselves."""
     if not 0 <= size <= _SIZE_MAX:
         raise EncodeError(f"a frame cannot hold {size} bytes, at most {_SIZE_MAX}")
     return _SIZE.pack(size)
@@ -55,38 +55,38 @@ def frame(parts: Collection[Buffer]) -> bytes:
 class FrameSplitter:
     """Cuts one direction of one connection into frames; used by one reader at a time.
 
-    Each byte is copied once when its frame arrives whole, twice when it comes in pieces, whatever
-    the size of the pieces. Memory grows with the bytes that came, never with those announced.
+    Each byte is copied once if its frame arrives whole, and twice if it arrives in pieces of any size. Memory grows
+    with the bytes received, never with the size announced.
     """
 
     def __init__(self, max_size: int) -> None:
-        """Refuse frames of more than `max_size` bytes, not counting the size itself."""
+        """Refuse frames of more than `max_size` bytes, without the size prefix."""
         self._max_size = max_size
-        # The size bytes of the next frame. Kept when they are refused, so that every later feed fails too.
+        # The size bytes of the next frame. They stay if they are refused, so that every later feed fails too.
         self._size_bytes = bytearray()
-        # Of the frame under way: bytes to come, or None between frames; blocks, all full except the
-        # last; and how far the last one is filled.
+        # The current frame: the bytes still missing, or None between frames; its blocks, all full except the
+        # last; and how much of the last one is used.
         self._missing: int | None = None
         self._blocks: list[bytearray] = []
         self._filled = 0
 
     def __repr__(self) -> str:
-        """Show how much of the frame under way is here."""
+        """Show how much of the current frame has arrived."""
         return f"<FrameSplitter buffered={self.buffered} missing={self._missing}>"
 
     @property
     def buffered(self) -> int:
-        """Bytes of an unfinished frame that are held, its size included; 0 between frames."""
+        """The bytes held of an unfinished frame, including its size; 0 between frames."""
         if self._missing is None:
             return len(self._size_bytes)
         full_blocks = self._blocks[:-1]
         return SIZE_BYTES + sum(map(len, full_blocks)) + self._filled
 
     def feed(self, data: Buffer) -> Iterator[bytes]:
-        """Take the next bytes of the stream and give the bodies of the frames that they complete.
+        """Take the next bytes of the stream; yield the bodies of the frames that they complete.
 
-        The iterator must be exhausted before more is fed. It raises FrameError at a bad size, after
-        the good frames before it.
+        The iterator must be exhausted before the next call. It raises FrameError at a bad size, after the
+        good frames before it.
         """
         view = memoryview(data)
         while True:
@@ -105,7 +105,7 @@ class FrameSplitter:
             yield self._finish(body)
 
     def _gather(self, piece: memoryview) -> None:
-        """Copy a piece of the frame under way into its blocks."""
+        """Copy a piece of the current frame into its blocks."""
         assert self._missing is not None
         while piece:
             if not self._blocks or self._filled == len(self._blocks[-1]):
@@ -119,7 +119,7 @@ class FrameSplitter:
             piece = piece[taken:]
 
     def _finish(self, rest: memoryview) -> bytes:
-        """Join what was gathered with the rest of the frame, and be ready for the next frame."""
+        """Return the blocks joined with the rest of the frame, and prepare for the next frame."""
         self._missing = None
         if not self._blocks:
             return bytes(rest)
@@ -131,7 +131,7 @@ class FrameSplitter:
 
 
 def describe_first_bytes(data: Buffer) -> str:
-    """Say in plain words what a peer speaks whose first bytes are not a frame; for the log line."""
+    """Describe what a peer sends whose first bytes are not a frame, for the log."""
     start = bytes(data[:16])
     if not start:
         return "nothing at all"
@@ -140,9 +140,9 @@ def describe_first_bytes(data: Buffer) -> str:
     if start.startswith(b"\x15\x03"):
         return "a TLS alert: the peer speaks TLS, and this side is plaintext"
     if _HTTP_START.match(start):
-        return f"HTTP: the peer is a web client, a proxy or a health check, and begins with {start!r}"
+        return f"HTTP: the peer is a web client, a proxy or a health check, starting with {start!r}"
     if start.startswith(b"SSH-"):
         return "SSH"
     if start.startswith((b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n")):
-        return "the PROXY protocol of a load balancer: switch it off for this port"
-    return f"something else than Kafka, which begins with {start!r}"
+        return "the PROXY protocol of a load balancer: turn it off for this port"
+    return f"something else than Kafka, starting with {start!r}"

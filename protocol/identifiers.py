@@ -1,20 +1,20 @@
-"""Names, and special values of ids, that mean the same in every room."""
+"""Names and special id values that mean the same everywhere."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-# Subscribing to `.*` does not include these.
+# A subscription to `.*` does not include these.
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
-# Instead of the id of a partition's leader.
+# In place of the id of a partition's leader: there is none.
 NO_LEADER: Final = -1
-# Instead of the id of a replica: the request comes from a consumer.
+# In place of a replica id: the request comes from a consumer.
 CONSUMER_REPLICA_ID: Final = -1
-# Instead of the epoch of a broker's registration: the registration has ended, or the sender does not know it.
+# In place of a broker epoch: the registration has ended, or the sender does not know the epoch.
 UNKNOWN_BROKER_EPOCH: Final = -1
 NO_OFFSET: Final = -1
-# Instead of the generation of a group: its sender is not a member.
+# In place of a group's generation: the sender is not a member.
 NO_GENERATION: Final = -1
 
 

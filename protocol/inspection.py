@@ -1,4 +1,4 @@
-"""Messages as plain values that JSON can show: a person's view of the wire."""
+"""Messages as plain values for JSON, for people who inspect the wire."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.protocol.records import RecordBatch, batches
 
 
 def viewed(message: Message, version: int) -> dict[str, Any]:
-    """Return the fields that a version has: ids as Kafka writes them, bytes as hex, records as batches."""
+    """Return the fields of a message in one version: ids as Kafka writes them, bytes as hex, records as batches."""
     return {
         field.name: _value(field.type, getattr(message, field.name), version)
         for field in message.wire_fields
@@ -34,7 +34,7 @@ def _value(wire_type: Any, value: Any, version: int) -> Any:
 
 
 def _records(data: memoryview) -> Any:
-    """Return the batches; data that is not batches of magic 2 as hex."""
+    """Return the batches; data that is not in batches of magic 2 is returned as hex."""
     try:
         return [_batch(batch) for batch in batches(data, strict=True)]
     except ProtocolError as error:
@@ -69,7 +69,7 @@ def _batch(batch: RecordBatch) -> dict[str, Any]:
 
 
 def _text(data: bytes | None) -> Any:
-    """Return text where it is text, else hex in an object of its own."""
+    """Return text if the bytes are text, otherwise an object with the hex."""
     if data is None:
         return None
     try:

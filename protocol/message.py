@@ -6,12 +6,12 @@
         acks: int = wire(Int16)
         topics: list[TopicProduceData] = wire(Array(TopicProduceData))
 
-The order of the lines is the order on the wire. A class without a version range of its own (`@struct`) is a part
-of other messages and takes their version. One object serves every version: a field that a version lacks has its
-default there, and writing another value in that version is an error unless the field is `ignorable`.
+The order of the lines is the order on the wire. A class without its own version range (`@struct`) is a part of other
+messages and takes their version. One object serves every version: a field that a version lacks has its default there.
+Writing another value in that version is an error, unless the field is `ignorable`.
 
-Messages are inert and, to the type checker, frozen. At run time they are plain slotted dataclasses, because the
-`__init__` of a frozen one costs three times as much and the broker makes several per request.
+Messages have no behaviour and are frozen for the type checker. At run time they are plain slotted dataclasses, because
+the `__init__` of a frozen one costs three times as much, and the broker creates several per request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ M = TypeVar("M", bound="type[Message]")
 
 
 class Versions(NamedTuple):
-    """A closed range of versions; empty when `first` is past `last`."""
+    """A closed range of versions; empty if `first` is greater than `last`."""
 
     first: int
     last: int
@@ -44,7 +44,7 @@ NO_VERSIONS = Versions(1, 0)
 
 
 def versions(text: str) -> Versions:
-    """Read a range as it stands in declarations: `3`, `2-5`, `4+` or `none`."""
+    """Read a range as written in declarations: `3`, `2-5`, `4+` or `none`."""
     if text == "none":
         return NO_VERSIONS
     if text.endswith("+"):
@@ -64,12 +64,12 @@ class WireField:
     tag: int | None
     ignorable: bool
     classic: bool  # keeps the classic encoding in flexible versions
-    default: Any  # MISSING where the field stands in every version and must be given
+    default: Any  # MISSING if the field is in every version and must be given
     factory: Any
 
     @property
     def absent(self) -> Any:
-        """The value of the field in a version that lacks it, made anew where it is mutable."""
+        """The value of the field in a version that lacks it; a new object if it is mutable."""
         if self.factory is not MISSING:
             return self.factory()
         if self.default is not MISSING:
@@ -92,7 +92,7 @@ def wire(
 ) -> Any:
     """Declare a field: its wire type, the versions that have it, those in which it may be null, its tag."""
     if isinstance(default, Message):
-        # One shared instance: messages are frozen to their users, and the encoder can test for it by identity.
+        # One shared object: messages are frozen for their users, and the encoder can compare it by identity.
         shared, default = default, MISSING
         factory = lambda: shared  # noqa: E731
     metadata = {
@@ -135,7 +135,7 @@ def _declared(cls: M, in_versions: Versions, flexible: Versions) -> M:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False, field_specifiers=(wire,))
 def message(in_versions: str, *, flexible: str = "none") -> Any:
-    """Declare a message with its versions and those in the flexible encoding."""
+    """Declare a message with its versions, and those that use the flexible encoding."""
 
     def declare(cls: M) -> M:
         return _declared(cls, versions(in_versions), versions(flexible))
@@ -145,5 +145,5 @@ def message(in_versions: str, *, flexible: str = "none") -> Any:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False, field_specifiers=(wire,))
 def struct(cls: M) -> M:
-    """Declare a part of messages; its versions are those of the message around it."""
+    """Declare a part of messages. It has the versions of the message around it."""
     return _declared(cls, ALL_VERSIONS, NO_VERSIONS)

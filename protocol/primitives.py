@@ -1,8 +1,8 @@
 """The primitive types of the wire.
 
-A `WireType` is what stands on a field's line in a message declaration. Its construct, for both encodings
-(classic and flexible, nullable or not), is in `schema.py`; here is what the compiler needs of it: the `struct`
-code of fixed-size types, the value a field has when a version lacks it, and the least bytes a value takes.
+A `WireType` is written on a field's line in a message declaration. `schema.py` has its construct for both encodings
+(classic and flexible, nullable or not). This file has what the compilers need: the `struct` code of fixed-size types,
+the value of a field in a version that lacks it, and the minimum size of a value.
 
 Byte layouts (all fixed-size numbers are big-endian):
 
@@ -21,7 +21,7 @@ import binascii
 from dataclasses import dataclass
 from typing import Any
 
-# What a `records` field holds: a memoryview once decoded; for encoding, any bytes or the broker's file slice.
+# The value of a `records` field: a memoryview after decoding; for encoding, any bytes or the broker's file slice.
 RecordData = Any
 
 UUID_ZERO = bytes(16)
@@ -61,7 +61,7 @@ def uuid_from_text(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireType:
-    """A type as it stands on a field's line. `code` is the struct code of a fixed-size type, else empty."""
+    """A type as written on a field's line. `code` is the struct code of a fixed-size type, otherwise empty."""
 
     name: str
     zero: Any = None

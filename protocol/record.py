@@ -1,12 +1,12 @@
-"""The records of a batch: the uncompressed bytes after its 61-byte header, as `Record` objects.
+"""The records of a batch: `Record` objects from the uncompressed bytes after its 61-byte header.
 
     record:  varint length of what follows, int8 attributes (unused), varlong timestamp delta, varint offset delta,
              varint key length (-1 null), key, varint value length (-1 null), value, varint header count, headers
     header:  varint key length, UTF-8 key, varint value length (-1 null), value
 
-A varint is zigzag, seven bits a byte, low group first. The loop over records takes one-byte varints from a table and
-decodes two-byte ones above zero in place, and calls a function only for the rest: a call per field would double the
-cost of a record.
+A varint is zigzag, seven bits per byte, low group first. The loop over records takes one-byte varints from a table,
+decodes positive two-byte ones in place, and calls a function only for the rest: a call per field would double the cost
+of a record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Headers: TypeAlias = list[tuple[str, bytes | None]]
 RECORD_BYTES_MIN: Final = 7
 _HEADER_BYTES_MIN: Final = 2
 
-# The value of a varint by its first byte, or None where that byte says that more follow.
+# The value of a varint by its first byte; None if that byte says that more follow.
 _ONE_BYTE: Final[list[int | None]] = [byte >> 1 ^ -(byte & 1) for byte in range(128)] + [None] * 128
 
 
@@ -38,9 +38,9 @@ class Record(NamedTuple):
 def decode_records(
     data: bytes, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
 ) -> Iterator[Record]:
-    """Read `count` records, which must fill `data` exactly; the iterator raises CorruptBatchError where they do not.
+    """Read `count` records, which must fill `data` exactly; otherwise the iterator raises CorruptBatchError.
 
-    `log_append_time`, when given, is the timestamp of every record.
+    `log_append_time`, if given, is the timestamp of every record.
     """
     if not 0 <= count <= len(data) // RECORD_BYTES_MIN:
         raise CorruptBatchError(f"{count} records announced in {len(data)} bytes")
@@ -122,7 +122,7 @@ def _decode_records(
 
 
 def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
-    # The caller's check of `end` sees a value that is cut short only if the record itself is not.
+    # The caller's check of `end` finds a truncated value only if the record itself is complete.
     if end > len(data):
         raise CorruptBatchError("records cut short")
     count, position = _read_varint(data, position)
@@ -159,9 +159,9 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _read_timestamp_delta(data: bytes, position: int, base_timestamp: int) -> tuple[int, int]:
-    """A varlong, moved by 2**64 if need be so that base and delta add up inside 64 bits.
+    """Read a varlong, moved by 2**64 if necessary so that base and delta add up within 64 bits.
 
-    Java's arithmetic wraps around, which is what lets any two timestamps have a 64-bit difference.
+    Java's arithmetic wraps around, so any two timestamps have a 64-bit difference.
     """
     delta, position = _read_zigzag(data, position, 64)
     return wrap_int64(base_timestamp + delta) - base_timestamp, position
@@ -182,5 +182,5 @@ def _read_zigzag(data: bytes, position: int, bits: int) -> tuple[int, int]:
 
 
 def wrap_int64(number: int) -> int:
-    """The 64-bit two's complement value of `number`, as Java's arithmetic gives it."""
+    """Return the 64-bit two's complement value of `number`, as in Java's arithmetic."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -27,11 +27,11 @@ from ottla.protocol.records import (
 
 HeadersToWrite: TypeAlias = Sequence[tuple[str, bytes | None]]
 
-# All that a record adds to its key, value and headers, with every varint at its longest.
+# The maximum that a record adds to the size of its key, value and headers: every varint at its longest.
 RECORD_OVERHEAD_MAX: Final = 36
 HEADER_OVERHEAD_MAX: Final = 10
 
-# Numbers from 0 up that take one or two bytes; nearly every varint of a record is looked up here.
+# The varints of the numbers from 0 up that take one or two bytes; nearly every varint of a record is in here.
 _VARINTS_SIZE: Final = 1 << 13
 _VARINTS: Final = [bytes((number << 1,)) for number in range(64)] + [
     bytes((number << 1 & 0x7F | 0x80, number >> 6)) for number in range(64, _VARINTS_SIZE)
@@ -42,9 +42,9 @@ _NO_ATTRIBUTES: Final = b"\x00"
 
 
 class RecordBatchBuilder:
-    """Collects records, and builds batches of them; `build` may be called again, say with a new base sequence.
+    """Collects records and builds batches from them. `build` may be called again, for example with a new base sequence.
 
-    With `delete_horizon` that is what the batch carries as base timestamp, and record timestamps are relative to it.
+    A `delete_horizon` becomes the base timestamp of the batch, and record timestamps are relative to it.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class RecordBatchBuilder:
     )
 
     def __init__(self, delete_horizon: int | None = None) -> None:
-        # The header's place is kept free, so that the length of the buffer is the size of the batch.
+        # Space for the header is reserved, so the length of the buffer is the size of the batch.
         self._buffer = bytearray(BATCH_HEADER_BYTES)
         self._base_timestamp = delete_horizon
         self._has_delete_horizon = delete_horizon is not None
@@ -76,7 +76,7 @@ class RecordBatchBuilder:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp so far, -1 before the first record."""
+        """The largest timestamp so far; -1 before the first record."""
         return self._max_timestamp
 
     def append(
@@ -87,7 +87,7 @@ class RecordBatchBuilder:
         headers: HeadersToWrite = (),
         offset_delta: int | None = None,
     ) -> int:
-        """Add a record at the next offset, or at `offset_delta` to leave a hole; returns its offset delta."""
+        """Add a record at the next offset, or at `offset_delta` to leave a gap; return its offset delta."""
         varints = _VARINTS
         if offset_delta is None:
             offset_delta = self._last_offset_delta + 1
@@ -123,7 +123,7 @@ class RecordBatchBuilder:
         buffer += varints[length] if length < _VARINTS_SIZE else _varint(length)
         buffer += record
 
-        # Nothing from here on fails: a record that could not be encoded has left no trace.
+        # Nothing after this line fails, so a record that cannot be encoded leaves no trace.
         if base_timestamp is None:
             self._base_timestamp = timestamp
         if timestamp > self._max_timestamp or self._record_count == 0:
@@ -147,17 +147,17 @@ class RecordBatchBuilder:
         level: int | None = None,
         log_append_time: int | None = None,
     ) -> bytearray:
-        """The batch; with `log_append_time` its timestamp type is LOG_APPEND_TIME.
+        """Return the batch. With `log_append_time` its timestamp type is LOG_APPEND_TIME.
 
         `last_offset_delta` is for batches whose last records were removed.
         """
         base_timestamp = self._base_timestamp
         if base_timestamp is None or self._record_count == 0:
-            raise EncodeError("a batch without records")
+            raise EncodeError("the batch has no records")
         if last_offset_delta is None:
             last_offset_delta = self._last_offset_delta
         elif last_offset_delta < self._last_offset_delta:
-            raise EncodeError(f"last offset delta {last_offset_delta} before that of the last record")
+            raise EncodeError(f"last offset delta {last_offset_delta} is before that of the last record")
         if codec is Codec.NONE:
             batch = self._buffer.copy()
         else:
@@ -188,7 +188,7 @@ class RecordBatchBuilder:
 
 
 def record_size_max(key: bytes | None, value: bytes | None, headers: HeadersToWrite = ()) -> int:
-    """What appending this record can add to the size of a batch, at most."""
+    """Return the maximum that this record can add to the size of a batch."""
     size = RECORD_OVERHEAD_MAX + len(key or b"") + len(value or b"")
     for header_key, header_value in headers:
         size += HEADER_OVERHEAD_MAX + len(header_key.encode(errors="surrogatepass")) + len(header_value or b"")
@@ -201,23 +201,23 @@ def _encode_headers(headers: HeadersToWrite) -> bytes:
         try:
             encoded_key = key.encode()
         except UnicodeEncodeError as error:
-            raise EncodeError(f"header key {key!r} has no UTF-8 form") from error
+            raise EncodeError(f"header key {key!r} cannot be encoded as UTF-8") from error
         chunks += (_varint(len(encoded_key)), encoded_key)
         chunks += (_NULL,) if value is None else (_varint(len(value)), value)
     return b"".join(chunks)
 
 
 def _varint(length: int) -> bytes:
-    """A length or a count; one that an int32 cannot hold does not fit in any batch."""
+    """Encode a length or a count. One that does not fit in an int32 does not fit in any batch."""
     if length < _VARINTS_SIZE:
         return _VARINTS[length]
     if length >> 31:
-        raise EncodeError(f"{length} is too much for a record")
+        raise EncodeError(f"{length} is too large for a record")
     return _unsigned_varint(length << 1)
 
 
 def _varlong(number: int) -> bytes:
-    """A difference of two timestamps, which wraps around at 64 bits as Java's does."""
+    """Encode a difference of two timestamps, which wraps around at 64 bits as in Java."""
     number = wrap_int64(number)
     return _unsigned_varint(number << 1 ^ number >> 63)
 

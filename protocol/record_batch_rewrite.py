@@ -1,4 +1,4 @@
-"""Writing a record batch again: without some records when a log is compacted, or with another codec."""
+"""Rewriting a record batch: without some of its records for compaction, or with another codec."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def rewrite_batch(
     level: int | None = None,
     delete_horizon: int | None = None,
 ) -> bytearray:
-    """The same batch with these of its records: offsets, producer fields, leader epoch and flags stay.
+    """Return the same batch with only these records. Offsets, producer fields, leader epoch and flags stay.
 
-    Codec and delete horizon stay too unless given. Without records the batch becomes a bare header with neither, which
-    keeps the producer's last sequence in the log.
+    The codec and the delete horizon stay too, unless given. Without records the batch becomes a bare header without
+    either, which keeps the producer's last sequence in the log.
     """
     if delete_horizon is None and batch.has_delete_horizon:
         delete_horizon = batch.base_timestamp

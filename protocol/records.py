@@ -1,4 +1,4 @@
-"""One record batch (magic 2) as a view over its bytes; the broker never needs more of it than this header.
+"""One record batch (magic 2) as a view of its bytes. The broker usually needs only this header.
 
     at  size  field                      at  size  field
      0     8  base offset                23     4  last offset delta
@@ -12,7 +12,7 @@
 
 attributes:  bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 base timestamp is the delete horizon
 
-Base offset and leader epoch lie outside the CRC, so the leader writes them into a batch without a pass over it.
+Base offset and leader epoch are outside the CRC, so the leader can set them without reading the whole batch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MAGIC: Final = 2
 BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 BATCH_HEADER_BYTES: Final = BATCH_HEADER.size
-# Base offset and the length field itself: what `batch_length` does not count.
+# The base offset and the length field itself, which `batch_length` does not count.
 BATCH_LENGTH_OVERHEAD: Final = 12
 BATCH_LENGTH_MIN: Final = BATCH_HEADER_BYTES - BATCH_LENGTH_OVERHEAD
 BATCH_LENGTH: Final = struct.Struct(">i")
@@ -55,7 +55,7 @@ NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 
-# Kafka's limit for a whole request is also a sane one for what a single batch may decompress to.
+# Kafka's limit for a whole request is also a sane limit for what one batch may decompress to.
 RECORDS_BYTES_MAX: Final = 100 * 1024 * 1024
 
 _SEQUENCES: Final = 1 << 31
@@ -76,10 +76,10 @@ class TimestampType(IntEnum):
 
 @dataclass(slots=True, init=False, repr=False, eq=False)
 class RecordBatch:
-    """The batch that starts at `position` of a buffer: header fields as attributes, the bytes as `view`.
+    """The batch at `position` of a buffer: header fields as attributes, the bytes as `view`.
 
-    Creating one checks that the whole batch is there; `check` looks at magic and CRC. The view keeps the buffer alive,
-    and an mmap unclosable, as long as the batch lives.
+    The constructor checks that the whole batch is there; `check` checks magic and CRC. The view keeps the buffer alive
+    as long as the batch exists, and an mmap cannot be closed until then.
     """
 
     base_offset: int
@@ -174,16 +174,16 @@ class RecordBatch:
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether the base timestamp field holds the time from which tombstones in this batch may go."""
+        """Whether the base timestamp field holds the time from which tombstones in this batch may be removed."""
         return self.attributes & DELETE_HORIZON_BIT != 0
 
     def check(self) -> None:
-        """Raise CorruptBatchError unless magic and CRC are right."""
+        """Raise CorruptBatchError unless magic and CRC are correct."""
         if self.magic != MAGIC:
             raise _wrong_magic(self.magic)
         crc = crc32c(self.view[ATTRIBUTES_POSITION:])
         if crc != self.crc:
-            raise CorruptBatchError(f"CRC {crc:08x} where the batch says {self.crc:08x}")
+            raise CorruptBatchError(f"the CRC is {crc:08x}, but the batch says {self.crc:08x}")
 
     def patch(self, base_offset: int, partition_leader_epoch: int) -> None:
         """Write the two fields that the leader assigns; the buffer must be writable."""
@@ -192,9 +192,9 @@ class RecordBatch:
         self.partition_leader_epoch = partition_leader_epoch
 
     def set_max_timestamp(self, timestamp_type: TimestampType, max_timestamp: int) -> None:
-        """Write the timestamp type and the max timestamp, which a LOG_APPEND_TIME batch gives to all its records.
+        """Write the timestamp type and the max timestamp, which in a LOG_APPEND_TIME batch counts for all its records.
 
-        Both are under the CRC: this is a pass over the whole batch.
+        Both are covered by the CRC, so this reads the whole batch.
         """
         view = self.view
         if timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -207,14 +207,14 @@ class RecordBatch:
         self.crc = _write_crc(view)
 
     def records(self, max_size: int = RECORDS_BYTES_MAX) -> Iterator[Record]:
-        """The records, decompressed to at most `max_size` bytes.
+        """Yield the records, decompressed to at most `max_size` bytes.
 
-        They are read as the iteration goes, and so is a CorruptBatchError raised where the next one is not well formed.
+        They are decoded during the iteration. It raises CorruptBatchError when the next record is malformed.
         """
         if self.magic != MAGIC:
             raise _wrong_magic(self.magic)
         view = self.view[BATCH_HEADER_BYTES:]
-        # A batch that the cleaner emptied has no blob at all, whatever its codec.
+        # A batch that the cleaner emptied has no compressed data, whatever its codec.
         if self.is_compressed and view:
             try:
                 data = decompress(self.codec, view, max_size)
@@ -227,9 +227,9 @@ class RecordBatch:
 
 
 def batches(buffer: ReadableBuffer, *, strict: bool = False) -> Iterator[RecordBatch]:
-    """The batches that lie one after another in a buffer.
+    """Yield the batches that follow each other in a buffer.
 
-    A fetch response may end inside a batch, which a reader passes over; with `strict` that is a CorruptBatchError.
+    A fetch response may end inside a batch; this part is ignored, or with `strict` a CorruptBatchError.
     """
     position = 0
     end = len(buffer)
@@ -260,7 +260,7 @@ def write_header(
     base_sequence: int,
     record_count: int,
 ) -> None:
-    """Fill in the first 61 bytes of a batch whose records are in place."""
+    """Fill in the 61-byte header of a batch whose records are in place."""
     try:
         BATCH_HEADER.pack_into(
             batch,

@@ -1,4 +1,4 @@
-"""Requests and responses as they stand in a frame: a header, then the message."""
+"""Requests and responses as in a frame: a header, then the message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _API_AND_VERSION = struct.Struct(">hh")
 def decode_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
     """Read the header of a request; return its API, the header, and the position of the body.
 
-    The version may be one that we do not have: ApiVersions must be answered even then.
+    The version may be unknown to us: ApiVersions must be answered even then.
     """
     if len(frame) < _API_AND_VERSION.size:
         raise DecodeError(f"a request of {len(frame)} bytes has no room for a header")
@@ -25,7 +25,7 @@ def decode_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
     try:
         api = Api(key)
     except ValueError as error:
-        raise DecodeError(f"there is no API with key {key}") from error
+        raise DecodeError(f"unknown API key {key}") from error
     if version < 0:
         raise DecodeError(f"{api.label} version {version} is negative")
     header, position = decode_from(RequestHeader, api.request_header_version(version), frame)
@@ -35,7 +35,7 @@ def decode_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
 def decode_request(frame: Buffer) -> tuple[RequestHeader, Any]:
     """Read a whole request.
 
-    Bytes behind it are ignored, as Kafka ignores them: librdkafka's AlterUserScramCredentials has one too many.
+    Bytes after it are ignored, as in Kafka: librdkafka's AlterUserScramCredentials has one byte too many.
     """
     api, header, position = decode_request_header(frame)
     request, _ = decode_from(api.request, header.request_api_version, frame, position)
@@ -60,6 +60,6 @@ def encode_request(api: Api, version: int, correlation_id: int, client_id: str |
 
 
 def encode_response(api: Api, version: int, correlation_id: int, response: Message) -> list[Any]:
-    """Return the parts of a response, without the frame's size; records in it are not copied."""
+    """Return the parts of a response, without the frame's size. Records in it are not copied."""
     header = ResponseHeader(correlation_id=correlation_id)
     return encode_parts(header, api.response_header_version(version)) + encode_parts(response, version)

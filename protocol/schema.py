@@ -1,8 +1,8 @@
-"""The declarations as constructs: the reference that the compiled codecs are proved equal to.
+"""The declarations as constructs: the reference to which tests compare the compiled codecs.
 
-`schema(cls, version)` is a plain construct that parses to and builds from the message class. It is slow and
-exact, and its errors carry the path of the field that is wrong, so it also explains what the compiled decoder
-refused. It is imported on first use: construct alone takes some 50 ms to import.
+`schema(cls, version)` is a plain construct that parses to and builds from the message class. It is slow but exact, and
+its errors contain the path of the wrong field, so it also explains what the compiled decoder refused. It is imported on
+first use, because importing construct takes some 50 ms.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.protocol.primitives import UVARINT_BYTES_MAX, VARLONG_BYTES_MAX, Arra
 
 
 class _UnsignedVarint(c.Construct):
-    """construct's own VarInt takes any number of bytes; the wire allows `bytes_max` and `bits`."""
+    """A varint of at most `bytes_max` bytes and `bits` bits. construct's own VarInt takes any number of bytes."""
 
     def __init__(self, bytes_max: int, bits: int) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ VARLONG = _ZigZag(_UnsignedVarint(VARLONG_BYTES_MAX, 64))
 
 
 class _Length(c.Adapter):
-    """A length in which the number 0 of the wire means null: seen from inside, -1 is null in both encodings."""
+    """A length whose wire value 0 means null. The decoded value of null is -1 in both encodings."""
 
     def _decode(self, obj: int, context: Any, path: str) -> int:
         return obj - 1
@@ -76,7 +76,7 @@ LENGTH_COMPACT = _Length(UVARINT)
 
 
 class _Prefixed(c.Construct):
-    """A length or count, then the content; -1 is null and legal only where `nullable`."""
+    """A length or count, then the content. -1 is null, and only allowed if `nullable`."""
 
     def __init__(self, length: c.Construct, nullable: bool) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class _Prefixed(c.Construct):
             return self._parse_content(size, stream, context, path)
         if self.nullable:
             return None
-        raise c.StreamError(f"length {size} where null is not allowed", path=path)
+        raise c.StreamError(f"length {size}, but null is not allowed", path=path)
 
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
         if obj is None:
@@ -148,7 +148,7 @@ _FIXED: dict[str, c.Construct] = {
 
 
 class _NullableStruct(c.Construct):
-    """A marker that tells null from present, then the struct: int8 -1 or 1; inside a tag, uvarint 0 or 1."""
+    """A marker for null or present, then the struct. The marker is int8 -1 or 1, or uvarint 0 or 1 inside a tag."""
 
     def __init__(self, item: c.Construct, tagged: bool) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class _NullableStruct(c.Construct):
 
 
 class _TaggedFields(c.Construct):
-    """uvarint count, then per tag in rising order: uvarint tag, uvarint size, payload. Unknown tags are skipped."""
+    """uvarint count, then for each tag in ascending order: uvarint tag, uvarint size, payload. Skips unknown tags."""
 
     def __init__(self, fields: dict[int, tuple[WireField, c.Construct]]) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ class _TaggedFields(c.Construct):
 
 
 class _MessageAdapter(c.Adapter):
-    """Between construct's container of one version and the object that serves all versions."""
+    """Converts between construct's container of one version and the object that serves all versions."""
 
     def __init__(self, cls: type[Message], version: int, subcon: c.Construct) -> None:
         super().__init__(subcon)
@@ -227,7 +227,7 @@ class _MessageAdapter(c.Adapter):
 
     def _encode(self, obj: Message, context: Any, path: str) -> dict[str, Any]:
         if type(obj) is not self.cls:
-            raise c.FormatFieldError(f"{type(obj).__name__} where {self.cls.__name__} belongs", path=path)
+            raise c.FormatFieldError(f"{type(obj).__name__} in place of {self.cls.__name__}", path=path)
         values = {field.name: getattr(obj, field.name) for field in self.cls.wire_fields}
         for field in self.cls.wire_fields:
             if self.version not in field.versions and not field.ignorable and values[field.name] != field.absent:

@@ -1,6 +1,6 @@
-"""SCRAM credentials (RFC 5802): mechanisms, the keys that are derived from a password, and the text they are kept as.
+"""SCRAM credentials (RFC 5802): mechanisms, the keys derived from a password, and their text form.
 
-A server keeps what it needs to check a password, and never the password:
+A server stores what it needs to check a password, but never the password:
 
     salted password = PBKDF2(password, salt, iterations)
     stored key      = H(HMAC(salted password, "Client Key"))
@@ -20,7 +20,7 @@ from typing import Final, Self
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
-# What is used where nobody says otherwise.
+# Used unless the caller gives another number.
 ITERATIONS_DEFAULT: Final = 8192
 
 _FIELDS: Final = ("salt", "stored_key", "server_key", "iterations")
@@ -34,26 +34,26 @@ class ScramMechanism(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name that SASL has for it, which is also its key in ZooKeeper."""
+        """Its SASL name, which is also its key in ZooKeeper."""
         return self.name.replace("_", "-")
 
     @property
     def digest(self) -> str:
-        """The hash function, as `hashlib` names it."""
+        """The name of its hash function in `hashlib`."""
         return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
 
     @classmethod
     def of(cls, label: str) -> Self:
-        """Find a mechanism by its SASL name; ValueError if there is none."""
+        """Return the mechanism with a SASL name; raise ValueError if there is none."""
         for mechanism in cls:
             if mechanism.label == label:
                 return mechanism
-        raise ValueError(f"{label} is no SCRAM mechanism")
+        raise ValueError(f"{label} is not a SCRAM mechanism")
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server knows of a user's password, for one mechanism."""
+    """What a server stores about a user's password, for one mechanism."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -62,7 +62,7 @@ class ScramCredential:
 
     @classmethod
     def derived(cls, mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int) -> Self:
-        """Work out the keys from a salted password."""
+        """Derive the keys from a salted password."""
         digest = mechanism.digest
         client_key = hmac.digest(salted_password, b"Client Key", digest)
         return cls(
@@ -74,19 +74,19 @@ class ScramCredential:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the text form; ValueError if it is none. The text is a secret, and does not come up in the error."""
+        """Read the text form; raise ValueError if it is invalid. The error does not show the text: it is secret."""
         fields = dict(part.strip().partition("=")[::2] for part in text.split(","))
         if sorted(fields) != sorted(_FIELDS):
-            raise ValueError(f"a SCRAM credential has the fields {', '.join(_FIELDS)}")
+            raise ValueError(f"a SCRAM credential must have the fields {', '.join(_FIELDS)}")
         try:
             salt, stored_key, server_key = (b64decode(fields[name], validate=True) for name in _FIELDS[:3])
             iterations = int(fields["iterations"])
         except ValueError:
-            raise ValueError("a SCRAM credential holds base64 and a number of iterations") from None
+            raise ValueError("a SCRAM credential must have base64 values and a number of iterations") from None
         return cls(salt, stored_key, server_key, iterations)
 
     def format(self) -> str:
-        """Write the text form."""
+        """Return the text form."""
         salt, stored_key, server_key = (
             b64encode(value).decode() for value in (self.salt, self.stored_key, self.server_key)
         )
@@ -94,5 +94,5 @@ class ScramCredential:
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """Hash a password as slowly as `iterations` wants it."""
+    """Return the salted password: PBKDF2 with this many iterations."""
     return hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)

@@ -143,7 +143,7 @@ def test_random_frames_are_refused_with_a_typed_error(data: bytes) -> None:
     [
         (b"", "no room for a header"),
         (b"\x00\x03", "no room for a header"),
-        (b"\x03\xe8\x00\x00\x00\x00\x00\x01\xff\xff", "no API with key 1000"),
+        (b"\x03\xe8\x00\x00\x00\x00\x00\x01\xff\xff", "unknown API key 1000"),
         (b"\x00\x03\xff\xff\x00\x00\x00\x01\xff\xff", "negative"),
         (b"\x00\x03\x00\x63\x00\x00\x00\x01\xff\xff\x00", "has versions 0-12, not 99"),
         (b"\x00\x03\x00\x01\x00\x00\x00\x01\xff\xff\x00\x00\x00\x01\x00\x05ab", r"topics\[0\].name"),

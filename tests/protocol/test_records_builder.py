@@ -155,9 +155,9 @@ def test_a_refused_record_leaves_no_trace() -> None:
 
 def test_a_batch_needs_a_record() -> None:
     """Only the cleaner writes empty batches, and not with a builder."""
-    with pytest.raises(EncodeError, match="without records"):
+    with pytest.raises(EncodeError, match="has no records"):
         RecordBatchBuilder().build()
-    with pytest.raises(EncodeError, match="without records"):
+    with pytest.raises(EncodeError, match="has no records"):
         RecordBatchBuilder(delete_horizon=TIMESTAMP).build()
 
 

@@ -64,7 +64,7 @@ def test_a_credential_does_not_show_its_keys() -> None:
 
 def test_a_mechanism_that_does_not_exist_is_refused() -> None:
     """By a ValueError."""
-    with pytest.raises(ValueError, match="SCRAM-SHA-1 is no SCRAM mechanism"):
+    with pytest.raises(ValueError, match="SCRAM-SHA-1 is not a SCRAM mechanism"):
         ScramMechanism.of("SCRAM-SHA-1")
 
 
