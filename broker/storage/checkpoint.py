@@ -1,12 +1,12 @@
-"""Kafka's text checkpoints: a few numbers per partition, or per leader epoch, that survive a restart.
+"""Kafka's text checkpoints: offsets per partition, or per leader epoch, that survive a restart.
 
     0                       version
     2                       number of rows
     orders 0 1500           topic partition offset   (leader-epoch-checkpoint: epoch start-offset)
     orders 1 980
 
-Every line ends in a newline, and numbers have one spelling only, so that a file cut anywhere is noticed. A file is
-replaced as a whole: after a crash either the old rows are there or the new ones.
+Every line ends in a newline, and numbers have only one spelling, so a file that was cut anywhere is noticed. A file is
+replaced as a whole: after a crash it has either the old rows or the new ones.
 
 Nothing here is thread-safe: two writers of one file need a lock around them.
 """
@@ -52,7 +52,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError:
-        # A full disk wants its bytes back.
+        # Free the space on a full disk.
         with suppress(OSError):
             temporary.unlink()
         raise
@@ -61,7 +61,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Bring the names in a directory to disk: a rename or an unlink is not durable before that."""
+    """Force the names in a directory to disk: before that, a rename or an unlink is not durable."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -76,7 +76,7 @@ def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """Return the offset of each partition in the file; none if there is no file."""
+    """Return the offset of each partition in the file; empty if there is no file."""
     offsets: dict[TopicPartition, int] = {}
     for line, row in _rows(path):
         columns = row.split(" ")
@@ -84,7 +84,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
             raise _corrupt(path, line, f"{row!r} is not a topic, a partition and an offset")
         partition = TopicPartition(columns[0], _number(path, line, columns[1], INT32_MAX))
         if partition in offsets:
-            raise _corrupt(path, line, f"{partition} stands here a second time")
+            raise _corrupt(path, line, f"{partition} occurs twice")
         offsets[partition] = _number(path, line, columns[2], INT64_MAX)
     return offsets
 
@@ -95,7 +95,7 @@ def write_epochs(path: Path, entries: Iterable[tuple[int, int]], *, durable: boo
 
 
 def read_epochs(path: Path) -> list[tuple[int, int]]:
-    """Return the (leader epoch, start offset) rows of the file; none if there is no file."""
+    """Return the (leader epoch, start offset) rows of the file; empty if there is no file."""
     entries: list[tuple[int, int]] = []
     last_epoch = last_start_offset = -1
     for line, row in _rows(path):
@@ -116,7 +116,7 @@ def _file_of(rows: list[str]) -> bytes:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the rows with their line numbers, once version and count are known to be right."""
+    """Yield the rows with their line numbers, after checking version and count."""
     try:
         with open(path, "rb") as file:
             data = file.read(CHECKPOINT_BYTES_MAX + 1)
@@ -130,14 +130,14 @@ def _rows(path: Path) -> Iterator[tuple[int, str]]:
         raise _corrupt(path, data.count(b"\n", 0, error.start) + 1, "not ASCII") from error
     lines = text.split("\n")
     if lines.pop() != "":
-        raise _corrupt(path, len(lines) + 1, "the last line has no end")
+        raise _corrupt(path, len(lines) + 1, "the last line does not end in a newline")
     if not lines or lines[0] != _VERSION:
         raise _corrupt(path, 1, f"version {_VERSION} expected")
     if len(lines) < 2:
-        raise _corrupt(path, 2, "no number of rows")
+        raise _corrupt(path, 2, "the number of rows is missing")
     count = _number(path, 2, lines[1], INT32_MAX)
     if count != len(lines) - 2:
-        raise _corrupt(path, 2, f"{count} rows announced, {len(lines) - 2} there")
+        raise _corrupt(path, 2, f"{count} rows expected, {len(lines) - 2} found")
     yield from enumerate(lines[2:], start=3)
 
 

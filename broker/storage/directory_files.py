@@ -1,11 +1,11 @@
-"""The small files that say whose a directory is, and the names of partition directories.
+"""The small files that say who owns a directory, and the names of partition directories.
 
-    <log dir>/meta.properties          version=0, broker.id, cluster.id: a directory belongs to one broker for ever
+    <log dir>/meta.properties          version=0, broker.id, cluster.id: a directory belongs to one broker forever
     <log dir>/.lock                    held with flock while a broker runs
-    <log dir>/.kafka_cleanshutdown     {"version":0,"brokerEpoch":N}: all logs were closed, none needs a scan
+    <log dir>/.kafka_cleanshutdown     {"version":0,"brokerEpoch":N}: all logs were closed, so none needs a scan
     <log dir>/<topic>-<partition>/     or <topic>-<partition>.<32 hex digits>-delete, -future, -stray
-    <partition dir>/partition.metadata version: 0, topic_id: 22 characters; tells a topic from a later one of its name
-    <partition dir>/moved-from-other-directory   unfinished or finished: which of two copies counts, see log_moves.py
+    <partition dir>/partition.metadata version: 0, topic_id: 22 characters; distinguishes topics of the same name
+    <partition dir>/moved-from-other-directory   unfinished or finished: which copy counts, see log_moves.py
 
 Nothing here is thread-safe: a log directory has one owner.
 """
@@ -34,7 +34,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 DIRECTORY_NAME_MAX: Final = 255
 
-# Far above what any of these files holds.
+# Far larger than any of these files.
 _FILE_BYTES_MAX: Final = 64 * 1024
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _PARTITION_METADATA: Final = re.compile(r"version: 0\ntopic_id: ([A-Za-z0-9_-]{22})\n?")
@@ -53,11 +53,11 @@ class DirectoryKind(Enum):
 
 
 class MoveState(Enum):
-    """How far a partition has come on its way from another log directory; the value stands in the file."""
+    """How far the move of a partition from another log directory has come; the value is the file's content."""
 
-    # Where the other directory still has the partition, that one counts.
+    # If the other directory still has the partition, that copy counts.
     UNFINISHED = "unfinished"
-    # This one counts, and whatever else is found is out of date.
+    # This copy counts; any other is out of date.
     FINISHED = "finished"
 
 
@@ -69,14 +69,14 @@ class PartitionDirectory(NamedTuple):
 
 
 class MetaProperties(NamedTuple):
-    """Whose a log directory is."""
+    """The owner of a log directory."""
 
     broker_id: int
     cluster_id: str
 
 
 def read_meta_properties(directory: Path) -> MetaProperties | None:
-    """Return whose the directory is; None if it is nobody's yet."""
+    """Return the owner of the directory; None if it has none yet."""
     path = directory / META_PROPERTIES
     text = _read_text(path)
     if text is None:
@@ -85,7 +85,7 @@ def read_meta_properties(directory: Path) -> MetaProperties | None:
     for line in text.splitlines():
         key, separator, value = line.partition("=")
         if separator and not line.startswith(("#", "!")):
-            # Java writes a backslash before some characters that could do without.
+            # Java escapes some characters with a backslash.
             properties[key.strip()] = value.strip().replace("\\", "")
     if properties.get("version") != "0":
         raise StorageError(f"{path}: version 0 expected, which ZooKeeper-mode brokers write; use another directory")
@@ -99,7 +99,7 @@ def read_meta_properties(directory: Path) -> MetaProperties | None:
 
 
 def claim_directory(directory: Path, owner: MetaProperties) -> None:
-    """Make sure that a log directory belongs to `owner`; a new one is marked as theirs."""
+    """Check that a log directory belongs to `owner`; write the owner to a new one. StorageError if it does not."""
     path = directory / META_PROPERTIES
     known = read_meta_properties(directory)
     if known is None:
@@ -119,7 +119,7 @@ def claim_directory(directory: Path, owner: MetaProperties) -> None:
 
 
 def read_topic_id(partition_directory: Path) -> bytes | None:
-    """Return the id of the topic that the directory was made for; None if the file is missing."""
+    """Return the topic id of the directory; None if the file is missing."""
     path = partition_directory / PARTITION_METADATA
     text = _read_text(path)
     if text is None:
@@ -136,15 +136,15 @@ def read_topic_id(partition_directory: Path) -> bytes | None:
 
 
 def write_topic_id(partition_directory: Path, topic_id: bytes) -> None:
-    """Write down which topic the directory is for; after a power loss the file may be missing, but is never torn."""
+    """Store the topic id of the directory; after a power loss the file may be missing, but is never torn."""
     text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n"
     write_atomically(partition_directory / PARTITION_METADATA, text.encode(), durable=False)
 
 
 def note_holes(partition_directory: Path) -> None:
-    """Note that offsets may be missing within the log: it was compacted, or follows one that was.
+    """Note that offsets may be missing within the log: it was compacted, or follows a compacted one.
 
-    The topic's present options do not tell that. Without the note, recovery takes a hole for a damaged offset.
+    The topic's present options do not show that. Without the note, recovery takes a hole for a damaged offset.
     """
     path = partition_directory / HOLES_FILE
     if not path.exists():
@@ -157,12 +157,12 @@ def may_have_holes(partition_directory: Path) -> bool:
 
 
 def write_move_state(partition_directory: Path, state: MoveState) -> None:
-    """Write down, durably, whether a directory counts that came from another log directory."""
+    """Store durably how far a move from another log directory has come."""
     write_atomically(partition_directory / MOVE_FILE, f"{state.value}\n".encode())
 
 
 def read_move_state(partition_directory: Path) -> MoveState | None:
-    """Return what is written down about a move; None for a directory that was not moved, or where nobody can tell."""
+    """Return how far a move has come; None if the directory was not moved, or the file cannot be read."""
     try:
         text = _read_text(partition_directory / MOVE_FILE)
     except StorageError:
@@ -171,20 +171,20 @@ def read_move_state(partition_directory: Path) -> MoveState | None:
 
 
 def remove_move_state(partition_directory: Path) -> None:
-    """Forget about the move: no other directory has the partition any more."""
+    """Remove the note of a move: no other directory has the partition any more."""
     (partition_directory / MOVE_FILE).unlink(missing_ok=True)
 
 
 def write_clean_shutdown(directory: Path, broker_epoch: int) -> None:
-    """Say that every log of the directory is closed and on disk."""
+    """Write the mark of a clean shutdown: every log of the directory is closed and on disk."""
     text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_atomically(directory / CLEAN_SHUTDOWN, text.encode())
 
 
 def read_clean_shutdown(directory: Path) -> int | None:
-    """Return the broker epoch of the last, clean, shutdown; None if the logs must be scanned.
+    """Return the broker epoch of the last shutdown if it was clean; None if the logs must be scanned.
 
-    A file that does not read is no proof of anything: scanning is the safe answer.
+    A file that cannot be read proves nothing: scanning is the safe answer.
     """
     try:
         text = _read_text(directory / CLEAN_SHUTDOWN)
@@ -200,7 +200,7 @@ def read_clean_shutdown(directory: Path) -> int | None:
 
 
 def remove_clean_shutdown(directory: Path) -> None:
-    """Withdraw the claim, durably: if the file came back after a crash, a torn log would go unnoticed."""
+    """Remove the mark durably: if it came back after a crash, a torn log would go unnoticed."""
     (directory / CLEAN_SHUTDOWN).unlink(missing_ok=True)
     sync_directory(directory)
 
@@ -233,7 +233,7 @@ class DirectoryLock:
         self.release()
 
     def release(self) -> None:
-        """Let others in; releasing twice is harmless."""
+        """Release the lock; doing so twice is harmless."""
         fd, self._fd = self._fd, -1
         if fd != -1:
             os.close(fd)
@@ -242,7 +242,7 @@ class DirectoryLock:
 def directory_name(partition: TopicPartition, kind: DirectoryKind = DirectoryKind.CURRENT) -> str:
     """Return a name for a partition's directory; one that is not CURRENT is new on each call.
 
-    A directory on its way out has its topic cut where the name would be too long; the others need the whole name.
+    In names of deleted and stray directories, a topic that is too long is cut; the others need the whole name.
     """
     if kind is DirectoryKind.CURRENT:
         topic_suffix = f"-{partition.partition}"
@@ -257,7 +257,7 @@ def directory_name(partition: TopicPartition, kind: DirectoryKind = DirectoryKin
 
 
 def parse_directory_name(name: str) -> PartitionDirectory | None:
-    """Return what a name says; None if it is not that of a partition directory."""
+    """Parse the name of a directory; None if it is not a partition directory."""
     match = _DIRECTORY_NAME.fullmatch(name)
     if match is None or len(name) > DIRECTORY_NAME_MAX or int(match["partition"]) > INT32_MAX:
         return None
@@ -267,7 +267,7 @@ def parse_directory_name(name: str) -> PartitionDirectory | None:
 
 
 def _read_text(path: Path) -> str | None:
-    """Return what a small file holds; None if it is missing."""
+    """Return the text of a small file; None if it is missing."""
     try:
         with open(path, "rb") as file:
             data = file.read(_FILE_BYTES_MAX + 1)

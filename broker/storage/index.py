@@ -5,10 +5,10 @@
 
 Both are sparse: an entry per `index.interval.bytes` of log. Entries only rise, and timestamps below 0 have none.
 
-In memory an index is loaded when it is first needed; new entries are kept there and reach the file when the
-segment is rolled, closed or released. A crash may therefore lose entries, or tear the last one. That is harmless:
-every segment past the recovery point is scanned and its indexes made anew, and whoever follows an entry checks
-that the log says the same there (`Segment`), so that a wrong index is rebuilt and never believed.
+An index is loaded into memory when it is first needed. New entries are kept in memory and written when the segment is
+rolled, closed or released, so a crash may lose entries or tear the last one. That is harmless: every segment past the
+recovery point is scanned and its indexes are rebuilt. Before an entry is used, `Segment` checks that the log has that
+batch there; otherwise it rebuilds the index.
 
 Not thread-safe: the log's lock protects them.
 """
@@ -25,12 +25,12 @@ from typing import Final
 
 from ottla.broker.storage.errors import CorruptIndexError
 
-# A segment of 2 GiB with an entry for each of the smallest batches has fewer bytes of index.
+# More than the index of a 2 GiB segment with an entry for each of the smallest batches.
 _INDEX_BYTES_MAX: Final = 512 * 1024 * 1024
 
 
 class _SparseIndex:
-    """Entries of two numbers, rising by the first; kept as two columns, which bisect searches at the speed of C."""
+    """Pairs of numbers, sorted by the first; kept as two arrays, which bisect searches at the speed of C."""
 
     __slots__ = ("_columns", "_written_count", "base_offset", "path")
     entry: struct.Struct
@@ -47,7 +47,7 @@ class _SparseIndex:
         return len(self._load()[0])
 
     def reset(self) -> None:
-        """Start empty, whatever the file holds."""
+        """Drop all entries, in memory and in the file."""
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
         self._columns = array(self.first_code), array("i")
         self._written_count = 0
@@ -70,12 +70,12 @@ class _SparseIndex:
         self._written_count = len(firsts)
 
     def release(self) -> None:
-        """Write, and forget what is in memory."""
+        """Write new entries to the file, and unload the index."""
         self.write()
         self.forget()
 
     def forget(self) -> None:
-        """Forget what is in memory, written or not: the file is going to be removed."""
+        """Unload the index without writing: the file is going to be removed."""
         self._columns = None
         self._written_count = 0
 
@@ -124,7 +124,7 @@ class OffsetIndex(_SparseIndex):
         positions.append(position)
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """Return (offset, position) of the last entry up to `offset`; the segment's begin where there is none."""
+        """Return (offset, position) of the last entry up to `offset`; the start of the segment if there is none."""
         offsets, positions = self._columns or self._load()
         index = bisect_right(offsets, offset - self.base_offset) - 1
         if index < 0:
@@ -132,7 +132,7 @@ class OffsetIndex(_SparseIndex):
         return self.base_offset + offsets[index], positions[index]
 
     def last_within(self, offset: int, position: int) -> tuple[int, int]:
-        """Return (offset, position) of the last entry below `offset` and not above `position`; else the begin."""
+        """Return (offset, position) of the last entry below `offset` and not above `position`; else the start."""
         offsets, positions = self._columns or self._load()
         index = min(bisect_left(offsets, offset - self.base_offset), bisect_right(positions, position)) - 1
         if index < 0:
@@ -145,7 +145,7 @@ class OffsetIndex(_SparseIndex):
 
     @property
     def last(self) -> tuple[int, int]:
-        """(offset, position) of the last entry; the segment's begin where there is none."""
+        """(offset, position) of the last entry; the start of the segment if there is none."""
         offsets, positions = self._load()
         return (self.base_offset + offsets[-1], positions[-1]) if offsets else (self.base_offset, 0)
 
@@ -161,7 +161,7 @@ class TimeIndex(_SparseIndex):
     first_code = "q"
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Add an entry where it says something new: a later timestamp."""
+        """Add an entry if its timestamp is later than all before."""
         timestamps, offsets = self._columns or self._load()
         if timestamp > (timestamps[-1] if timestamps else -1):
             timestamps.append(timestamp)

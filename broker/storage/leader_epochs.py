@@ -1,15 +1,15 @@
-"""Where each leader epoch begins in a log: how replicas find the point from which they differ.
+"""Where each leader epoch begins in a log. Replicas use this to find the point from which they differ.
 
 Entries are (leader epoch, start offset), and both rise strictly from one to the next. The file
 `leader-epoch-checkpoint` holds the same rows.
 
-An entry is durable before a batch of its epoch is in the log: the recovery point may pass that batch at any later time,
-and then nothing would correct the file. Until then `begin` keeps it in memory, so that an election costs no write where
-nothing is appended. The file never has an entry that only began: recovery would cut the records that an earlier epoch
-got there after all. The loss of an entry at the end is durable at once. `truncate_from_start` saves the sync of the
-directory: whoever loads a log calls it again with the log start offset, and `truncate_from_end` with the end.
+An entry is durable before the log has a batch of its epoch: the recovery point may pass that batch at any later time,
+and then nothing would correct the file. Until then `begin` keeps the entry in memory, so that an election without
+appends costs no write. The file never has an entry of an epoch that only began: recovery would cut the records that an
+earlier epoch wrote there after all. Removing an entry at the end is durable at once. `truncate_from_start` does not
+sync the directory: opening a log calls it again with the log start offset, and `truncate_from_end` with the end.
 
-Memory changes only after the file did, so that a failed write can be tried again.
+Memory changes only after the file has changed, so that a failed write can be repeated.
 
 Not thread-safe: the partition's lock protects it.
 """
@@ -28,7 +28,7 @@ UNDEFINED_END_OFFSET: Final = -1
 
 
 class LeaderEpochs:
-    """The leader epochs of one log. `path` may be set anew when the partition's directory is renamed."""
+    """The leader epochs of one log. `path` is updated when the partition's directory is renamed."""
 
     __slots__ = ("_epochs", "_is_stored", "_start_offsets", "path")
 
@@ -63,7 +63,7 @@ class LeaderEpochs:
 
     @property
     def stored_epoch(self) -> int:
-        """The newest epoch if the file has it: a batch of this one can be appended without more."""
+        """The newest epoch if the file has it: a batch of this epoch can be appended without a write."""
         return self._epochs[-1] if self._epochs and self._is_stored else NO_LEADER_EPOCH
 
     def epoch_for(self, offset: int) -> int:
@@ -76,7 +76,7 @@ class LeaderEpochs:
 
         (a) no epoch requested: undefined; (b) the latest: it ends where the log ends; (c) one above the latest:
         undefined; (d) one below all entries: it ended where the first entry begins; (e) otherwise the next higher
-        epoch tells the end.
+        epoch gives the end.
         """
         epochs = self._epochs
         if requested_epoch == NO_LEADER_EPOCH:  # (a)
@@ -91,19 +91,18 @@ class LeaderEpochs:
         return epochs[higher - 1], self._start_offsets[higher]  # (e)
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """Note in memory that an epoch begins; a crash loses that, as if it had not begun."""
+        """Note in memory that an epoch begins; after a crash it is as if it had not begun."""
         epochs, start_offsets = self._with([(epoch, start_offset)])
         if epochs is not self._epochs:
-            # Entries that contradict it go from the file, too: else they would be there after it is given up.
+            # Entries that contradict it are removed from the file too: otherwise they would be back if it is dropped.
             self._store(epochs[:-1], start_offsets[:-1])
             self._epochs, self._start_offsets, self._is_stored = epochs, start_offsets, False
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that an epoch begins at an offset; return whether that was news for the file.
+        """Note that an epoch begins at an offset; return whether the file changed.
 
-        Called for every appended batch. What adds nothing is ignored: the latest epoch again, or no epoch. Entries
-        that contradict the new one are dropped: an epoch or a start offset that is not below it, and an epoch that
-        only began, since another one has the batch there.
+        The latest epoch again, or no epoch, is ignored. Entries that contradict the new one are dropped: an epoch or
+        a start offset that is not below it, and an epoch that only began, since another one has the batch there.
         """
         return self.assign_all(((epoch, start_offset),))
 
@@ -113,7 +112,7 @@ class LeaderEpochs:
         return bool(known) and self._store(*self._with(known))
 
     def _with(self, entries: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
-        """Return the columns with some entries more; the present ones where that is no news."""
+        """Return the columns with further entries; the present columns if nothing changes."""
         epochs, start_offsets = self._epochs, self._start_offsets
         if not self._is_stored and entries[0][0] != epochs[-1]:
             epochs, start_offsets = epochs[:-1], start_offsets[:-1]
@@ -148,11 +147,11 @@ class LeaderEpochs:
             self._epochs, self._start_offsets, self._is_stored = epochs, start_offsets, is_stored
 
     def clear(self) -> None:
-        """Drop all entries, as a log does that begins anew at another offset."""
+        """Drop all entries; the log restarts at another offset."""
         self._store([], [])
 
     def _store(self, epochs: list[int], start_offsets: list[int], *, durable: bool = True) -> bool:
-        """Take these entries in memory and in the file; return whether the file had others."""
+        """Set the entries in memory and in the file; return whether the file changed."""
         if epochs is self._epochs and self._is_stored:
             return False
         count = len(self._epochs) if self._is_stored else len(self._epochs) - 1

@@ -1,17 +1,16 @@
-"""One directory of `log.dirs`: whose it is, what its checkpoints say, and whether it can be written.
+"""One directory of `log.dirs`: its owner, its checkpoints, and whether it can be written.
 
-    online    appends are taken, unless free space is low: then those of clients are refused, and nothing else is
-    offline   the disk failed; nothing is taken until the broker starts again
-    closed    the broker stops or has stopped
+    online    appends are accepted; while free space is low, only those of clients are refused
+    offline   the disk failed; nothing is accepted until the broker restarts
+    closed    the broker is stopping or has stopped
 
-A disk that fails says so by an error number such as EIO or EROFS, on any operation; by any error when what was
-written is forced to disk, since the kernel may have dropped it; or by a directory that cannot be looked at any more.
-A full disk and too many open files are not failures: they pass.
+A disk has failed if any operation returns an error such as EIO or EROFS; if a flush returns any error, since the kernel
+may have dropped the data; or if the directory cannot be read any more. A full disk and too many open files are not
+failures: they pass.
 
-Two locks. `_state` protects the words of refusal and is the innermost: `failed` may be called with the lock of a log
-held. `_writing` lets one thread at a time write checkpoints. It is the outermost, and the one lock that is held during
-disk work; no append waits for it.
-"""
+There are two locks. `_state` protects the reasons for refusal and is the innermost lock: `failed` may be called with
+the lock of a log held. `_writing` lets one thread at a time write checkpoints. It is the outermost lock, and the only
+one that is held during disk work; no append waits for it."""
 
 from __future__ import annotations
 
@@ -59,12 +58,12 @@ _FAILURES: Final = {errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.EST
     for name in ("EREMOTEIO", "EUCLEAN", "ENOMEDIUM")
     if hasattr(errno, name)
 }
-# Free space must exceed the threshold by this part of it before appends are taken again.
+# Free space must exceed the threshold by this part of it before appends are accepted again.
 _RESUME_SHARE: Final = 10
 
 
 class LogDir:
-    """A log directory. `claim` it, then `begin`, and `close` it in the end."""
+    """A log directory. Call `claim`, then `begin`, and `close` at the end."""
 
     def __init__(
         self,
@@ -79,19 +78,19 @@ class LogDir:
         # As of the last sample.
         self.free_bytes = 0
         self.total_bytes = 0
-        # Why nothing is taken; why nothing of clients is taken (see log.AppendGuard).
+        # Why no append is accepted, and why none from clients is (see log.AppendGuard).
         self.refusal: str | None = None
         self.client_refusal: str | None = None
         self.offline_reason: str | None = None
-        # Whether all logs were closed in order the last time, and in which epoch of the broker.
+        # Whether the last shutdown was clean, and in which broker epoch that was.
         self.was_clean = False
         self.last_broker_epoch: int | None = None
-        # Called, perhaps with the lock of a log held, when the directory goes offline.
+        # Called when the directory goes offline, perhaps with the lock of a log held.
         self._on_offline = on_offline
         self._statvfs = statvfs
         self._state = threading.Lock()
         self._writing = threading.Lock()
-        # What each checkpoint file holds; no entry where it is missing or broken.
+        # The content of each checkpoint file; no entry if it is missing or broken.
         self._checkpoints: dict[str, Offsets] = {}
         self._directory_lock: DirectoryLock | None = None
 
@@ -105,15 +104,15 @@ class LogDir:
 
     @property
     def is_space_low(self) -> bool:
-        """Whether the appends of clients are refused for want of space."""
+        """Whether appends of clients are refused because there is too little space."""
         return self.refusal is None and self.client_refusal is not None
 
     # Start and stop
 
     def claim(self, owner: MetaProperties) -> None:
-        """Lock the directory and make sure that it is `owner`'s; StorageError where it is not.
+        """Lock the directory and check that it belongs to `owner`; StorageError if it does not.
 
-        One that the system does not let us use goes offline.
+        A directory that cannot be used goes offline.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -126,7 +125,7 @@ class LogDir:
             self.take_offline(str(error))
 
     def begin(self) -> None:
-        """Read what the last run left, and withdraw its claim to have stopped in order."""
+        """Read the checkpoints, and read and remove the mark of a clean shutdown."""
         if not self.is_online:
             return
         try:
@@ -140,12 +139,12 @@ class LogDir:
         self.sample_space()
 
     def refuse(self, reason: str) -> None:
-        """Take no appends from now on, as a broker does that stops."""
+        """Refuse all appends from now on; used when the broker stops."""
         with self._state:
             self.refusal = self.client_refusal = self.offline_reason or reason
 
     def close(self, broker_epoch: int | None) -> None:
-        """Give the directory up. With an epoch, say that all its logs are closed and on disk: the last thing to do."""
+        """Release the directory. With an epoch, first write the mark of a clean shutdown: all logs are on disk."""
         self.refuse(f"{self.path} is closed")
         try:
             if broker_epoch is not None and self.is_online:
@@ -161,14 +160,14 @@ class LogDir:
     # Failures
 
     def failed(self, error: OSError) -> None:
-        """Learn what the system refused; go offline where that means that the disk fails."""
+        """Take note of a system error; go offline if it means that the disk has failed."""
         if isinstance(error, FlushError):
             self.take_offline(f"what was written could not be forced to disk: {error}")
         elif error.errno in _FAILURES:
             self.take_offline(str(error))
 
     def take_offline(self, reason: str) -> None:
-        """Take nothing any more, for the reason given; the first one counts."""
+        """Refuse everything from now on. The first reason counts."""
         with self._state:
             if self.offline_reason is not None:
                 return
@@ -178,7 +177,7 @@ class LogDir:
         self._on_offline()
 
     def sample_space(self) -> None:
-        """Look at the free space, and refuse the appends of clients while there is too little."""
+        """Measure the free space, and refuse appends of clients while there is too little."""
         try:
             space = self._statvfs(self.path)
         except OSError as error:
@@ -210,7 +209,7 @@ class LogDir:
     # Checkpoints
 
     def checkpoint(self, name: str) -> Offsets:
-        """Return what a checkpoint file holds; nothing where it was missing or broken."""
+        """Return the content of a checkpoint file; empty if it was missing or broken."""
         return self._checkpoints.get(name, {})
 
     def checkpoints_of(self, partition: TopicPartition) -> dict[str, int]:
@@ -224,7 +223,7 @@ class LogDir:
         return known is None or partition in known
 
     def write_checkpoint(self, name: str, offsets: Callable[[], Offsets]) -> bool:
-        """Replace a checkpoint file where it would change; return whether it did.
+        """Replace a checkpoint file if its content changes; return whether it did.
 
         `offsets` is called when it is this thread's turn, so that newer offsets are never replaced by older ones.
         """
@@ -237,7 +236,7 @@ class LogDir:
             try:
                 write_offsets(self.path / name, current)
             except OSError as error:
-                # The new file may be there all the same.
+                # The new file may exist nevertheless.
                 self._checkpoints.pop(name, None)
                 self.failed(error)
                 raise
@@ -252,5 +251,5 @@ class LogDir:
         except CorruptCheckpointError as error:
             logger.warning("checkpoint_unreadable", path=str(path), reason=str(error))
             if name == RECOVERY_POINT_CHECKPOINT:
-                # A directory whose files change by themselves is not believed to have been left in order.
+                # Its files were changed or damaged: the mark of a clean shutdown is not trusted.
                 self.was_clean = False

@@ -1,9 +1,9 @@
-"""Moving a log to another directory of its broker: the future log, and how it takes the place of the current one.
+"""Moving a log to another directory of its broker: the future log, and how it replaces the current one.
 
     <topic>-<partition>/                   the current log, in the source directory
     <topic>-<partition>.<32 hex>-future/   its copy in the target directory, which catches up (future_replica.py)
 
-When both hold the same, and while nothing is appended, `replace_current` exchanges them:
+When both have the same batches, and while nothing is appended, `replace_current` exchanges them:
 
     step                                                  a start after a crash at this point
     1  the future log is on disk, up to its end           goes on copying
@@ -12,14 +12,14 @@ When both hold the same, and while nothing is appended, `replace_current` exchan
     4  the source's directory is renamed to -delete       finds one: the move is done
     5  the note is removed
 
-Each rename is on disk before the next step. So whatever a power failure takes back, one of the two counts, and it has
-everything that was acknowledged. A disk may also fail in between, and the broker goes on with the other one:
+Each rename is on disk before the next step. So after a power failure one of the two counts, and it has everything that
+was acknowledged. If a disk fails in between, the broker goes on with the other one:
 
     the target's, at step 3    the source is used. If the copy is found again, it is noted as unfinished
     the source's, at step 4    the copy is used, and noted as finished first: whatever is found there is out of date
 
-A copy that is noted as unfinished is also a future log where another directory is offline: the source may lie there,
-and may have been written since.
+If another directory is offline, a copy that is noted as unfinished is a future log too: the source may lie there, and
+may have been written since.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ _CHECKPOINTS_OF_FUTURE = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 
 
 def move_to(logs: Logs, partition: TopicPartition, target: LogDir) -> bool:
-    """Have a partition moved to a directory; return whether a future log was created for it.
+    """Start to move a partition to a directory; return whether a future log was created for it.
 
-    The directory where it is ends a move to another one. Raises KafkaError where a directory is offline: it may hold
-    a future log of the same partition.
+    If the partition is in that directory already, a move to another one is cancelled. Raises KafkaError if a directory
+    is offline: it may hold a future log of the same partition.
     """
     with logs.change(partition):
         source = logs.place(partition).log_dir
@@ -87,7 +87,7 @@ def move_to(logs: Logs, partition: TopicPartition, target: LogDir) -> bool:
 
 
 def lag_of(logs: Logs, future: Log) -> int | None:
-    """Return how many offsets a future log is behind; None where the current one cannot be used."""
+    """Return how many offsets a future log is behind; None if the current log cannot be used."""
     current = logs.find(future.partition)
     return None if current is None else max(0, current.log_end_offset - future.log_end_offset)
 
@@ -104,20 +104,20 @@ def _copy_small_files(current: Log, future: Log) -> None:
 
 
 def truncate_future(logs: Logs, future: Held, offset: int) -> None:
-    """Cut a future log back to an offset; an OSError is told to its directory."""
+    """Cut a future log back to an offset; an OSError is reported to its directory."""
     with translated(future.log.partition, future.log_dir):
         future.log.truncate_to(offset)
-        _write_down_lower_recovery_point(logs, future)
+        _checkpoint_lower_recovery_point(logs, future)
 
 
 def restart_future(logs: Logs, future: Held, offset: int) -> None:
-    """Empty a future log and let it begin at an offset."""
+    """Empty a future log and let it start at an offset."""
     with translated(future.log.partition, future.log_dir):
         future.log.truncate_fully_and_start_at(offset)
-        _write_down_lower_recovery_point(logs, future)
+        _checkpoint_lower_recovery_point(logs, future)
 
 
-def _write_down_lower_recovery_point(logs: Logs, future: Held) -> None:
+def _checkpoint_lower_recovery_point(logs: Logs, future: Held) -> None:
     log, log_dir = future
     if log.recovery_point < log_dir.checkpoint(RECOVERY_POINT_CHECKPOINT).get(log.partition, 0):
         logs.checkpoint(RECOVERY_POINT_CHECKPOINT, log_dir)
@@ -127,7 +127,7 @@ def _write_down_lower_recovery_point(logs: Logs, future: Held) -> None:
 
 
 def prepare(logs: Logs, future: Held, current: Log) -> None:
-    """Do beforehand what takes time about an exchange: most of the future log is on disk after this."""
+    """Do the slow part of an exchange beforehand: flush what the future log has so far."""
     with translated(current.partition, future.log_dir):
         _copy_small_files(current, future.log)
         future.log.flush()
@@ -136,10 +136,10 @@ def prepare(logs: Logs, future: Held, current: Log) -> None:
 
 
 def replace_current(logs: Logs, partition: TopicPartition) -> Log:
-    """Put the future log in the place of the current one, and return it; see above for the steps.
+    """Replace the current log by the future log, and return it; the steps are listed above.
 
-    The caller has the partition for itself (`Logs.change`), keeps appends and cuts out, and has found that both logs
-    hold the same batches. After a KafkaError the current log is the one to use, as before.
+    The caller has reserved the partition (`Logs.change`), keeps appends and cuts out, and has checked that both logs
+    have the same batches. After a KafkaError the current log stays in use.
     """
     current, source = logs.place(partition)
     held = logs.future(partition)
@@ -162,7 +162,7 @@ def replace_current(logs: Logs, partition: TopicPartition) -> Log:
                 raise storage_error(f"{partition} stays in {source.path}: {error}") from error
             write_move_state(future.directory, MoveState.FINISHED)
     else:
-        # Left behind, the note says nothing where there is no second copy.
+        # A note that stays behind is harmless: there is no second copy.
         with suppress(OSError):
             remove_move_state(future.directory)
     _hand_over(current, future)
@@ -172,10 +172,10 @@ def replace_current(logs: Logs, partition: TopicPartition) -> Log:
 
 
 def _bring_to_disk(logs: Logs, current: Log, future: Held) -> None:
-    """Give the future log what its batches do not tell, and force all of it to disk.
+    """Copy what the batches of the future log do not contain, and force everything to disk.
 
-    The current log alone knows leader epochs of which compaction left no record, producers whose records were deleted,
-    and where it ends if compaction took its last records. The producers are written down as at every roll.
+    Only the current log knows leader epochs whose records compaction removed, producers whose records were deleted, and
+    its end offset if compaction removed its last records. The producers are stored as at every roll.
     """
     log, log_dir = future
     with current.lock, log.lock:
@@ -188,7 +188,7 @@ def _bring_to_disk(logs: Logs, current: Log, future: Held) -> None:
 
 
 def _retire(logs: Logs, current: Log, source: LogDir) -> None:
-    """Rename the directory of a log that has been replaced; whoever still reads it does so there."""
+    """Rename the directory of a log that has been replaced; its readers go on there."""
     path = source.path / directory_name(current.partition, DirectoryKind.DELETE)
     current.relocate(path)
     _sync_renamed(source)
@@ -197,7 +197,7 @@ def _retire(logs: Logs, current: Log, source: LogDir) -> None:
 
 
 def _sync_renamed(log_dir: LogDir) -> None:
-    """Force a rename to disk. Where that fails nobody knows which name will be found: the directory is not used."""
+    """Force a rename to disk. If that fails, the name after a crash is unknown, so the directory goes offline."""
     try:
         sync_directory(log_dir.path)
     except OSError as error:
@@ -206,9 +206,9 @@ def _sync_renamed(log_dir: LogDir) -> None:
 
 
 def _hand_over(current: Log, future: Log) -> None:
-    """Let the future log go on with what the current one knows of its producers, which is more than a snapshot keeps.
+    """Move the producers' state to the future log: the current log knows more than a snapshot keeps.
 
-    Whoever still waits for the current log to be flushed has its records on disk now.
+    Appends that still wait for a flush of the current log are on disk now.
     """
     with current.lock, future.lock:
         future.producers, current.producers = current.producers, Producers()

@@ -1,17 +1,17 @@
 """All logs of a broker, in the directories of `log.dirs`.
 
-A partition is in one of three states here: its log is open; its files cannot be used, and it is reported as broken;
-or it lies in a directory that went offline. Only the first has a `Log`. The others do not keep the broker from
-working, and are never made anew under the same name while the old files may come back.
+A partition is in one of three states: its log is open; its files cannot be used, and it is reported as broken; or it
+lies in a directory that went offline. Only the first has a `Log`. The broker works without the others, but never
+creates a log of the same name while the old files may come back.
 
-A partition that is moved to another directory has a second log there, its future log (log_moves.py). No directory has
-both, so a row of a checkpoint is that of the one log that its directory has.
+A partition that is being moved to another directory has a second log there, its future log (log_moves.py). No directory
+has both, so a row of a checkpoint belongs to the one log in its directory.
 
-A checkpoint may still have rows of a partition that was deleted. Creating one of the same name takes them out first:
-after a crash, the recovery point or log start of the old log would make the new one lose records.
+A checkpoint may still have rows of a deleted partition. They are removed before a partition of the same name is
+created: after a crash, the recovery point or log start of the old log would make the new one lose records.
 
 Lock order: checkpoint writer of a LogDir -> Logs -> log -> state of a LogDir, OpenFiles. The lock of `Logs` protects
-its tables and is never held during disk work; `_changing` sees to it that a partition changes once at a time.
+its tables and is never held during disk work. `change` lets one thread at a time change a partition.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ Errors = dict[TopicPartition, KafkaError]
 
 logger = structlog.get_logger(__name__)
 
-# What a log says for each checkpoint; the cleaner's offsets are kept here.
+# The offset of a log in each checkpoint, except for the cleaner offsets, which `Logs` keeps.
 _OFFSET_OF: Final[Mapping[str, Callable[[Log], int]]] = {
     RECOVERY_POINT_CHECKPOINT: attrgetter("recovery_point"),
     LOG_START_OFFSET_CHECKPOINT: attrgetter("log_start_offset"),
     HIGH_WATERMARK_CHECKPOINT: attrgetter("high_watermark"),
 }
 
-# More than a plan for a broker names; the oldest goes first.
+# More than any reassignment plan names for a broker; the oldest is dropped first.
 PREFERRED_MAX: Final = 100_000
 
 
 class Held(NamedTuple):
-    """An open log, and where it lies."""
+    """An open log and its directory."""
 
     log: Log
     log_dir: LogDir
@@ -74,7 +74,7 @@ class Broken(NamedTuple):
     reason: str
     log_dir: LogDir
     directory: Path
-    # What the checkpoints said; it is kept for a repair.
+    # The rows of the checkpoints, kept for a repair.
     checkpoints: Mapping[str, int]
 
 
@@ -90,35 +90,35 @@ class Logs:
         statvfs: Callable[[Path], os.statvfs_result] = os.statvfs,
     ) -> None:
         self.config = config
-        # The present options of a topic: the same object until they change, and then `refresh_configs` is called.
+        # Returns the options of a topic: the same object until they change, and then `refresh_configs` is called.
         self.config_of = config_of
         self.clock = clock
         self.files = OpenFiles(config.ottla_log_open_files_max)
-        # Set when a directory went offline, for whoever runs `drop_offline`.
+        # Set when a directory goes offline, for the thread that calls `drop_offline`.
         self.attention = threading.Event()
         self.dirs = [
             LogDir(path, config.ottla_log_min_free_bytes, on_offline=self.attention.set, statvfs=statvfs)
             for path in config.log_dirs
         ]
-        # What logs were like when opened after a clean stop; see startup.py.
+        # The state of logs when they were opened after a clean stop; see startup.py.
         self.as_opened: dict[Log, object] = {}
         self._changed = threading.Condition()
         self._held: dict[TopicPartition, Held] = {}
-        # The logs that are to replace those of their partitions, each in another directory.
+        # Logs that will replace the current logs of their partitions, each in another directory.
         self._futures: dict[TopicPartition, Held] = {}
-        # Where partitions are wanted that have no log here yet.
+        # The directories in which partitions without a log should be created.
         self._preferred: dict[TopicPartition, LogDir] = {}
         self._broken: dict[TopicPartition, Broken] = {}
-        # Where a partition was when its directory went offline.
+        # The directories of partitions that went offline.
         self._offline: dict[TopicPartition, LogDir] = {}
         self._cleaner_offsets: dict[TopicPartition, int] = {}
-        # Partitions that are being created, deleted, renamed or cleaned, and how many wait to do that.
+        # Partitions that are being created, deleted, renamed or cleaned, and how many threads wait to do so.
         self._changing: set[TopicPartition] = set()
         self._wanted: Counter[TopicPartition] = Counter()
         self._counts: Counter[LogDir] = Counter()
-        # Where logs were created whose names may not be on disk yet.
+        # Directories with new logs whose names may not be on disk yet.
         self._unsynced: set[LogDir] = set()
-        # The directories that `drop_offline` has dealt with.
+        # Directories that `drop_offline` has handled.
         self._dropped: set[LogDir] = set()
         # Deleted directories and when they may be removed.
         self._doomed: list[tuple[int, Path, LogDir]] = []
@@ -142,7 +142,7 @@ class Logs:
         return held.log if held is not None else None
 
     def get(self, partition: TopicPartition) -> Log:
-        """Return the log of a partition; KafkaError where there is none, or its disk fails."""
+        """Return the log of a partition; KafkaError if there is none, or its disk failed."""
         return self.place(partition).log
 
     def place(self, partition: TopicPartition) -> Held:
@@ -180,7 +180,7 @@ class Logs:
         return [log_dir for log_dir in self.dirs if log_dir.is_online]
 
     def topic_id(self, partition: TopicPartition) -> bytes | None:
-        """Return the id of the topic that an open log was made for, None if it was never told."""
+        """Return the topic id that is stored with an open log; None if there is none."""
         held = self.place(partition)
         with translated(partition, held.log_dir):
             return read_topic_id(held.log.directory)
@@ -188,32 +188,32 @@ class Logs:
     # Creating
 
     def hold(self, log: Log, log_dir: LogDir, *, is_future: bool = False) -> None:
-        """Take an open log in."""
+        """Add an open log."""
         log.guard = log_dir
         with self._changed:
             table = self._futures if is_future else self._held
             table[log.partition] = Held(log, log_dir)
             self._counts[log_dir] += 1
-        # They may have changed before the log could be found here.
+        # The options may have changed before the log could be found here.
         config = self.config_of(log.partition.topic)
         if config is not log.config:
             log.config = config
 
     def note_broken(self, partition: TopicPartition, broken: Broken) -> None:
-        """Take in that a partition is there and cannot be used."""
+        """Add a partition whose files cannot be used."""
         logger.error("partition_broken", partition=str(partition), path=str(broken.directory), reason=broken.reason)
         with self._changed:
             self._broken[partition] = broken
 
     def note_offline(self, partition: TopicPartition, log_dir: LogDir) -> None:
-        """Take in that a partition lies in a directory that is offline."""
+        """Add a partition that lies in an offline directory."""
         with self._changed:
             self._offline[partition] = log_dir
 
     def create(self, partition: TopicPartition, topic_id: bytes | None, *, is_new: bool = True) -> Log:
-        """Return the log of a partition, made in the directory that is preferred, or the emptiest, where there is none.
+        """Return the log of a partition; create it in the preferred directory, or the emptiest, if there is none.
 
-        Where `is_new` is not said, it is not made while a directory is offline: it may lie there.
+        Without `is_new` it is not created while a directory is offline: it may lie there.
         """
         if self.find(partition) is None:
             with self.change(partition):
@@ -227,7 +227,7 @@ class Logs:
         return log
 
     def _settle_topic_id(self, log: Log, topic_id: bytes) -> None:
-        """Make sure that the log was made for this very topic; one that was never told is told."""
+        """Make sure that the log belongs to this topic; store the topic id if the log has none."""
         known = read_topic_id(log.directory)
         if known is None:
             with self.change(log.partition):
@@ -240,7 +240,7 @@ class Logs:
 
     def _create(self, partition: TopicPartition) -> None:
         log_dir = self._wanted_dir(partition)
-        # What is left of a move to there was copied from a log that is gone.
+        # A leftover future log was copied from a log that is gone.
         self.retire_future(partition)
         self.open_new(partition, log_dir, directory_name(partition))
         with self._changed:
@@ -248,7 +248,7 @@ class Logs:
             self._preferred.pop(partition, None)
 
     def open_new(self, partition: TopicPartition, log_dir: LogDir, name: str, *, is_future: bool = False) -> Log:
-        """Begin an empty log in a directory that has none of this partition."""
+        """Create an empty log in a directory that has none of this partition."""
         with translated(partition, log_dir):
             for checkpoint in CHECKPOINTS:
                 if log_dir.may_tell_of(checkpoint, partition):
@@ -259,7 +259,7 @@ class Logs:
         return log
 
     def sync_created(self) -> None:
-        """Bring the names of new logs to disk, those of many at once; before anything is appended to them."""
+        """Force the names of new logs to disk, many at once. Called before anything is appended to them."""
         with self._changed:
             unsynced, self._unsynced = self._unsynced, set()
         for log_dir in unsynced:
@@ -269,7 +269,7 @@ class Logs:
                 log_dir.failed(error)
 
     def _wanted_dir(self, partition: TopicPartition) -> LogDir:
-        """Return where a log goes that is made now: where it was to be moved to, or else where the fewest are."""
+        """Return the directory for a new log: the one it should be moved to, or else the one with the fewest logs."""
         future = self.future(partition)
         wanted = self._preferred.get(partition) or (future.log_dir if future is not None else None)
         return wanted if wanted is not None and wanted.refusal is None else self._emptiest()
@@ -301,7 +301,7 @@ class Logs:
     # Changing
 
     def refresh_configs(self, topic: str | None = None) -> None:
-        """Let the options of a topic, or of all, reach its open logs."""
+        """Apply the present options of a topic, or of all topics, to its open logs."""
         for log, _ in [*self.places(), *self.futures()]:
             if topic is None or log.partition.topic == topic:
                 config = self.config_of(log.partition.topic)
@@ -311,7 +311,7 @@ class Logs:
                         self._cleaner_offsets.pop(log.partition, None)
 
     def drop_offline(self) -> dict[LogDir, list[TopicPartition]]:
-        """Let go of the directories that went offline since the last call; return them with what was in them."""
+        """Drop the directories that went offline since the last call; return them with their partitions."""
         with self._changed:
             lost: dict[LogDir, list[TopicPartition]] = {
                 log_dir: [] for log_dir in self.dirs if not log_dir.is_online and log_dir not in self._dropped
@@ -331,14 +331,14 @@ class Logs:
                 del self._futures[partition]
         for log, _ in [*gone.values(), *futures.values()]:
             self.as_opened.pop(log, None)
-            # Nothing is written or trimmed on a disk that fails: the descriptors close with the last slice.
+            # Nothing is written or trimmed on a failed disk: the descriptors close with the last slice.
             for segment in list(log.segments):
                 self.files.closed(segment)
         return lost
 
     @contextmanager
     def change(self, partition: TopicPartition) -> Iterator[None]:
-        """Have the files of a partition for oneself: others that would create, rename or clean it wait."""
+        """Reserve the files of a partition: other threads that create, rename or clean it wait."""
         with self._changed:
             self._wanted[partition] += 1
             while partition in self._changing:
@@ -355,7 +355,7 @@ class Logs:
                 self._changed.notify_all()
 
     def is_wanted(self, partition: TopicPartition) -> bool:
-        """Whether somebody waits to change a partition: who has it for long lets go."""
+        """Whether another thread waits to change a partition; a long change should then end early."""
         return partition in self._wanted
 
     # Cutting
@@ -560,7 +560,7 @@ class Logs:
     # Checkpoints
 
     def checkpoint(self, name: str, log_dir: LogDir) -> bool:
-        """Write down what the logs of a directory say, where that changed; return whether it did."""
+        """Write a checkpoint of a directory if it changed; return whether it did."""
         return log_dir.write_checkpoint(name, lambda: self._offsets(name, log_dir))
 
     def cleaner_offset(self, partition: TopicPartition) -> int | None:
@@ -568,7 +568,7 @@ class Logs:
         return self._cleaner_offsets.get(partition)
 
     def note_cleaned(self, log: Log, offset: int, cuts: int) -> None:
-        """Note up to which offset a log is clean, unless it was cut since it had been cut `cuts` times."""
+        """Note up to which offset a log is clean, unless it was cut since its count of cuts was `cuts`."""
         with self._changed:
             if self.find(log.partition) is log and log.cuts == cuts:
                 self._cleaner_offsets[log.partition] = offset
@@ -592,13 +592,13 @@ class Logs:
 
 
 def storage_error(detail: str) -> KafkaError:
-    """Make the error that tells clients to look for another replica."""
+    """Return the error that makes clients look for another replica."""
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, detail)
 
 
 @contextmanager
 def translated(partition: TopicPartition, log_dir: LogDir) -> Iterator[None]:
-    """Tell the directory what the system refused, and whoever asked that the disk did not do it."""
+    """Report an OSError to the directory, and raise it, or a StorageError, as KAFKA_STORAGE_ERROR."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a batch from a client must be before it may enter a log.
+"""Checks of a batch from a client before it is appended to a log.
 
 All of this happens before the log's lock is taken. A batch stays opaque: its header and CRC are checked, and its
 records are opened only where an option of the topic asks about them (keys of compacted topics, limits on
@@ -32,10 +32,10 @@ from ottla.protocol.records import (
 
 _NO_LIMIT_MS = 2**63 - 1
 _NEVER_MS = -(2**63)
-# A few hundred bytes can open to gigabytes. Honest batches stay far below this many times the largest batch.
+# A few hundred bytes can decompress to gigabytes. Honest batches stay far below this ratio to the largest batch.
 _OPENED_RATIO = 16
 _OPENED_BYTES = 16 * 1024 * 1024
-# What an answer says about single records is bounded, as all else.
+# Bounds the errors for single records in a response.
 _RECORD_ERRORS_MAX = 1000
 _CODEC_LAST = int(max(Codec))
 _LEVELS = {
@@ -46,12 +46,12 @@ _LEVELS = {
 
 
 class AppendRules(NamedTuple):
-    """What the options of a topic say about batches, worked out once and not per batch."""
+    """The options of a topic that apply to batches, computed once and not per batch."""
 
     max_message_bytes: int
     segment_bytes: int
     sets_append_time: bool
-    # None: the producer's.
+    # None: that of the producer.
     codec: Codec | None
     level: int | None
     keys_required: bool
@@ -59,12 +59,12 @@ class AppendRules(NamedTuple):
     timestamp_after_limit_ms: int
     # Whether the records of every batch must be opened.
     opens_batches: bool
-    # What the records of a batch may open to.
+    # How many bytes the records of a batch may decompress to.
     opened_bytes_max: int
 
     @classmethod
     def of(cls, config: TopicConfig) -> AppendRules:
-        """Work out the rules of a topic."""
+        """Return the rules of a topic."""
         codec = None if config.compression_type == "producer" else Codec.from_config_name(config.compression_type)
         sets_append_time = config.message_timestamp_type == "LogAppendTime"
         keys_required = "compact" in config.cleanup_policy
@@ -86,7 +86,7 @@ class AppendRules(NamedTuple):
 
 
 class Flaw(Enum):
-    """What may be wrong with a batch, as far as Kafka counts it."""
+    """The kinds of invalid batches that Kafka's metrics count."""
 
     MAGIC = "magic"
     CRC = "crc"
@@ -95,7 +95,7 @@ class Flaw(Enum):
 
 
 class InvalidBatchError(KafkaError):
-    """A batch with a flaw that is counted; None is one that is not."""
+    """An invalid batch; `flaw` is None if its kind is not counted."""
 
     def __init__(self, flaw: Flaw | None, code: ErrorCode, detail: str) -> None:
         super().__init__(code, detail)
@@ -103,7 +103,7 @@ class InvalidBatchError(KafkaError):
 
 
 class InvalidRecordsError(InvalidBatchError):
-    """Records that the topic does not take, each with its index in the batch and the reason."""
+    """Records that the topic does not accept, each with its index in the batch and the reason."""
 
     def __init__(self, flaw: Flaw | None, code: ErrorCode, record_errors: list[tuple[int, str]]) -> None:
         index, reason = record_errors[0]
@@ -133,7 +133,7 @@ def validated(data: memoryview | bytes | bytearray, rules: AppendRules, now_ms: 
         else:
             latest = max((record.timestamp for record in records), default=NO_TIMESTAMP)
             if latest != batch.max_timestamp and not rules.sets_append_time:
-                # Lookups by time and retention believe the header.
+                # Lookups by time and retention trust the header.
                 batch = _writable(batch)
                 batch.set_max_timestamp(TimestampType.CREATE_TIME, latest)
     if rules.sets_append_time:
@@ -150,7 +150,7 @@ def _check_header(batch: RecordBatch, data_size: int, rules: AppendRules) -> Non
     size = batch.size
     if batch.magic != MAGIC:
         raise InvalidBatchError(
-            Flaw.MAGIC, ErrorCode.INVALID_RECORD, f"magic {batch.magic}; only batches of magic {MAGIC} are taken"
+            Flaw.MAGIC, ErrorCode.INVALID_RECORD, f"magic {batch.magic}; only batches of magic {MAGIC} are accepted"
         )
     if data_size - size >= BATCH_HEADER_BYTES:
         raise KafkaError(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
@@ -164,7 +164,7 @@ def _check_header(batch: RecordBatch, data_size: int, rules: AppendRules) -> Non
         raise _misnumbered(f"base offset {batch.base_offset} in a batch from a producer")
     if batch.record_count <= 0 or batch.last_offset_delta + 1 != batch.record_count:
         raise _misnumbered(f"{batch.record_count} records with a last offset delta of {batch.last_offset_delta}")
-    # Most batches have nothing but a codec there.
+    # The attributes of most batches are just a codec.
     if not 0 <= batch.attributes <= _CODEC_LAST:
         _check_attributes(batch)
     if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
@@ -183,7 +183,7 @@ def _check_attributes(batch: RecordBatch) -> None:
 
 
 def _checked_records(batch: RecordBatch, rules: AppendRules, now_ms: int) -> Iterator[Record]:
-    """Open a batch and give its records one by one, never all at once; raise KafkaError at the latest at the end."""
+    """Yield the records of a batch one by one, never all at once; raise KafkaError at the end at the latest."""
     keyless: list[tuple[int, str]] = []
     untimely: list[tuple[int, str]] = []
     earliest_ms, latest_ms = _NEVER_MS, _NO_LIMIT_MS

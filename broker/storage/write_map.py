@@ -5,22 +5,22 @@ written. (Storing into a map of a hole on a full disk is SIGBUS: the process die
 being written is mapped as a window. Until `close` trims it, the file is longer than what was written and ends in
 zeros: a batch cannot begin there, so recovery cuts them off.
 
-What is reserved grows with the segment, so that ten thousand small partitions do not reserve a disk between them; on
-a disk that is nearly full it is only what the append needs. From 4 MiB on, windows are aligned for huge pages and ask
+The reserved space grows with the segment, so that ten thousand small partitions do not reserve a whole disk. On a disk
+that is nearly full, only what the append needs is reserved. From 4 MiB on, windows are aligned for huge pages and ask
 for them: one fault then serves 2 MiB, and writing does not cost more in small windows than in one large one
 (docs/adr/0002).
 
-A store into a page that the system cannot give ends the process by SIGBUS: where the disk fails under a page that has
-to be read first, where the file system gave up, where somebody cut the file. So the pages are asked for before each
-store (MADV_POPULATE_WRITE), which makes it an OSError that takes one directory offline. That costs about 1 microsecond
-an append, as much as a positioned write of 170 bytes and far less than one of 4 KiB. Between the question and the store
-there is a moment that nothing covers.
+A store into a page that the system cannot provide ends the process with SIGBUS: because the disk fails under a page
+that must be read first, the file system has given up, or the file was truncated. So the pages are requested before each
+store (MADV_POPULATE_WRITE); a failure is then an OSError that takes one directory offline. That costs about 1
+microsecond per append, as much as a positioned write of 170 bytes and far less than one of 4 KiB. A failure between the
+request and the store is not covered.
 
-Batches of 48 KiB and more go around the map, with a positioned write to the same pages: a call costs less than the
-faults that it saves, and lets other threads run while it copies.
+Batches of 48 KiB and more bypass the map, with a positioned write to the same pages: the call costs less than the page
+faults that it saves, and other threads run while it copies.
 
-While a file is written, the kernel must not read ahead in it: whoever reads the end, as followers do, would have it
-fill what is reserved behind the end with zeros, page by page (docs/adr/0005).
+While a file is written, the kernel must not read ahead in it: when followers read its end, the kernel would fill the
+reserved space behind it with zeros, page by page (docs/adr/0005).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _RESERVE_BYTES_MIN = 64 * 1024
 _RESERVE_BYTES_MAX = 64 * 1024 * 1024
 _DIRECT_BYTES = 48 * 1024
 
-# Base offset, batch length and leader epoch: what stands before the magic, outside the CRC.
+# Base offset, batch length and leader epoch: the fields before the magic, outside the CRC.
 _BATCH_BEGIN = struct.Struct(">qii")
 _BATCH_BEGIN_BYTES = _BATCH_BEGIN.size
 
 
 def _known(advice: int) -> int | None:
-    """Return the advice if this kernel knows it."""
+    """Return the advice if this kernel supports it."""
     with mmap.mmap(-1, mmap.PAGESIZE) as probe:
         try:
             probe.madvise(advice)
@@ -56,14 +56,14 @@ def _known(advice: int) -> int | None:
     return advice
 
 
-# Python has no name for it; Linux 5.14 and later have the call.
+# MADV_POPULATE_WRITE: Python has no name for it; Linux 5.14 and later support it.
 _POPULATE_WRITE = _known(23) if sys.platform == "linux" else None
-# How it says that a store would be SIGBUS: no page, or one in broken memory.
+# The errors that mean that a store would raise SIGBUS: no page, or one in broken memory.
 _NO_PAGE = (errno.EFAULT, getattr(errno, "EHWPOISON", 133))
 
 
 def _have_pages(window: mmap.mmap, begin: int, size: int) -> None:
-    """Have pages that can be stored to; an I/O error where a store would be SIGBUS."""
+    """Make the pages writable; raise an I/O error if a store would raise SIGBUS."""
     if _POPULATE_WRITE is None:
         return
     first = begin - begin % mmap.PAGESIZE
@@ -106,8 +106,8 @@ class WriteMap:
     def write_batch(self, position: int, batch: memoryview, base_offset: int, leader_epoch: int) -> None:
         """Store a batch with another base offset and leader epoch; otherwise like `write`.
 
-        The first bytes never come without them: a process that dies in between leaves zeros there, or a batch that
-        fails its CRC, and not one that is whole except that its offset and epoch are still the producer's.
+        The header is written last. A process that dies in between leaves zeros there, or a batch that fails its CRC,
+        but never a whole batch with the producer's offset and epoch.
         """
         size = len(batch)
         end = position + size
@@ -141,14 +141,14 @@ class WriteMap:
         if end > self._reserved_end:
             self._reserve_ahead(position, end)
         done = position + os.pwritev(self.file.fd, pieces, position)
-        # The room is there, so this is rare: a write may stop at any byte without an error.
+        # The space is reserved, so this is rare: a write may stop at any byte without an error.
         if done < end:
             rest = memoryview(b"".join(pieces))
             while done < end:
                 done += os.pwrite(self.file.fd, rest[done - position :], done)
 
     def _extend(self, position: int, end: int) -> mmap.mmap:
-        """Reserve disk for more than [position, end), and map it."""
+        """Reserve space for [position, end) and more, and map it."""
         if end > self._reserved_end:
             self._reserve_ahead(position, end)
         step = self._reserved_end - position
@@ -165,7 +165,7 @@ class WriteMap:
         return window
 
     def _reserve_ahead(self, position: int, needed_end: int) -> None:
-        """Reserve disk for as much as there is, or more; where there is no room for that, up to the needed end."""
+        """Reserve as much space as was written, or more; if the disk has no room for that, up to the needed end."""
         fd, begin = self.file.fd, self._reserved_end
         step = min(max(position, _RESERVE_BYTES_MIN), _RESERVE_BYTES_MAX)
         wanted_end = max(min(position + step, self._size_max), needed_end)
@@ -175,7 +175,7 @@ class WriteMap:
             try:
                 _allocate(fd, begin, end)
             except OSError as error:
-                # What was reserved before the disk was full helps nobody.
+                # Give back what was reserved before the disk was full.
                 os.ftruncate(fd, begin)
                 if end == needed_end or error.errno != errno.ENOSPC:
                     raise
@@ -195,5 +195,5 @@ def _allocate(fd: int, begin: int, end: int) -> None:
 
 def _set_read_ahead(file: OpenFile, *, wanted: bool) -> None:
     if hasattr(os, "posix_fadvise"):
-        with contextlib.suppress(OSError):  # advice: a file system that takes none is as good as before
+        with contextlib.suppress(OSError):  # it is only advice; not every file system supports it
             os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_NORMAL if wanted else os.POSIX_FADV_RANDOM)

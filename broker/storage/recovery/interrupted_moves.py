@@ -28,7 +28,7 @@ logger = structlog.get_logger(__name__)
 
 
 class Found(NamedTuple):
-    """A partition directory that a start has found."""
+    """A partition directory that was found at the start."""
 
     partition: TopicPartition
     directory: Path
@@ -36,9 +36,9 @@ class Found(NamedTuple):
 
 
 def settle_moves(logs: Logs, found: Mapping[LogDir, list[Found]]) -> None:
-    """Decide which copy counts of partitions that were being moved, so that each has one current log if it can.
+    """Decide which copy of each moved partition counts, so that it has one current log if possible.
 
-    Changes `found` to what is to be opened. Two directories of which nothing is known are left for the caller.
+    Changes `found` to what should be opened. Two directories without any note are left to the caller.
     """
     if len(logs.dirs) > 1:
         _settle_notes(logs, found)
@@ -97,7 +97,7 @@ def _of(there: list[Found], partition: TopicPartition) -> Found:
 
 
 def _drop_surplus_futures(logs: Logs, found: Mapping[LogDir, list[Found]]) -> None:
-    """Keep one future log of a partition, in another directory than the current one."""
+    """Keep one future log of each partition, in another directory than the current log."""
     seen: set[TopicPartition] = set()
     for log_dir, there in found.items():
         here = {each.partition for each in there if not each.is_future}
@@ -109,7 +109,7 @@ def _drop_surplus_futures(logs: Logs, found: Mapping[LogDir, list[Found]]) -> No
 
 
 def _discard(logs: Logs, found: Mapping[LogDir, list[Found]], log_dir: LogDir, each: Found) -> None:
-    """Open a directory no more; where the disk does not let it be renamed, none of the others there either."""
+    """Drop a directory instead of opening it; if it cannot be renamed, the log directory goes offline."""
     found[log_dir].remove(each)
     try:
         drop_directory(logs, log_dir, each)
@@ -118,7 +118,7 @@ def _discard(logs: Logs, found: Mapping[LogDir, list[Found]], log_dir: LogDir, e
 
 
 def drop_directory(logs: Logs, log_dir: LogDir, each: Found) -> None:
-    """Rename a directory that a start has found and not opened, durably, to be removed soon."""
+    """Rename a directory that is not opened, durably, so that it is removed soon."""
     path = log_dir.path / directory_name(each.partition, DirectoryKind.DELETE)
     os.rename(each.directory, path)
     sync_directory(log_dir.path)
