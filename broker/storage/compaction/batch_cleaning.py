@@ -1,15 +1,15 @@
-"""What compaction leaves of a batch.
+"""What compaction keeps of a batch.
 
-A record stays if it lies above the offsets that were mapped; or if it has a key, no later record of that key was
-mapped, and it is not a tombstone whose time is over. Records of aborted transactions go at once.
+A record is kept if it lies above the mapped offsets; or if it has a key, no later record of that key was mapped, and it
+is not an expired tombstone. Records of aborted transactions are removed at once.
 
-A tombstone must be there long enough for a reader that saw the older value to see it too. So the first compaction
-that has removed what the tombstone deletes writes a delete horizon into the batch, and one after the horizon removes
-it. Markers of transactions go the same way once the last batch of their transaction is gone.
+A tombstone must stay long enough for a reader that saw the older value to see the tombstone too. So the compaction that
+removes the older value writes a delete horizon into the batch of the tombstone, and a compaction after the horizon
+removes the tombstone. Transaction markers are removed in the same way once the last batch of their transaction is gone.
 
-The last batch of every producer that is known stays, if need be without records: a replay of the log finds the
-producer's epoch and sequence in it. Whatever else happens to a batch, its offsets, producer, epochs, codec and
-timestamp type stay as they are; one that loses nothing is copied byte for byte.
+The last batch of every known producer is kept, without records if necessary: a replay of the log reads the producer's
+epoch and sequence from it. Offsets, producer, epochs, codec and timestamp type of a batch never change; a batch that
+loses no record is copied byte for byte.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _TIMESTAMP_MAX = 2**63 - 1
 
 
 class LastOfProducer(NamedTuple):
-    """The last batch of a producer in the log; NO_OFFSET where only a marker tells of its epoch."""
+    """The last batch of a producer in the log; NO_OFFSET if only a marker has its epoch."""
 
     offset: int
     epoch: int
 
 
 class BatchCleaner:
-    """Cleans the batches of one log, which come in order."""
+    """Cleans the batches of one log, in their order."""
 
     def __init__(
         self,
@@ -47,18 +47,18 @@ class BatchCleaner:
         delete_retention_ms: int,
     ) -> None:
         self._last_offset_of = offsets.get
-        # The offset behind the last one that was mapped.
+        # The offset after the last mapped one.
         self._mapped_up_to = mapped_up_to
         self._transactions = transactions
         self._producers = producers
         self._now_ms = now_ms
         horizon = now_ms + delete_retention_ms
-        # None: so far away that no header can hold it, and nothing goes.
+        # None: too far in the future for a header, so nothing is removed.
         self._new_horizon = horizon if horizon <= _TIMESTAMP_MAX else None
         self.records_kept = 0
 
     def data(self, batch: RecordBatch) -> bytearray | memoryview | None:
-        """Return what stays of a batch of data; None for nothing."""
+        """Return what is kept of a data batch; None for nothing."""
         is_aborted = self._transactions.is_aborted(batch)
         if not is_aborted and batch.base_offset >= self._mapped_up_to:
             self.records_kept += batch.record_count
@@ -70,7 +70,7 @@ class BatchCleaner:
                 return None
             return rewrite_batch(batch, ()) if batch.record_count else batch.view
         self.records_kept += len(kept)
-        # Above what was mapped, older values are still there: a horizon would come too early.
+        # Above the mapped offsets, older values are still there: a horizon would be too early.
         is_mapped = batch.last_offset < self._mapped_up_to
         horizon = None
         if is_mapped and not batch.has_delete_horizon and any(record.value is None for record in kept):
@@ -80,7 +80,7 @@ class BatchCleaner:
         return rewrite_batch(batch, kept, delete_horizon=horizon)
 
     def marker(self, batch: RecordBatch, *, is_spent: bool) -> bytearray | memoryview | None:
-        """Return what stays of a control batch, whose transaction has no batches left if it is spent."""
+        """Return what is kept of a control batch; `is_spent` if its transaction has no batches left."""
         if is_spent and not self._tells_epoch(batch):
             if batch.record_count == 0:
                 return None
@@ -93,7 +93,7 @@ class BatchCleaner:
         return batch.view
 
     def _tells_epoch(self, batch: RecordBatch) -> bool:
-        """Whether nothing but this marker tells a replay of the producer's epoch."""
+        """Whether only this marker has the producer's epoch, which a replay needs."""
         last = self._producers.get(batch.producer_id)
         return last is not None and last.offset == NO_OFFSET and last.epoch == batch.producer_epoch
 

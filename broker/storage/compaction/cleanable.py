@@ -1,10 +1,10 @@
-"""Which logs are compacted, and how far: decisions over plain values.
+"""Which logs are compacted, and up to which offset: decisions over plain values.
 
     log start        first dirty             uncleanable start        log end
         |    clean       |        dirty             |     not touched    |
 
-Clean is what an earlier compaction has seen; the cleaner checkpoint says how far that went. Compaction works on whole
-segments, so an uncleanable offset within a segment saves all of it.
+The clean part was read by an earlier compaction; the cleaner checkpoint says where it ends. Compaction works on whole
+segments, so it skips a segment that contains an uncleanable offset.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Name = TypeVar("Name")
 
 
 class ClosedSegment(NamedTuple):
-    """What decisions want to know of a segment that is not written any more. Timestamps only where they matter."""
+    """What the decisions need to know about a closed segment. Timestamps are set only if they matter."""
 
     base_offset: int
     next_offset: int
@@ -34,11 +34,11 @@ class Cleanable(NamedTuple):
     """How clean a log is, and what a compaction would look at."""
 
     first_dirty_offset: int
-    # Never within a segment; what lies below, from the first dirty offset on, is dirty.
+    # The base offset of a segment. From the first dirty offset up to here, the log is dirty.
     uncleanable_offset: int
     clean_bytes: int
     dirty_bytes: int
-    # Of the dirty segments; NO_TIMESTAMP where none is known.
+    # The earliest timestamp of the dirty segments; NO_TIMESTAMP if none is known.
     earliest_timestamp: int = NO_TIMESTAMP
 
     @property
@@ -49,7 +49,7 @@ class Cleanable(NamedTuple):
 
 
 def first_dirty_offset(checkpoint: int | None, log_start_offset: int, log_end_offset: int) -> int:
-    """Return where the dirty part begins; a checkpoint that lies outside the log is that of another log."""
+    """Return where the dirty part begins; a checkpoint outside the log belongs to another log."""
     if checkpoint is None or not log_start_offset <= checkpoint <= log_end_offset:
         return log_start_offset
     return checkpoint
@@ -70,7 +70,7 @@ def uncleanable_offset(
 
 
 def cleanable(closed: Iterable[ClosedSegment], first_dirty: int, uncleanable: int) -> Cleanable:
-    """Measure the parts of a log. A segment that is dirty in part counts as dirty."""
+    """Measure the parts of a log. A partly dirty segment counts as dirty."""
     clean_bytes = dirty_bytes = 0
     earliest = NO_TIMESTAMP
     for segment in closed:
@@ -86,7 +86,7 @@ def cleanable(closed: Iterable[ClosedSegment], first_dirty: int, uncleanable: in
 
 
 def is_due(log: Cleanable, min_dirty_ratio: float, max_lag_ms: int, now_ms: int) -> bool:
-    """Whether the log should be compacted: for its dirt, or because a record has waited too long."""
+    """Whether the log should be compacted: it is dirty enough, or a record has waited too long."""
     if not log.dirty_bytes:
         return False
     has_waited = log.earliest_timestamp >= 0 and log.earliest_timestamp < now_ms - max_lag_ms
@@ -94,16 +94,17 @@ def is_due(log: Cleanable, min_dirty_ratio: float, max_lag_ms: int, now_ms: int)
 
 
 def filthiest(logs: Mapping[Name, Cleanable]) -> Name | None:
-    """Return the log with the largest dirty share, of those that are due; the first one of several."""
+    """Return the log with the largest dirty ratio; the first if there are several."""
     return max(logs, key=lambda name: logs[name].dirty_ratio, default=None)
 
 
 def groups(
     segments: Sequence[ClosedSegment], index_bytes: Sequence[int], segment_bytes: int, index_bytes_max: int
 ) -> list[range]:
-    """Divide segments into runs that each become one segment, so that compaction does not leave ever smaller ones.
+    """Divide segments into runs that each become one segment, so that segments do not become ever smaller.
 
-    Sizes are those before cleaning: what comes out is not larger. `index_bytes` has the larger index of each.
+    Sizes are those before cleaning: the result is not larger. `index_bytes` has the size of the larger index of each
+    segment.
     """
     runs: list[range] = []
     size = index_size = 0
@@ -125,7 +126,7 @@ def groups(
 
 
 def examine(log: Log, checkpoint: int | None, now_ms: int) -> Cleanable:
-    """Look how clean a log is."""
+    """Measure how clean a log is."""
     stable_offset = log.last_stable_offset
     with log.lock:
         closed = closed_segments(log, log.config)

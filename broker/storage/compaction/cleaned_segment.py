@@ -1,4 +1,4 @@
-"""The segment that compaction writes, under names that do not count yet. See swap.py for how it comes to count."""
+"""The segment that compaction writes, under temporary names. swap.py puts it in place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POSITION_MAX = 2**31 - 1
 
 
 class CleanedSegment:
-    """Files that are written once, from the beginning to the end. Nobody else knows of them: there is no lock."""
+    """Files that are written once, from start to end. No other thread uses them, so there is no lock."""
 
     def __init__(self, directory: Path, base_offset: int, limits: Limits, buffer_bytes: int) -> None:
         self.directory = directory
@@ -30,14 +30,14 @@ class CleanedSegment:
         self._offset_index.reset()
         self._time_index.reset()
         self.has_aborted = False
-        # And the last offset of the batch that has it.
+        # The largest timestamp, and the last offset of the batch that has it.
         self.largest_timestamp = (NO_TIMESTAMP, base_offset)
         self._bytes_since_index = 0
         self._path = self._named(".log")
         self._file = open(self._path, "wb", buffering=buffer_bytes)  # noqa: SIM115
 
     def append(self, data: bytearray | memoryview) -> None:
-        """Write a batch; index entries come as they do when a log is written."""
+        """Write a batch, and index it as an append to a log does."""
         batch = RecordBatch(data)
         if batch.max_timestamp > self.largest_timestamp[0]:
             self.largest_timestamp = (batch.max_timestamp, batch.last_offset)
@@ -50,12 +50,12 @@ class CleanedSegment:
         self.size += batch.size
 
     def note_aborted(self, transaction: AbortedIndexEntry) -> None:
-        """Index a transaction whose marker is in this segment, and of which a batch was met."""
+        """Index a transaction whose marker is in this segment, and that still has a batch."""
         self._aborted.append(transaction)
         self.has_aborted = True
 
     def finish(self, modified_ns: int) -> None:
-        """Complete the files, and force them to disk; retention goes by the time at which the data was written."""
+        """Complete the files and force them to disk, with the modification time of the source, which retention uses."""
         if self.largest_timestamp[0] != NO_TIMESTAMP:
             self._time_index.append(*self.largest_timestamp)
         self._file.flush()
@@ -69,7 +69,7 @@ class CleanedSegment:
 
     def discard(self) -> None:
         """Remove the files."""
-        with suppress(OSError):  # what is left in the buffer may find no room, and is not wanted
+        with suppress(OSError):  # the rest of the buffer may not fit on the disk, and is not needed
             self._file.close()
         discard_cleaned(self.directory, self.base_offset)
 

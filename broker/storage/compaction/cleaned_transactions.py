@@ -1,8 +1,7 @@
-"""The transactions that compaction meets on its way through a log.
+"""The transactions that compaction finds while it reads a log.
 
-A transaction is told by its batches, also empty ones: as long as one of them is in the log, its marker must be too,
-or a replay of the log would find a transaction that never ended. A marker is spent when no batch was met since the
-transaction's beginning.
+As long as a batch of a transaction is in the log, even an empty one, its marker must stay too. Otherwise a replay of
+the log would find a transaction that never ended. A marker is spent if no batch of its transaction was found.
 
 Aborted transactions are known beforehand, from the `.txnindex` of the segments in which their markers lie.
 """
@@ -19,18 +18,18 @@ from ottla.protocol.records import RecordBatch
 
 
 class CleanedTransactions:
-    """What is known of the transactions around the batch that is being read. Batches come in the order of the log."""
+    """The transactions that are open at the current batch. Batches must come in the order of the log."""
 
     def __init__(self) -> None:
-        # By first offset: those that begin at or above the present batch.
+        # A heap by first offset: transactions that begin at or above the current batch.
         self._coming: list[tuple[int, AbortedIndexEntry]] = []
-        # By producer id: those that have begun, and of which a batch was met.
+        # By producer id: aborted transactions that have begun; and the producers with a batch in an open transaction.
         self._aborted: dict[int, AbortedIndexEntry] = {}
         self._met_aborted: set[int] = set()
         self._met_committed: set[int] = set()
 
     def expect(self, aborted: Iterable[AbortedIndexEntry]) -> None:
-        """Learn of aborted transactions with data from here on; to learn of one twice is harmless."""
+        """Add aborted transactions with data from here on; adding one twice is harmless."""
         for transaction in aborted:
             heappush(self._coming, (transaction.first_offset, transaction))
 
@@ -40,7 +39,8 @@ class CleanedTransactions:
             return False
         self._begin_up_to(batch.last_offset)
         transaction = self._aborted.get(batch.producer_id)
-        # The second: an entry whose marker is missing must not take the producer's next transaction with it.
+        # The offsets are compared because an entry whose marker is missing must not abort the producer's next
+        # transaction.
         if transaction is not None and batch.base_offset < transaction.last_offset:
             self._met_aborted.add(batch.producer_id)
             return True
@@ -52,7 +52,7 @@ class CleanedTransactions:
         self._begin_up_to(batch.last_offset)
         marker = read_marker(batch)
         if marker is None:
-            # Emptied by an earlier compaction; or of a kind that is not ours to remove.
+            # Emptied by an earlier compaction; or of a kind that must not be removed.
             return batch.record_count == 0, None
         producer_id = batch.producer_id
         if marker.control_type is ControlType.COMMIT:
@@ -76,8 +76,8 @@ class CleanedTransactions:
 def aborted_among(segments: Iterable[Segment], upper_offset: int) -> list[AbortedIndexEntry]:
     """Return the aborted transactions with data below `upper_offset` whose markers lie in `segments`.
 
-    `segments` goes on to the end of the log: a marker may be far above the data. The search ends where no transaction
-    that began below the upper offset can still be open. The caller holds the log's lock.
+    `segments` must reach to the end of the log: a marker may be far above the data. The search stops where no
+    transaction that began below the upper offset can still be open. The caller holds the log's lock.
     """
     found = []
     for segment in segments:

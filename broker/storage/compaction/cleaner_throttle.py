@@ -10,21 +10,21 @@ _BYTES_PER_SECOND_MIN = 1.0
 
 
 class CleanerThrottle:
-    """Says how long to pause for bytes that were just moved. Thread-safe; it never waits itself.
+    """Computes how long to pause for bytes that were read or written. Thread-safe; it never waits itself.
 
-    Time that nobody used is not saved up: a burst after an idle hour would be what the limit is there to prevent.
+    Unused time is not saved up: the limit must also prevent a burst after an idle hour.
     """
 
     def __init__(self, bytes_per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
-        # May be set anew at any time.
+        # May be changed at any time.
         self.bytes_per_second = bytes_per_second
         self._clock = clock
         self._lock = threading.Lock()
-        # When all that was moved so far is paid for.
+        # When the limit allows more bytes.
         self._free_at = clock()
 
     def pause_for(self, byte_count: int) -> float:
-        """Note that bytes were moved; return the seconds until more may be."""
+        """Count bytes; return the seconds until the limit allows more."""
         with self._lock:
             now = self._clock()
             self._free_at = max(self._free_at, now) + byte_count / max(self.bytes_per_second, _BYTES_PER_SECOND_MIN)

@@ -1,9 +1,10 @@
-"""The threads that compact: each takes the filthiest log that is due, and rests when there is none.
+"""The threads that compact logs: each takes the filthiest log that is due, and sleeps if there is none.
 
-A cleaner has its partition for itself, so that two never clean the same log and nobody renames its directory under
-it. It lets go when somebody wants to delete the partition, or the broker stops; what it has exchanged so far counts.
+A cleaner reserves its partition, so that no other thread cleans the same log or renames its directory meanwhile. It
+stops early if another thread wants to delete the partition, or if the broker stops; segments that it has exchanged so
+far stay in place.
 
-A log whose compaction failed is left alone for a while: the others shall not wait for one that fails again and again.
+A log whose compaction failed is skipped for a while, so that a log that always fails does not delay the others.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _BACKOFF_SECONDS_MIN: Final = 0.01
 
 
 class CleanerState(NamedTuple):
-    """How compaction is doing."""
+    """The state of compaction, for metrics."""
 
     ms_since_last_run: int
-    # The dirty share of the filthiest log that nobody was cleaning then.
+    # The dirty ratio of the filthiest log that was not being cleaned.
     max_dirty_ratio: float
-    # Logs that are left alone because compaction failed or came no further, by directory.
+    # Logs that are skipped because compaction failed or made no progress, by directory.
     uncleanable: dict[LogDir, int]
     dead_threads: int
 
@@ -59,7 +60,7 @@ class Cleaners:
         self._being_cleaned: set[Log] = set()
         # When a log whose compaction failed may be tried again.
         self._retry_ms: dict[Log, int] = {}
-        # When a log was looked for last, and how dirty the filthiest one was.
+        # When the logs were last examined, and how dirty the filthiest one was.
         self._last_run_ms = logs.clock()
         self._max_dirty_ratio = 0.0
         self._is_started = False
@@ -75,14 +76,14 @@ class Cleaners:
             thread.start()
 
     def stop(self) -> None:
-        """End the threads, within a batch."""
+        """Stop the threads; each ends after its current batch."""
         self._stop.set()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
 
     def state(self) -> CleanerState:
-        """Return how compaction is doing, on any thread."""
+        """Return the state of compaction. May be called by any thread."""
         now_ms = self._logs.clock()
         with self._lock:
             left_alone = {log for log, until_ms in self._retry_ms.items() if until_ms > now_ms}
@@ -94,7 +95,7 @@ class Cleaners:
         return CleanerState(now_ms - self._last_run_ms, self._max_dirty_ratio, uncleanable, dead_threads)
 
     def clean_filthiest(self) -> bool:
-        """Compact the filthiest log that is due and nobody else cleans; return whether there was one."""
+        """Compact the filthiest log that is due and not being cleaned; return whether there was one."""
         taken = self._take()
         if taken is None:
             return False
@@ -121,7 +122,7 @@ class Cleaners:
         max_dirty_ratio = 0.0
         for place in self._logs.places():
             log, log_dir = place
-            # One that is being moved is copied as it is, and compacted where it arrives.
+            # A log that is being moved is copied as it is, and compacted after the move.
             if (
                 "compact" in log.config.cleanup_policy
                 and log_dir.is_online
@@ -159,7 +160,7 @@ class Cleaners:
             self._logs.note_cleaned(log, report.cleaned_up_to, cuts)
             self._logs.checkpoint(CLEANER_OFFSET_CHECKPOINT, log_dir)
         elif report.outcome is CompactionOutcome.COMPLETE:
-            # It would be due again at once, and again come no further.
+            # It would be due again at once, and again make no progress.
             self._leave_alone(log)
 
     def _must_let_go(self, log: Log) -> bool:

@@ -1,16 +1,16 @@
-"""Compacting one log: of every key the last record stays.
+"""Compaction of one log: it keeps the last record of every key.
 
     1. Map: read the dirty segments, and note the last offset of each key, until the map is full.
-    2. Rewrite: copy all segments up to the last mapped offset, from the log's start on, without what is superseded
+    2. Rewrite: copy all segments up to the last mapped offset, from the log start on, without superseded records
        (batch_cleaning.py). Neighbours that fit together become one segment.
-    3. Exchange: put each new segment in the place of the old ones (swap.py).
+    3. Exchange: replace the old segments by the new ones (swap.py).
 
-A map that is full ends the dirty part there, even within a segment or a batch; the next compaction goes on from that
-offset. So a log with more keys than the map takes is compacted all the same, in several rounds.
+If the map is full, the dirty part ends there, even within a segment or a batch; the next compaction continues from that
+offset. So a log with more keys than fit into the map is compacted in several rounds.
 
-The log's lock is held to open a segment and to exchange, not while batches are read and written: closed segments do
-not change, and slices stay readable. What happens to the log meanwhile is noticed at the exchange: if a segment was
-deleted or the log cut, the new files are dropped and the old state stays. Rounds that were exchanged before count.
+The log's lock is held to open a segment and to exchange, but not while batches are read and written: closed segments do
+not change, and slices stay readable. If a segment was deleted or the log was cut meanwhile, the exchange notices: the
+new files are dropped and the old ones stay. Segments that were exchanged before stay in place.
 
 Two compactions of one log must not run at once.
 """
@@ -56,7 +56,7 @@ class CleanerLimits(NamedTuple):
 
     @classmethod
     def of(cls, config: BrokerConfig) -> CleanerLimits:
-        """Divide what the options give between the threads, and the buffer between reading and writing."""
+        """Divide the memory that the options allow among the threads, and the buffer between reading and writing."""
         threads = max(config.log_cleaner_threads, 1)
         return cls(
             min(config.log_cleaner_dedupe_buffer_size // threads, _MAP_BYTES_MAX),
@@ -67,18 +67,18 @@ class CleanerLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionReport:
-    """What a compaction did. `cleaned_up_to` is the log's new cleaner checkpoint, however it ended."""
+    """The result of a compaction. `cleaned_up_to` is the new cleaner offset of the log, however it ended."""
 
     partition: TopicPartition
     outcome: CompactionOutcome = CompactionOutcome.COMPLETE
     first_dirty_offset: int = 0
     cleaned_up_to: int = 0
-    # Read for the map, and what that took.
+    # What was read for the map, and the size of the map.
     bytes_mapped: int = 0
     records_mapped: int = 0
     map_entries: int = 0
     map_bytes: int = 0
-    # Rewritten; segments that turned out to be clean as they were count too.
+    # What was rewritten. Segments that turned out to be clean count too.
     bytes_read: int = 0
     records_read: int = 0
     bytes_written: int = 0
@@ -97,11 +97,11 @@ def compact(
     is_stopped: Callable[[], bool] = lambda: False,
     wait: Callable[[float], object] = time.sleep,
 ) -> CompactionReport:
-    """Compact a log from where the last compaction ended, which `checkpoint` says; None for a log that had none.
+    """Compact a log from the offset `checkpoint`, where the last compaction ended; None if there was none.
 
-    `is_stopped` is asked at every batch and during pauses. Raises CorruptBatchError for a damaged segment, StorageError
-    for a map that does not take a single key, OSError for what the system refuses. The log goes on as it was, except
-    after an OSError in the exchange: what is left of that one is done at the next start.
+    `is_stopped` is called at every batch and during pauses. Raises CorruptBatchError for a damaged segment,
+    StorageError if the map is too small for a single key, and OSError. The log is unchanged then, except after an
+    OSError in the exchange: the next start completes that exchange.
     """
     reader = SourceReader(log, limits.buffer_bytes, throttle, is_stopped, wait)
     compaction = _Compaction(log, limits, reader)
@@ -120,7 +120,7 @@ def compact(
 
 
 class _Compaction:
-    """One compaction on its way."""
+    """One compaction in progress."""
 
     def __init__(self, log: Log, limits: CleanerLimits, reader: SourceReader) -> None:
         self.report = CompactionReport(partition=log.partition)
@@ -149,7 +149,7 @@ class _Compaction:
         for group in self._groups([segment for segment in segments if segment.base_offset < mapped_up_to]):
             self._rewrite(group, transactions, cleaner)
         if self._reader.was_cut:
-            # What lies below `mapped_up_to` now need not be what was mapped.
+            # The records below `mapped_up_to` may not be those that were mapped.
             raise AbandonedError(CompactionOutcome.CHANGED)
         self.report = replace(self.report, cleaned_up_to=mapped_up_to)
 
@@ -166,7 +166,7 @@ class _Compaction:
         return offsets, mapped_up_to
 
     def _map_segment(self, segment: Segment, first_dirty: int, offsets: OffsetMap) -> int:
-        """Note the keys of a segment; return the offset of the first record for which there was no room, or its end."""
+        """Map the keys of a segment; return the offset of the first record that did not fit, or its end offset."""
         put = offsets.put
         transactions = CleanedTransactions()
         transactions.expect(self._reader.aborted_in(segment))
@@ -196,7 +196,7 @@ class _Compaction:
         return [segments[run.start : run.stop] for run in runs]
 
     def _rewrite(self, sources: list[Segment], transactions: CleanedTransactions, cleaner: BatchCleaner) -> None:
-        """Make one segment of several, and put it in their place."""
+        """Write one segment from several, and replace them by it."""
         log = self._log
         cleaned = CleanedSegment(log.directory, sources[0].base_offset, log.limits, self._limits.buffer_bytes)
         bytes_read = records_read = 0
@@ -246,15 +246,15 @@ class _Compaction:
         segment.confirm_largest_timestamp(cleaned.largest_timestamp)
         with log.lock:
             at = self._reader.index_of(sources)
-            # The disk is waited for here, once: were the new names committed before the lock is taken, a crash could
-            # bring back what was cut or deleted in between.
+            # This waits for the disk with the lock held, once. If the new names were committed before the lock is
+            # taken, a crash could bring back what was cut or deleted in between.
             note_holes(self._log.directory)
             commit_cleaned(log.directory, base_offset)
             log.segments[at : at + len(sources)] = [segment]
             for source in sources:
                 doom(log, source)
                 if source.base_offset != base_offset:
-                    # The snapshot of an offset at which no segment begins any more.
+                    # No segment begins at this offset any more, so its snapshot is not needed.
                     snapshot_path(log.directory, source.base_offset).unlink(missing_ok=True)
             put_in_place(log.directory, base_offset)
         sync_directory(log.directory)

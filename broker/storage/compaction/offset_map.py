@@ -1,11 +1,11 @@
-"""The last offset of every key, in memory whose size is set beforehand.
+"""The last offset of every key, in memory of a fixed size.
 
-A slot takes 24 bytes: the 16 bytes of the key's MD5, and the offset plus one, 0 where the slot is free. Two keys with
-the same MD5 would be taken for one, as in Kafka. The slots are plain arrays of numbers: a dict takes six times as
-much for an entry, and would make nothing of the bound.
+A slot takes 24 bytes: the 16 bytes of the key's MD5, and the offset plus one, or 0 if the slot is free. Two keys with
+the same MD5 would be taken for one, as in Kafka. The slots are plain arrays of numbers: a dict takes six times as much
+memory per entry, and has no fixed bound.
 
-A key is looked for from the slot that one half of its hash names, in steps that the other half names. The number of
-slots is prime, so that steps of any length visit all of them, and one slot is always free, so that a search ends.
+One half of a key's hash gives the first slot to look at, and the other half the step to the next. The number of slots
+is prime, so steps of any length visit all of them. One slot is always free, so a search ends.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _halves = Struct("=QQ").unpack
 class OffsetMap:
     """Maps keys to offsets. Not thread-safe.
 
-    Of the memory allowed it takes what `expected` keys need, at once: a table that grows holds itself twice while it
-    does.
+    It allocates what `expected` keys need at once, up to the limit: a growing table would need twice the memory while
+    it grows.
     """
 
     __slots__ = ("_first_halves", "_offsets", "_second_halves", "_size", "_slots", "capacity")
@@ -38,11 +38,11 @@ class OffsetMap:
         slots = _prime(wanted, +1)
         if slots > slots_max:
             slots = _prime(slots_max, -1)
-        # How many keys it takes.
+        # How many keys fit.
         self.capacity = min(int(slots * load_factor), slots - 1)
         if self.capacity < 1:
             raise StorageError(
-                f"{bytes_max} bytes with a load factor of {load_factor} do not hold a single key: raise "
+                f"{bytes_max} bytes with a load factor of {load_factor} are too few for a single key: raise "
                 f"log.cleaner.dedupe.buffer.size or log.cleaner.io.buffer.load.factor, or lower log.cleaner.threads"
             )
         self._slots = slots
@@ -59,11 +59,11 @@ class OffsetMap:
 
     @property
     def memory_bytes(self) -> int:
-        """What the slots take, used or not."""
+        """The size of all slots, used or not."""
         return self._slots * SLOT_BYTES
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note the offset of a key; False, with nothing noted, where the key is new and there is no room."""
+        """Set the offset of a key; False, with nothing changed, if the key is new and the map is full."""
         first, second = _halves(md5(key, usedforsecurity=False).digest())
         slot = self._slot_of(first, second)
         if not self._offsets[slot]:
@@ -76,12 +76,12 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """Return the offset that was noted last for a key, or NOT_FOUND."""
+        """Return the offset that was set last for a key, or NOT_FOUND."""
         first, second = _halves(md5(key, usedforsecurity=False).digest())
         return self._offsets[self._slot_of(first, second)] - 1
 
     def _slot_of(self, first: int, second: int) -> int:
-        """Return the slot of a hash: where it is, or where it would be put."""
+        """Return the slot of a hash, or the free slot where it belongs."""
         slots, offsets, first_halves = self._slots, self._offsets, self._first_halves
         slot = first % slots
         if not offsets[slot]:
@@ -95,7 +95,7 @@ class OffsetMap:
 
 
 def _prime(number: int, step: int) -> int:
-    """Return the next prime from `number` on, upwards or downwards; a number below two where there is none."""
+    """Return the next prime from `number` on, upwards or downwards; a number below two if there is none."""
     while number > 1 and any(number % divisor == 0 for divisor in range(2, isqrt(number) + 1)):
         number += step
     return number

@@ -1,4 +1,4 @@
-"""Reading closed segments for compaction, without the log's lock, at a bounded speed, and until somebody says stop."""
+"""Reading closed segments for compaction: without the log's lock, at a limited rate, and until it is stopped."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ottla.broker.storage.segment import Segment
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.records import RecordBatch
 
-# Shorter pauses are left to add up.
+# Shorter pauses are added up.
 _PAUSE_SECONDS_MIN = 0.005
-# How long a stop may go unnoticed.
+# A stop is noticed within this time.
 _PAUSE_SECONDS_MAX = 0.1
 
 
@@ -30,7 +30,7 @@ class CompactionOutcome(Enum):
 
 
 class AbandonedError(Exception):
-    """The compaction cannot go on, or need not."""
+    """The compaction was stopped, or the log has changed."""
 
     def __init__(self, outcome: CompactionOutcome) -> None:
         super().__init__(outcome.value)
@@ -38,7 +38,7 @@ class AbandonedError(Exception):
 
 
 class SourceReader:
-    """Reads the segments of one log, as long as they are those that it had when the reader was made."""
+    """Reads the segments of one log, as long as the log still has them."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class SourceReader:
         return self._log.cuts != self._cuts
 
     def index_of(self, segments: list[Segment]) -> int:
-        """Return where closed segments stand in the log, or raise AbandonedError. The caller holds the lock."""
+        """Return the index of closed segments in the log, or raise AbandonedError. The caller holds the lock."""
         log = self._log
         at = log.index_of(segments[0].base_offset)
         behind = at + len(segments)
@@ -76,7 +76,7 @@ class SourceReader:
             return segment.path.stat().st_mtime_ns
 
     def aborted_in(self, segment: Segment) -> list[AbortedIndexEntry]:
-        """Return the aborted transactions with data in a segment, or before and a marker behind its begin."""
+        """Return the aborted transactions that began before the end of a segment and end in it or later."""
         log = self._log
         with log.lock:
             later = log.segments[self.index_of([segment]) :]
@@ -86,7 +86,7 @@ class SourceReader:
             return aborted_among(later, segment.next_offset)
 
     def batches(self, segment: Segment, from_offset: int = 0) -> Iterator[RecordBatch]:
-        """Read a segment, from the batch that holds an offset on; CRCs are checked, and that offsets rise."""
+        """Read a segment from the batch that holds an offset on; check CRCs and the order of offsets."""
         with self._log.lock:
             self.index_of([segment])
             first = segment.find(from_offset) if from_offset > segment.base_offset else None
@@ -102,7 +102,7 @@ class SourceReader:
             self.moved(batch.size)
 
     def moved(self, byte_count: int) -> None:
-        """Pause as long as moving these bytes should have taken."""
+        """Pause as long as reading or writing these bytes should have taken."""
         seconds = self._throttle.pause_for(byte_count) if self._throttle is not None else 0.0
         while seconds >= _PAUSE_SECONDS_MIN:
             self._check_stopped()

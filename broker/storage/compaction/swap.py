@@ -1,4 +1,4 @@
-"""Putting cleaned segments in the place of those that they were made from, so that a crash cannot lose either.
+"""Replacing segments by cleaned ones, in steps that survive a crash.
 
     1. The new files are written as `<name>.cleaned` and forced to disk.
     2. They are renamed to `<name>.swap`, the log last: from then on the new segment counts.
@@ -9,8 +9,8 @@ A start finds `.cleaned` files after a crash in step 1 or 2 and removes them; `.
 and repeats those steps. Every step may be repeated. The index of aborted transactions is written even when it is
 empty, so that it replaces an old one that is not.
 
-Which old segments a `.log.swap` stands for is read from its batches. Where the last of them lost all its batches it
-may thus survive the crash: the log then holds records that a later one has replaced, until it is compacted again.
+The batches of a `.log.swap` show which old segments it replaces. An old segment at the end that lost all its batches
+may thus survive the crash: the log then has records that later ones have superseded, until it is compacted again.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from ottla.protocol.errors import CorruptBatchError
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
-# The log is last: its name says how far the exchange has come.
+# The log is last: its name shows how far the exchange has come.
 SEGMENT_SUFFIXES = (".txnindex", ".timeindex", ".index", ".log")
 
 
 def commit_cleaned(directory: Path, base_offset: int) -> None:
-    """Step 2: make a written and synced set of `.cleaned` files count, or none of them where the system refuses."""
+    """Step 2: rename a complete and synced set of `.cleaned` files; none of them if the system refuses."""
     try:
         for suffix in SEGMENT_SUFFIXES:
             cleaned = segment_file(directory, base_offset, suffix, CLEANED_SUFFIX)
             os.rename(cleaned, segment_file(directory, base_offset, suffix, SWAP_SUFFIX))
         sync_directory(directory)
     except OSError:
-        # The log goes on as it is: a start must not put in place what was made from an older state of it.
+        # The old segments stay in use: a start must not replace them by files made from an older state.
         _remove(directory, base_offset, SWAP_SUFFIX)
         raise
 
 
 def discard_cleaned(directory: Path, base_offset: int) -> None:
-    """Remove what was written of a set of `.cleaned` files."""
+    """Remove the files of a `.cleaned` set that exist."""
     _remove(directory, base_offset, CLEANED_SUFFIX)
 
 
 def put_in_place(directory: Path, base_offset: int) -> None:
-    """Step 4: give the files of a `.swap` set their final names. The directory is not synced: see `finish_swaps`."""
+    """Step 4: give the files of a `.swap` set their final names. After a crash, `finish_swaps` repeats this."""
     for suffix in SEGMENT_SUFFIXES:
         swap = segment_file(directory, base_offset, suffix, SWAP_SUFFIX)
         final = segment_file(directory, base_offset, suffix, "")
@@ -62,7 +62,7 @@ def put_in_place(directory: Path, base_offset: int) -> None:
 
 
 def finish_swaps(directory: Path) -> None:
-    """Repeat steps 3 and 4 where a crash interrupted them, and drop what was not committed."""
+    """Repeat steps 3 and 4 if a crash interrupted them, and remove what was not committed."""
     for base_offset, path in _segment_files(directory, f".log{SWAP_SUFFIX}"):
         last_offset = _last_offset(path, base_offset)
         for old_offset, _ in _segment_files(directory, ".log"):
@@ -93,12 +93,12 @@ def _segment_files(directory: Path, ending: str) -> list[tuple[int, Path]]:
 
 
 def _last_offset(path: Path, base_offset: int) -> int:
-    """Return the last offset in a complete log file; -1 where it is empty."""
+    """Return the last offset in a complete log file; -1 if it is empty."""
     last_offset = -1
     file = OpenFile(path)
     try:
         for batch in batch_headers(file, path, 0, os.fstat(file.fd).st_size, base_offset):
             last_offset = batch.last_offset
     except CorruptBatchError as error:
-        raise StorageError(f"{path} was written completely, and is not whole: {error}") from error
+        raise StorageError(f"{path} is damaged: {error}") from error
     return last_offset

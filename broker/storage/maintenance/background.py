@@ -35,7 +35,7 @@ class Loop:
         clock_ms: Callable[[], int] = monotonic_ms,
         wake: threading.Event | None = None,
     ) -> None:
-        """Take the tasks; setting `wake` makes the thread run those that are for that at once."""
+        """Take the tasks; setting `wake` makes the thread run the tasks with `on_wake` at once."""
         self.tasks = tasks
         self.failures = 0
         self._clock_ms = clock_ms
@@ -52,7 +52,7 @@ class Loop:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread after the step that it is in."""
+        """Stop the thread after its current step."""
         self._is_stopped = True
         self._wake.set()
         if self._thread.is_alive():
@@ -67,12 +67,13 @@ class Loop:
                 except Exception:
                     self.failures += 1
                     logger.exception("background_step_failed", step=task.name)
-                # From the end of the step: one that takes longer than its interval must not starve the others.
+                # Counted from the end of the step: a step that takes longer than its interval must not starve the
+                # others.
                 task.due_ms = self._clock_ms() + task.interval_ms
         return max(min(task.due_ms for task in self.tasks) - self._clock_ms(), 0)
 
     def hurry(self) -> None:
-        """Make the tasks due that are to run when something happens."""
+        """Make the tasks with `on_wake` due."""
         for task in self.tasks:
             if task.on_wake:
                 task.due_ms = self._clock_ms()
@@ -81,6 +82,6 @@ class Loop:
         while not self._is_stopped:
             wait_ms = self.run_due()
             if self._wake.wait(min(wait_ms / 1000, threading.TIMEOUT_MAX)):
-                # Cleared before the look at what happened, so that nothing that happens later goes unseen.
+                # Cleared before the tasks run, so that a later event is not missed.
                 self._wake.clear()
                 self.hurry()

@@ -1,16 +1,16 @@
-"""Flush before acknowledgement: many appends wait until they are on disk, and one flush serves them all.
+"""Flush before acknowledgement: many appends wait for the disk, and one flush serves them all.
 
 Each log directory has one thread that flushes, so flushes of a log never overlap. It waits a moment after the first
-append, so that those that come at the same time share the flush; what comes during a flush shares the next one.
+append, so that appends that come at the same time share the flush. Appends during a flush share the next one.
 
-A flush that fails is not tried again: the kernel may have dropped the pages, and a second try would succeed without
-them. The directory goes offline, and everybody who waits for it is told.
+A failed flush is not repeated: the kernel may have dropped the pages, and a second try would succeed without them. The
+directory goes offline, and all callbacks that wait for it get the error.
 
     when_flushed(log, offset, callback)  ->  queue of the log's directory  ->  linger, flush  ->  callback(None)
                                                                                               or  callback(error)
 
-A callback runs once, in the thread of the directory, or at once in the caller's where nothing is to be waited for. It
-must not block. No lock is held during a flush or a callback.
+A callback runs once, in the thread of the directory; or at once in the caller's thread if there is nothing to wait for.
+It must not block. No lock is held during a flush or a callback.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ class GroupCommit:
             worker.start()
 
     def stop(self) -> None:
-        """Flush what is waited for, and end the threads; whoever comes later is refused."""
+        """Flush what is queued, and stop the threads; later requests are refused."""
         for worker in self.workers.values():
             worker.stop()
 
     def when_flushed(self, log: Log, offset: int, callback: Callback) -> None:
-        """Call back when everything below `offset` is on disk, or with the reason why it will not be."""
+        """Call back when everything below `offset` is on disk, or with the error that prevents it."""
         self.workers[log.guard].add(log, offset, callback)
 
     def flush(self, logs: Iterable[Log]) -> dict[Log, KafkaError]:
-        """Wait until logs are on disk as they are now; return why some are not. No lock may be held.
+        """Wait until the present content of logs is on disk; return the errors by log. No lock may be held.
 
-        It waits for a while and not for ever: a disk that hangs must not hold up those that work.
+        The wait is limited: a disk that hangs must not delay the others.
         """
         wanted = {log: log.log_end_offset for log in logs}
         outcomes: dict[Log, KafkaError | None] = {}
@@ -93,7 +93,7 @@ class GroupCommit:
         return {log: error for log, error in outcomes.items() if error is not None}
 
     def request(self, log: Log) -> None:
-        """Have a log flushed, with nobody waiting."""
+        """Request a flush of a log without waiting for it."""
         self.workers[log.guard].add(log, log.log_end_offset, None)
 
 
@@ -103,13 +103,13 @@ class FlushWorker:
     def __init__(self, log_dir: LogDir, waiting_max: int, flush: Flush, linger: Callable[[], None]) -> None:
         self.log_dir = log_dir
         self.flush_count = 0
-        # How long the flushes took that did not fail; flushes of one worker never overlap.
+        # The durations of successful flushes; flushes of one worker never overlap.
         self.flush_times = Timing()
         self._waiting_max = waiting_max
         self._flush = flush
         self._linger = linger
         self._changed = threading.Condition()
-        # Who waits for which offset, by log; a log without anyone is flushed all the same.
+        # The offsets and callbacks that wait, by log. A log without callbacks is flushed too.
         self._waiting: dict[Log, list[tuple[int, Callback]]] = {}
         self._waiting_count = 0
         self._is_stopped = False
@@ -120,7 +120,7 @@ class FlushWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Flush what is waited for, and end."""
+        """Flush what is queued, and stop."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify()
@@ -145,7 +145,7 @@ class FlushWorker:
             _call(callback, refusal)
 
     def run_once(self) -> int:
-        """Flush every log that is waited for, and tell those who wait; return how many there were."""
+        """Flush every queued log and run its callbacks; return how many logs there were."""
         with self._changed:
             taken, self._waiting = self._waiting, {}
         for log, waits in taken.items():
@@ -170,7 +170,7 @@ class FlushWorker:
         if self._is_stopped:
             return storage_error("the broker is stopping, and what was appended may not be on disk")
         if self._waiting_count >= self._waiting_max:
-            # It is appended, and may well be on disk soon: what a time-out says too.
+            # The records are appended and may be on disk soon, which is what a timeout means too.
             return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{self._waiting_count:,} appends wait for the disk already")
         return None
 
@@ -192,13 +192,13 @@ class FlushWorker:
             logger.exception("flush_failed", partition=str(log.partition))
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{log.partition} could not be flushed: {error!r}")
         if self.log_dir.offline_reason is not None and not log.is_replaced:
-            # Also after a flush that went well: the failure may have been reported to somebody else.
+            # Also after a successful flush: the failure may have been reported to another thread.
             return storage_error(self.log_dir.offline_reason)
         return None
 
 
 def _shortfall(log: Log, offset: int) -> KafkaError | None:
-    """Say why a flushed log does not reach an offset that it had reached; None where it does."""
+    """Return an error if a flushed log does not reach `offset`, because it was cut; None if it does."""
     if log.recovery_point >= offset:
         return None
     detail = f"{log.partition} was cut below {offset} before it was on disk"

@@ -1,7 +1,7 @@
-"""What the broker does for its logs in the background.
+"""The background work on the logs of a broker.
 
     thread            step                        every
-    log-maintenance   tell of lost directories    1 s, and at once when one goes offline
+    log-maintenance   report lost directories     1 s, and at once when one goes offline
                       free space                  1 s
                       flushes that are due        1 s
                       high watermarks             replica.high.watermark.checkpoint.interval.ms
@@ -12,8 +12,8 @@
                       producers                   producer.id.expiration.check.interval.ms
     log-cleaner-N     compaction (cleaners.py)    at once while a log is due, else log.cleaner.backoff.ms
 
-What goes wrong with one log or one directory is logged when it begins, is counted, and keeps no other from its turn.
-Flushes are only asked for here: the thread of the directory does them, together with those that producers wait for.
+If a step fails for one log or one directory, the failure is counted, and logged the first time; the others go on.
+Flushes are only requested here: the thread of the directory does them, together with those that producers wait for.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OnOffline = Callable[[LogDir, list[TopicPartition]], None]
 Subject = TypeVar("Subject")
 
 _LOOK_MS: Final = 1000
-# Whatever the options say, no step makes a thread busy.
+# Keeps a thread from being busy all the time, whatever the options say.
 _INTERVAL_MS_MIN: Final = 10
 
 
@@ -61,13 +61,13 @@ class Maintenance:
         on_offline: OnOffline = lambda log_dir, partitions: None,
         clock_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
-        """Take the logs; `on_offline` is told of each directory that is lost, with no lock held."""
+        """Take the logs; `on_offline` is called for each directory that went offline, with no lock held."""
         self.logs = logs
-        # How often each step failed for a log or a directory.
+        # How often each step has failed for a log or a directory.
         self.failures: Counter[str] = Counter()
         self._group_commit = group_commit
         self._on_offline = on_offline
-        # The steps that failed when they were tried last, with the log or directory.
+        # The steps whose last run failed, with the log or directory.
         self._failing: set[tuple[str, object]] = set()
         self.cleaners = Cleaners(logs)
         self.loops = self._loops(logs.config, clock_ms)
@@ -105,7 +105,7 @@ class Maintenance:
         self.cleaners.start()
 
     def stop(self) -> None:
-        """End the threads, each after the step that it is in; a compaction ends after the batch."""
+        """Stop the threads, each after its current step; a compaction ends after its current batch."""
         self.cleaners.stop()
         for loop in self.loops:
             loop.stop()
@@ -113,26 +113,26 @@ class Maintenance:
     # Directories
 
     def sample_space(self) -> None:
-        """Look how much space is left."""
+        """Measure the free space of each directory."""
         for log_dir in self.logs.online_dirs:
             log_dir.sample_space()
 
     def tell_of_lost_directories(self) -> None:
-        """Let go of what lies in directories that went offline, and say so."""
+        """Drop the logs in directories that went offline, and report them."""
         for log_dir, partitions in self.logs.drop_offline().items():
             logger.error("logs_lost_with_directory", directory=str(log_dir.path), logs=len(partitions))
             self._on_offline(log_dir, partitions)
 
     def checkpoint_recovery_points(self) -> None:
-        """Write down how far each log is on disk."""
+        """Write the recovery points of all logs."""
         self._checkpoint(RECOVERY_POINT_CHECKPOINT)
 
     def checkpoint_log_starts(self) -> None:
-        """Write down where each log begins."""
+        """Write the log start offsets of all logs."""
         self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write down how far each log is replicated."""
+        """Write the high watermarks of all logs."""
         self._checkpoint(HIGH_WATERMARK_CHECKPOINT)
 
     def _checkpoint(self, name: str) -> None:
@@ -151,14 +151,14 @@ class Maintenance:
         self.logs.remove_doomed_directories()
 
     def request_due_flushes(self) -> None:
-        """Have the logs flushed whose options, or a rolled segment, ask for it."""
+        """Request a flush of each log whose options, or a rolled segment, ask for it."""
         now_ms = self.logs.clock()
         for log in self.logs:
             if log.is_flush_due(now_ms):
                 self._group_commit.request(log)
 
     def expire_producers(self) -> None:
-        """Forget the producers that were idle for long."""
+        """Forget the producers that were idle too long."""
         now_ms, expiration_ms = self.logs.clock(), self.logs.config.producer_id_expiration_ms
 
         def expire(log: Log) -> None:
@@ -173,7 +173,7 @@ class Maintenance:
                 self._attempt(name, log, step, log_dir)
 
     def _attempt(self, name: str, subject: Subject, step: Callable[[Subject], object], log_dir: LogDir) -> None:
-        """Do a step for a log or a directory; a failure is noted, and logged where it is new."""
+        """Run a step for a log or a directory; count a failure, and log it if it is new."""
         key = (name, subject)
         try:
             step(subject)

@@ -1,10 +1,10 @@
 """Deleting old segments: by age, by size, and below the log start.
 
-Only whole segments go, oldest first, and none that holds anything above the high watermark. Their files are
-renamed to `.deleted` at once and removed after `file.delete.delay.ms`; a start removes what a crash left of them.
+Only whole segments are deleted, oldest first, and none that reaches above the high watermark. Their files are renamed
+to `.deleted` at once and removed after `file.delete.delay.ms`; a start removes those that a crash left behind.
 
-Nothing here needs room on the disk: a full one is when deleting matters most. And no segment goes because an index
-says that it is old: what was not read from its batches by this process is looked up there first.
+Nothing here needs space on the disk: deleting matters most when the disk is full. No segment is deleted only because
+an index says that it is old: unless this process has read the timestamp from the batches, it reads it there first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DELETED_SUFFIX = ".deleted"
 
 
 class Reason(Enum):
-    """Why a segment goes."""
+    """Why a segment is deleted."""
 
     LOG_START = "below the log start offset"
     SIZE = "the log is larger than retention.bytes"
@@ -35,7 +35,7 @@ class Reason(Enum):
 
 
 class Candidate(NamedTuple):
-    """What retention wants to know of a segment."""
+    """What retention needs to know about a segment."""
 
     next_offset: int
     size: int
@@ -51,7 +51,7 @@ def expired(
     high_watermark: int,
     now_ms: int,
 ) -> list[Reason]:
-    """Return why each of the first segments goes; the first that stays ends the list."""
+    """Return for each expired segment, oldest first, why it is deleted; the list ends at the first that stays."""
     deletes = "delete" in config.cleanup_policy
     surplus = log_size - config.retention_bytes
     reasons: list[Reason] = []
@@ -71,7 +71,7 @@ def expired(
 
 
 def delete_old_segments(log: Log) -> list[tuple[Segment, Reason]]:
-    """Delete what has expired; return the segments that went. When all have, the active one is rolled first."""
+    """Delete expired segments and return them. If all have expired, the active one is rolled first."""
     now_ms = log.clock()
     while (doubtful := _first_doubtful(log, now_ms)) is not None:
         _confirm_largest_timestamp(log, doubtful)
@@ -82,7 +82,7 @@ def delete_old_segments(log: Log) -> list[tuple[Segment, Reason]]:
             try:
                 log.roll_locked(log.log_end_offset)
             except OSError:
-                # No room for a new segment yet; there will be when the others are gone.
+                # There is no space for a new segment until the others are gone.
                 reasons.pop()
         for reason in reasons:
             doom(log, log.segments[0])
@@ -91,7 +91,7 @@ def delete_old_segments(log: Log) -> list[tuple[Segment, Reason]]:
             begin = log.segments[0].base_offset
             log.log_start_offset = max(log.log_start_offset, begin)
             log.recovery_point = max(log.recovery_point, begin)
-            # Left undone by a full disk, this is done again at the next start.
+            # If a full disk prevents this, the next start does it.
             with suppress(OSError):
                 log.leader_epochs.truncate_from_start(log.log_start_offset)
             delete_snapshots_below(log.directory, begin)
@@ -99,13 +99,13 @@ def delete_old_segments(log: Log) -> list[tuple[Segment, Reason]]:
 
 
 def doom(log: Log, segment: Segment) -> None:
-    """Take a segment's files out of the log, to be removed after a delay. The caller holds the lock."""
+    """Rename a segment's files, to be removed after a delay. The caller holds the lock."""
     segment.discard()
     log.doomed.append((log.clock() + log.config.file_delete_delay_ms, rename_deleted(segment.paths)))
 
 
 def rename_deleted(paths: Sequence[Path]) -> list[Path]:
-    """Mark files as deleted; return their new paths. Where a full directory cannot take those, remove them at once."""
+    """Rename files to `.deleted`; return the new paths. If the disk is too full for that, remove them at once."""
     renamed = []
     for path in paths:
         try:
@@ -136,13 +136,13 @@ def _reasons(log: Log, now_ms: int) -> list[Reason]:
 
 
 def _candidates(log: Log) -> Iterator[Candidate]:
-    """Look at one segment after the other: few of them are old, and the age of the others need not be read."""
+    """Yield one segment after the other: few are old, and the ages of the others need not be read."""
     for segment in log.segments:
         yield Candidate(segment.next_offset, segment.size, _age_stamp(segment), segment is log.active)
 
 
 def _age_stamp(segment: Segment) -> int:
-    """The largest timestamp; where no record has one, or none can be read, when the file was last written."""
+    """Return the largest timestamp; if there is none, or it cannot be read, the file's modification time."""
     with suppress(*CORRUPT):
         if (timestamp := segment.largest_timestamp[0]) != NO_TIMESTAMP:
             return timestamp
@@ -150,7 +150,7 @@ def _age_stamp(segment: Segment) -> int:
 
 
 def _first_doubtful(log: Log, now_ms: int) -> Segment | None:
-    """Return the first segment that would go by its age, as far as its index can be believed."""
+    """Return the first segment that is old according to its index, and whose batches were not read yet."""
     with log.lock:
         for segment, reason in zip(log.segments, _reasons(log, now_ms), strict=False):
             if reason is Reason.TIME and not segment.is_largest_certain:
@@ -159,14 +159,14 @@ def _first_doubtful(log: Log, now_ms: int) -> Segment | None:
 
 
 def _confirm_largest_timestamp(log: Log, segment: Segment) -> None:
-    """Read the largest timestamp from the batches, without the lock if the segment does not change any more."""
+    """Read the largest timestamp from the batches, without the lock if the segment is closed."""
     with log.lock:
         if segment is log.active:
             segment.rebuild_indexes()
             return
         headers = segment.batches_at()
     largest = (NO_TIMESTAMP, segment.base_offset)
-    # What lies behind damage cannot be read by anybody, and does not keep the segment.
+    # What lies behind damage cannot be read, and does not keep the segment alive.
     with suppress(CorruptBatchError):
         for batch in headers:
             if batch.max_timestamp > largest[0]:

@@ -1,4 +1,4 @@
-"""The aborted transactions of one segment: what a read_committed consumer must skip.
+"""The index of aborted transactions of one segment: what a read_committed consumer must skip.
 
     .txnindex   34 bytes an entry, one per ABORT marker in the segment that ended a transaction with data
 
@@ -10,7 +10,7 @@
     26     8  last stable offset right after the marker
 
 Last offsets rise from entry to entry. The file exists only while there are entries, and is open only during a call:
-most segments have none. It is not synced: a segment above the recovery point gets its index anew from the log.
+most segments have none. It is not synced: above the recovery point it is rebuilt from the log.
 
 Not thread-safe: the partition's lock protects it.
 """
@@ -44,7 +44,7 @@ class AbortedIndexEntry(NamedTuple):
 
 
 class AbortedTransactions:
-    """The `.txnindex` file of one segment. `path` may be set anew when the file is renamed."""
+    """The `.txnindex` file of one segment. `path` is updated when the file is renamed."""
 
     __slots__ = ("base_offset", "path")
 
@@ -56,7 +56,7 @@ class AbortedTransactions:
         return self._read_from(None)
 
     def append(self, transaction: AbortedIndexEntry) -> None:
-        """Add a transaction, whose marker is above all others in the segment."""
+        """Add a transaction; its marker is above all others in the segment."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             count = self._count(fd)
@@ -72,7 +72,7 @@ class AbortedTransactions:
             os.close(fd)
 
     def within(self, from_offset: int, upper_offset: int) -> list[tuple[int, int]]:
-        """As `aborted_within`, for this segment alone."""
+        """Do the same as `aborted_within`, for this segment alone."""
         return aborted_within((self,), from_offset, upper_offset)
 
     def truncate_to(self, offset: int) -> None:
@@ -108,7 +108,7 @@ class AbortedTransactions:
             last_offset = entry.last_offset
 
     def _read_from(self, offset: int | None) -> Iterator[AbortedIndexEntry]:
-        """Yield the transactions whose marker is at `offset` or above, with a chunk of them in memory at a time."""
+        """Yield the transactions whose marker is at `offset` or above, reading a chunk of them at a time."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -159,11 +159,11 @@ def aborted_within(
 ) -> list[tuple[int, int]]:
     """Return (producer id, first offset) of the aborted transactions with data in [from_offset, upper_offset).
 
-    They come in the order in which they began.
+    They are sorted by first offset.
 
-    `segments` begins with the segment of `from_offset` and goes on to the end of the log: a transaction is indexed
+    `segments` begins with the segment of `from_offset` and reaches to the end of the log: a transaction is indexed
     where its marker is, which may be far above its data. The search stops at the first entry whose last stable offset
-    reached the upper offset, because no transaction that was open below it can end later.
+    reaches the upper offset, because no transaction that was open below it can end later.
     """
     found: list[tuple[int, int]] = []
     for segment in segments:

@@ -1,7 +1,7 @@
-"""The producers' state and the aborted transactions of a log, had again from its batches.
+"""Rebuilding the producers' state and the aborted transactions of a log from its batches.
 
-A snapshot says what the state was at its offset, and the batches from there on give the rest. The same pass gives the
-index of aborted transactions: a segment whose index may be wrong gets the one that its markers call for.
+A snapshot has the state at its offset, and the batches from there on give the rest. The same pass gives the index of
+aborted transactions: for a segment whose index may be wrong, it is rebuilt from the markers.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def replay_from_snapshot(directory: Path, producers: Producers, segments: Sequen
 
 
 def replay_scanned(directory: Path, producers: Producers, segments: Sequence[Segment], scanned: int) -> None:
-    """Do the same after an unclean stop, for a log whose last segments, from the index `scanned` on, were scanned.
+    """Do the same after an unclean stop, in which the segments from the index `scanned` on were scanned.
 
-    Their transaction indexes and the snapshots within them may tell of batches that are lost: they are made anew.
+    Their transaction indexes and snapshots may refer to lost batches, so they are rebuilt.
     """
     first_offset = segments[scanned].base_offset
     delete_snapshots_above(directory, first_offset)
@@ -43,14 +43,14 @@ def replay_scanned(directory: Path, producers: Producers, segments: Sequence[Seg
         pass
     for segment in segments[scanned:]:
         if segment.base_offset > first_offset:
-            # A full disk must not keep the log from being opened: an older one serves as well.
+            # The log must open on a full disk too: an older snapshot serves as well.
             with suppress(OSError):
                 write_snapshot(directory, StoredProducers(segment.base_offset, producers.entries()), durable=False)
         _replace_transaction_index(segment, _replayed(producers, [segment], begin))
 
 
 def check_transaction_index(directory: Path, segments: Sequence[Segment], segment: Segment) -> None:
-    """Make sure that the transaction index that an earlier process left in a segment says what the markers say."""
+    """Rebuild the transaction index that an earlier process left in a segment, if it differs from the markers."""
     if segment.aborted_transactions.path.exists():
         producers = Producers()
         begin = _restore(directory, producers, segment.base_offset)
@@ -76,7 +76,7 @@ def _replace_transaction_index(segment: Segment, aborted: Iterable[AbortedIndexE
 
 
 def _restore(directory: Path, producers: Producers, offset: int) -> int:
-    """Go back to the newest snapshot up to `offset`; return where replaying goes on."""
+    """Restore the newest snapshot up to `offset`; return the offset from which to replay."""
     snapshot = load_newest_snapshot(directory, offset)
     if snapshot is None:
         producers.reset()
@@ -86,7 +86,7 @@ def _restore(directory: Path, producers: Producers, offset: int) -> int:
 
 
 def _replayed(producers: Producers, segments: Iterable[Segment], begin: int) -> Iterator[AbortedIndexEntry]:
-    """Note every batch from `begin` on; yield the transactions that they abort."""
+    """Replay every batch from `begin` on; yield the transactions that they abort."""
     for segment in segments:
         if segment.next_offset <= begin:
             continue

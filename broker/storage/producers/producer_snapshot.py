@@ -1,4 +1,4 @@
-"""Producer snapshots: the state of a partition's producers as of an offset, so that not the whole log is replayed.
+"""Producer snapshots: the state of a partition's producers at an offset, so that a start need not replay the whole log.
 
     <20 digits>.snapshot    named by the offset that it is valid up to, exclusive
 
@@ -9,8 +9,8 @@
     10        producers                       8  last offset          transaction, -1 none
                                               4  offset delta of the last batch
 
-Only the last batch of a producer is here, and -1 as its last offset where there was none. Files are replaced as a
-whole; one that fails its CRC is of no use and is deleted, since the one before it and the log say the same.
+A snapshot has only the last batch of a producer; its last offset is -1 if there was none. Files are replaced as a
+whole. A file that fails its CRC is deleted: the snapshot before it and the log give the same state.
 
 Nothing here is thread-safe: the partition's lock protects the directory.
 """
@@ -30,7 +30,7 @@ from crc32c import crc32c
 from ottla.broker.storage.checkpoint import write_atomically
 from ottla.broker.storage.errors import CorruptSnapshotError
 
-# Room for five million producers of one partition; no honest file is larger.
+# Enough for five million producers of one partition.
 SNAPSHOT_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _VERSION: Final = 1
@@ -55,7 +55,7 @@ class StoredProducer(NamedTuple):
 
 
 class StoredProducers(NamedTuple):
-    """The producers as of `offset`: replay goes on with the batch there."""
+    """The producers at `offset`: a replay continues with the batch there."""
 
     offset: int
     entries: Sequence[StoredProducer]
@@ -67,7 +67,7 @@ def snapshot_path(directory: Path, offset: int) -> Path:
 
 
 def write_snapshot(directory: Path, snapshot: StoredProducers, *, durable: bool = True) -> None:
-    """Write a snapshot; one that need not be durable does not wait for the disk, and a crash may leave it broken."""
+    """Write a snapshot. Without `durable` it does not wait for the disk, and a crash may leave it broken."""
     body = bytearray(_COUNT.pack(len(snapshot.entries)))
     for entry in snapshot.entries:
         body += _ENTRY.pack(*entry)
@@ -87,7 +87,7 @@ def read_snapshot(path: Path) -> list[StoredProducer]:
         raise CorruptSnapshotError(f"{path}: {len(data)} bytes are too few or too many")
     version, crc, count = _HEADER.unpack_from(data)
     if version != _VERSION:
-        raise CorruptSnapshotError(f"{path}: version {version} where only {_VERSION} is read")
+        raise CorruptSnapshotError(f"{path}: version {version} where only {_VERSION} is supported")
     view = memoryview(data)
     actual = crc32c(view[_CRC_FROM:])
     if actual != crc:
@@ -122,14 +122,14 @@ def delete_snapshots_below(directory: Path, offset: int) -> None:
 
 
 def delete_snapshots_above(directory: Path, offset: int) -> None:
-    """Delete the snapshots of offsets above `offset`: after a truncation they tell of batches that are gone."""
+    """Delete the snapshots of offsets above `offset`: after a truncation they refer to batches that are gone."""
     for known in snapshot_offsets(directory):
         if known > offset:
             snapshot_path(directory, known).unlink(missing_ok=True)
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace a file as a whole, in the eyes of processes; the disk is not waited for."""
+    """Replace a file as a whole, as other processes see it, without waiting for the disk."""
     temporary = path.with_name(f"{path.name}.tmp")
     try:
         temporary.write_bytes(data)

@@ -1,18 +1,18 @@
-"""What a partition knows of its producers: their sequences, against duplicates and gaps, and their transactions.
+"""What a partition knows about its producers: sequences, to detect duplicates and gaps, and transactions.
 
 Per producer id: the epoch, the last five batches (a producer has at most five in flight), the open transaction.
-The leader calls `check` before an append and `update` after it; followers, and a log that replays its batches, only
-`update`. What is checked was not yet applied: batches of one append that build on each other must go one by one.
+The leader calls `check` before an append and `update` after it; followers, and a replay of the log, only call `update`.
+`check` changes nothing, so batches that build on each other must be appended one by one.
 
-The last stable offset is the first offset whose fate is still open:
+The last stable offset is the first offset whose transaction is still undecided:
 
     min(first offset of the earliest ongoing transaction,
         first offset of the earliest ended transaction whose marker is not below the high watermark,
         high watermark)
 
-Ongoing transactions begin at rising offsets, so the earliest is the first that was inserted. Ended ones leave in the
-order of their markers, which also rise. So one that began later than a later ended one can never again be the
-earliest, and is dropped when that one arrives: what is left rises in both first offset and marker.
+Ongoing transactions begin at rising offsets, so the earliest is the first that was inserted. Ended transactions are
+dropped in the order of their markers, which also rise. If one transaction ends after another but began before it, the
+other can never be the earliest again, so it is dropped at once. The rest rises in both first offset and marker.
 
 Not thread-safe: the partition's lock protects it.
 """
@@ -35,7 +35,7 @@ NO_COORDINATOR_EPOCH: Final = -1
 
 
 class BatchMetadata(NamedTuple):
-    """A batch that is in the log; what a producer is told when it sends the same batch again."""
+    """A batch in the log: the response to a producer that sends the same batch again."""
 
     first_sequence: int
     last_sequence: int
@@ -51,16 +51,16 @@ class KnownProducer:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        # Of this epoch, oldest first, at most BATCHES_MAX.
+        # The batches of this epoch, oldest first, at most BATCHES_MAX.
         self.batches: list[BatchMetadata] = []
-        # What the next batch of this epoch must begin with: 0 while there are no batches.
+        # The first sequence of the next batch of this epoch; 0 while there are no batches.
         self.next_sequence = 0
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.transaction_first_offset = NO_OFFSET
         self.last_timestamp = NO_TIMESTAMP
 
     def enter_epoch(self, epoch: int) -> None:
-        """Forget the batches if the epoch is another one."""
+        """Forget the batches if the epoch is new."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -83,7 +83,7 @@ class Producers:
 
     def __init__(self) -> None:
         self._states: dict[int, KnownProducer] = {}
-        # Producer id by first offset. An OrderedDict finds its first key at once also after many deletions.
+        # Producer id by first offset. An OrderedDict finds its first key fast even after many deletions.
         self._ongoing: OrderedDict[int, int] = OrderedDict()
         # (first offset, marker offset), both rising; none of them known to be replicated.
         self._ended: deque[tuple[int, int]] = deque()
@@ -95,15 +95,15 @@ class Producers:
         return f"Producers({len(self._states)} known, {len(self._ongoing)} in a transaction)"
 
     def has_open_transaction(self, producer_id: int) -> bool:
-        """Whether the producer has written to this partition in a transaction that no marker ended yet."""
+        """Whether the producer has an open transaction with data in this partition."""
         state = self._states.get(producer_id)
         return state is not None and state.transaction_first_offset != NO_OFFSET
 
     def check(self, batch: RecordBatch, *, from_client: bool = True) -> BatchMetadata | None:
-        """Decide about a batch before it is appended: None to go on, or the batch that it duplicates.
+        """Check a batch before it is appended; return the batch that it duplicates, or None.
 
         Raises KafkaError for a gap in the sequence, an old epoch or a wrong transaction. The broker's own coordinators
-        send no sequences, so theirs are not looked at.
+        send no sequences, so their sequences are not checked.
         """
         state = self._states.get(batch.producer_id)
         attributes = batch.attributes
@@ -114,7 +114,7 @@ class Producers:
             return None
         if state is None:
             return None
-        # In sequence is not a duplicate: five batches do not span all sequences, so the usual case ends here.
+        # A batch in sequence is no duplicate, since five batches do not span all sequences. This is the usual case.
         if batch.producer_epoch != state.epoch or (from_client and batch.base_sequence != state.next_sequence):
             duplicate = _check_sequence(state, batch, from_client=from_client)
             if duplicate is not None:
@@ -205,7 +205,7 @@ class Producers:
             ended.popleft()
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return how far a read_committed consumer may read; may lie below the log start if that has moved on."""
+        """Return how far a read_committed consumer may read; it may lie below a log start that has advanced."""
         stable = min(high_watermark, next(iter(self._ongoing), high_watermark))
         for first_offset, marker_offset in self._ended:
             if marker_offset >= high_watermark:
@@ -228,15 +228,15 @@ class Producers:
         return [_entry_of(producer_id, state) for producer_id, state in self._states.items()]
 
     def reset(self) -> None:
-        """Forget everything, as for a log that begins anew."""
+        """Forget everything; the log is empty."""
         self._states.clear()
         self._ongoing.clear()
         self._ended.clear()
 
     def restore(self, snapshot: StoredProducers) -> None:
-        """Go back to a snapshot; the caller then replays the batches from its offset on.
+        """Restore a snapshot; the caller then replays the batches from its offset on.
 
-        A snapshot does not tell of ended transactions. Those whose marker is below it are still right, and stay.
+        A snapshot has no ended transactions. Known ones whose marker is below it are still right, and are kept.
         """
         self._states = {entry.producer_id: _state_of(entry) for entry in snapshot.entries}
         self._ongoing = OrderedDict(
@@ -251,7 +251,7 @@ class Producers:
 
 
 def _check_sequence(state: KnownProducer, batch: RecordBatch, *, from_client: bool) -> BatchMetadata | None:
-    """Decide about a batch that is not the next one of the known epoch."""
+    """Check a batch that is not the next one of the known epoch; return the batch that it duplicates, or None."""
     producer_id, epoch, first_sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
     if epoch == state.epoch:
         last_sequence = batch.last_sequence

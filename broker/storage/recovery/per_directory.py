@@ -1,4 +1,4 @@
-"""Work on many logs at once: a few threads for each log directory, and a word on how far they are."""
+"""Work on many logs at once: a few threads for each log directory, with progress in the log."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def for_each_in_directories(
     threads_per_dir: int,
     now_seconds: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Do a step for every item; a directory that goes offline meanwhile is left as it is.
+    """Run a step for every item; the items of a directory that goes offline meanwhile are skipped.
 
-    `verb` is for the log: what has been done to an item, such as "recovered". A step that raises ends the work of its
-    thread, and is raised here when the others are done.
+    `verb` names what was done to an item, for the log, such as "recovered". An exception in a step ends its thread, and
+    is raised here when the other threads are done.
     """
     jobs = [(log_dir, deque(items), threads_per_dir) for log_dir, items in work.items()]
     with ThreadPoolExecutor(max(1, threads_per_dir * len(jobs)), "log-directory") as pool:
@@ -53,7 +53,7 @@ def _drain(log_dir: LogDir, items: deque[T], step: Callable[[LogDir, T], None], 
 
 
 class DirectoryProgress:
-    """Counts what is done in a directory, and says so every few seconds and at the end."""
+    """Counts the finished items of a directory, and logs the count every few seconds and at the end."""
 
     def __init__(self, verb: str, total: int, log_dir: LogDir, now_seconds: Callable[[], float]) -> None:
         self.done = 0
@@ -65,7 +65,7 @@ class DirectoryProgress:
         self._said_seconds = now_seconds()
 
     def advance(self) -> None:
-        """Count one more."""
+        """Count one more item."""
         with self._lock:
             self.done += 1
             done, left = self.done, self._total - self.done
@@ -73,7 +73,7 @@ class DirectoryProgress:
             if left and now_seconds - self._said_seconds < PROGRESS_SECONDS:
                 return
             self._said_seconds = now_seconds
-            # Under the lock, so that what is said last is the last word.
+            # Under the lock, so that the last line has the final count.
             logger.info(
                 f"logs_{self._verb}",
                 directory=str(self._log_dir.path),

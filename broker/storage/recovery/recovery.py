@@ -1,12 +1,12 @@
 """Opening a log after a clean or an unclean stop, and closing it.
 
-After a clean stop the files are believed: names and sizes give the segments, and only the tail of the last one is
-read. After an unclean one every segment that reaches past the recovery point is read batch by batch: at the first
-batch that is torn, damaged or out of order the log is cut, and what comes behind is removed (recovery_scan.py).
-Indexes, leader epochs and producers' state follow from the batches.
+After a clean stop the files are trusted: names and sizes give the segments, and only the tail of the last one is read.
+After an unclean stop every segment that reaches past the recovery point is read batch by batch. The log is cut at the
+first batch that is torn, damaged or out of order, and everything behind it is removed (recovery_scan.py). Indexes,
+leader epochs and producers' state are rebuilt from the batches.
 
-    *.deleted, *.cleaned, *.tmp   left from an interrupted deletion, cleaning or write: removed
-    *.swap                        a finished cleaning that was being put in place: put in place (see compaction.py)
+    *.deleted, *.cleaned, *.tmp   left by an interrupted deletion, cleaning or write: removed
+    *.swap                        a complete cleaning that was being put in place: put in place (compaction/swap.py)
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ def open_log(
     log_start_offset: int = 0,
     was_clean: bool = False,
 ) -> Log:
-    """Open the log of a partition, or begin an empty one."""
+    """Open the log of a partition, or create an empty one."""
     directory.mkdir(parents=True, exist_ok=True)
     lock = threading.Lock()
     limits = Limits(config.segment_bytes, config.index_interval_bytes, config.segment_index_bytes)
     may_have_holes = "compact" in config.cleanup_policy or was_compacted(directory)
-    # Whoever looks for files to close must not take those that are being read.
+    # Keeps other threads from releasing the files that are being read.
     with lock:
         names = _tidy(directory, may_have_holes=may_have_holes)
         segments = [Segment(directory, base_offset, limits, files, lock) for base_offset in names]
         epochs, is_known = _load_epochs(directory)
         scanned = len(segments)
-        # All was flushed: a log that does not end just there has changed since.
+        # Everything was flushed: a log that ends elsewhere has changed since.
         was_clean = was_clean and is_known and _resume(segments, recovery_point) and _agree(segments, epochs)
         if not was_clean:
             scanned = _recover(segments, epochs, recovery_point, is_known=is_known, may_have_holes=may_have_holes)
@@ -77,7 +77,7 @@ def open_log(
             segments = [Segment.create(directory, log_start_offset, limits, files, lock)]
             scanned, end = 1, log_start_offset
             epochs.clear()
-            # What they know of sequences ends before the batches that are lost.
+            # The snapshots do not cover the lost batches.
             delete_snapshots_above(directory, -1)
         log_start_offset = max(log_start_offset, segments[0].base_offset)
         epochs.truncate_from_end(end)
@@ -92,7 +92,7 @@ def open_log(
             replay_from_snapshot(directory, producers, segments)
         delete_snapshots_below(directory, segments[0].base_offset)
         if was_clean:
-            # A start opens thousands of logs, and few of them are used soon.
+            # A start opens thousands of logs, and only few of them are used soon.
             for segment in segments:
                 segment.close_files()
         flushed = end if was_clean else min(recovery_point, end)
@@ -101,10 +101,10 @@ def open_log(
 
 
 def close_log(log: Log) -> None:
-    """Force everything to disk, and leave files that a clean start need not look into."""
+    """Force everything to disk, and close the files so that a clean start need not look into them."""
     with log.lock:
         log.active.finish()
-        # Also without producers: a start must be able to tell that there are none from a snapshot that is lost.
+        # Even without producers: a start must see the difference between no producers and a lost snapshot.
         write_snapshot(log.directory, StoredProducers(log.log_end_offset, log.producers.entries()), durable=False)
     log.flush()
     with log.lock:
@@ -115,7 +115,7 @@ def close_log(log: Log) -> None:
 
 
 def _tidy(directory: Path, *, may_have_holes: bool) -> list[int]:
-    """Remove what an interrupted operation left; return the base offsets of the segments."""
+    """Clean up after interrupted operations; return the base offsets of the segments."""
     if any(name.endswith(SWAP_SUFFIX) for name in os.listdir(directory)):
         finish_swaps(directory)
     logs: list[int] = []
@@ -127,7 +127,7 @@ def _tidy(directory: Path, *, may_have_holes: bool) -> list[int]:
         elif match is not None:
             base_offset = int(match[1])
             if base_offset >= NO_LIMIT:
-                raise StorageError(f"{path}: there is no such offset")
+                raise StorageError(f"{path}: offsets cannot be that large")
             if match[2] == "log":
                 logs.append(base_offset)
             else:
@@ -135,9 +135,9 @@ def _tidy(directory: Path, *, may_have_holes: bool) -> list[int]:
     logs.sort()
     for base_offset, path in others:
         if base_offset not in logs:
-            # Deletions go on at the begin, and cuts at the end: an index in between has lost its log some other way.
+            # Segments are deleted from the start and cut from the end. An index in between has lost its log otherwise.
             if not may_have_holes and logs and logs[0] < base_offset < logs[-1]:
-                raise StorageError(f"{path.with_suffix('.log')} is missing, and the log would have a hole")
+                raise StorageError(f"{path.with_suffix('.log')} is missing, which leaves a hole in the log")
             path.unlink()
     return logs
 
@@ -153,7 +153,7 @@ def _load_epochs(directory: Path) -> tuple[LeaderEpochs, bool]:
 
 
 def _resume(segments: list[Segment], end: int) -> bool:
-    """Take segments as a clean stop left them; False where they are not like that, or do not end with `end`."""
+    """Open segments as a clean stop left them; False if they are in another state, or do not end at `end`."""
     for segment, following in pairwise(segments):
         segment.trust(following.base_offset)
     return not segments or (segments[-1].resume() and segments[-1].next_offset == end)
@@ -165,7 +165,7 @@ def _find(segments: list[Segment], offset: int) -> BatchAt | None:
 
 
 def _lower_first_epoch(epochs: LeaderEpochs, segments: list[Segment], begin: int) -> None:
-    """Let the first epoch begin with the first batch, if that is of this epoch and lies below where the file says."""
+    """Move the start of the first epoch down to the first batch, if that batch has this epoch."""
     first_epoch, start_offset = epochs.entries[0]
     batch = _find(segments, begin)
     if batch is not None and batch.leader_epoch == first_epoch and max(batch.base_offset, begin) < start_offset:
@@ -173,7 +173,7 @@ def _lower_first_epoch(epochs: LeaderEpochs, segments: list[Segment], begin: int
 
 
 def _agree(segments: list[Segment], epochs: LeaderEpochs) -> bool:
-    """Whether the batches around the beginning of each leader epoch, and the last one, say the same."""
+    """Whether the batches around the start of each leader epoch, and the last batch, have the epochs of the file."""
     end = segments[-1].next_offset if segments else 0
     if not segments or end == segments[0].base_offset:
         return True
@@ -201,8 +201,8 @@ def _recover(
 ) -> int:
     """Read every segment that reaches past the recovery point; return the index of the first one that was read.
 
-    Without epochs that can be believed it is the very first: its batches tell them. Epochs that are believed stay as
-    they are: where one began is not where its first batch is, once that was compacted.
+    Without trusted epochs that is the first segment of the log: the epochs are read from the batches. Trusted epochs
+    are kept as they are: after a compaction, the first batch of an epoch may lie above the start of the epoch.
     """
     first = 0
     # A segment that ends just at the recovery point may have been flushed before it was trimmed and indexed.

@@ -1,16 +1,16 @@
 """Reading a log batch by batch after an unclean stop, to find where it ends.
 
-The log ends before the first batch that is torn, fails its CRC, or contradicts the one before it. Base offset and
-leader epoch lie outside the CRC, so a contradiction may be the fault of either batch. One that leaves a hole in the
-offsets, or that changes the epoch without the checkpoint, is in doubt until the next one bears it out; where that
+The log ends before the first batch that is torn, fails its CRC, or contradicts the batch before it. Base offset and
+leader epoch lie outside the CRC, so either of the two batches may be wrong. A batch that leaves a hole in the offsets,
+or whose epoch change is not in the checkpoint, is in doubt until the next batch confirms it. If the next batch
 contradicts it, the log ends before the doubtful batch.
 
-The checkpoint has an epoch before the log has a batch of it. So a batch that contradicts the checkpoint was cut once
-and has come back with a power loss, or is damaged.
+The checkpoint has an epoch before the log has a batch of it. So a batch that contradicts the checkpoint is damaged, or
+was cut earlier and came back after a power loss.
 
-A crash only harms what was not flushed, or the very end of it on a disk that lies. What it does not explain is
-reported and not cut away: damage below the recovery point with more batches behind it, files whose names do not fit
-their batches, missing files.
+A crash only damages what was not flushed, or the very end of it on a disk that lies. Other damage is reported and not
+cut: damage below the recovery point with more batches behind it, file names that do not match their batches, and
+missing files.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ class RecoveryScan:
     def __init__(
         self, segments: list[Segment], epochs: LeaderEpochs | None, recovery_point: int, *, may_have_holes: bool
     ) -> None:
-        """Take all segments of the log, and the checkpointed epochs if they can be believed."""
+        """Take all segments of the log, and the checkpointed epochs if they can be trusted."""
         self.segments = segments
-        # (leader epoch, start offset) as the batches tell.
+        # (leader epoch, start offset), as found in the batches.
         self.found: list[tuple[int, int]] = []
-        # Whether the checkpointed epochs are wrong: several batches in a row say so that were flushed.
+        # Whether the checkpointed epochs are wrong: several flushed batches in a row contradict them.
         self.contradicts_epochs = False
         self._epochs = epochs
         self._recovery_point = recovery_point
         self._may_have_holes = may_have_holes
-        # Before the last batch, if it is in doubt, and whether that is about a hole.
+        # The place before the last batch if that is in doubt, and whether the doubt is about a hole.
         self._doubt: _Place | None = None
         self._is_hole = False
-        # The offset of the last batch, if it alone contradicts the checkpoint although it was flushed.
+        # The offset of the last batch if it was flushed, and it alone contradicts the checkpoint.
         self._odd_offset: int | None = None
         self._did_agree = True
-        # Whether the log ends because a batch contradicts another one.
+        # Whether the log ends because a batch contradicts another.
         self._is_contradicted = False
 
     def run(self, first: int) -> None:
-        """Read the segments from the index `first` on, and cut the log where it ends."""
+        """Read the segments from the index `first` on, and cut the log at its end."""
         segments = self.segments
         if self._epochs is not None:
             epoch = self._epochs.epoch_for(segments[first].base_offset - 1)
@@ -77,7 +77,7 @@ class RecoveryScan:
         end = self._before_doubt(end)
         if end.next_offset < self._recovery_point and self._has_more_behind(end):
             raise StorageError(
-                f"{end.segment.path}: what was on disk up to offset {self._recovery_point} is damaged at "
+                f"{end.segment.path}: the log was flushed up to offset {self._recovery_point}, but is damaged at "
                 f"{end.next_offset}, position {end.position}"
             )
         if self._odd_offset is not None:
@@ -96,10 +96,12 @@ class RecoveryScan:
         return _Place(segment, position, next_offset, len(self.found))
 
     def _accepts(self, segment: Segment, position: int, expected: int, batch: RecordBatch) -> bool:
-        """Decide about a batch that is whole; False ends the log before it, or before the doubtful one."""
+        """Whether a whole batch continues the log; False ends the log before it, or before the doubtful batch."""
         base_offset, epoch = batch.base_offset, batch.partition_leader_epoch
         if position == 0 and base_offset < segment.base_offset:
-            raise StorageError(f"{segment.path} begins with offset {base_offset}, which its name excludes")
+            raise StorageError(
+                f"{segment.path} begins with offset {base_offset}, which is below the offset in its name"
+            )
         last_epoch = self.found[-1][0] if self.found else NO_LEADER_EPOCH
         has_epoch = epoch != NO_LEADER_EPOCH
         if (
@@ -110,7 +112,7 @@ class RecoveryScan:
         ):
             self._is_contradicted = True
             return False
-        # Below the log start the checkpoint knows nothing.
+        # The checkpoint has no entries below the log start.
         known_epoch = self._epochs.epoch_for(base_offset) if self._epochs is not None else NO_LEADER_EPOCH
         agrees = not has_epoch or known_epoch in (epoch, NO_LEADER_EPOCH)
         if not agrees and batch.next_offset > self._recovery_point:
@@ -129,17 +131,17 @@ class RecoveryScan:
         return True
 
     def _continues(self, end: _Place, following: Segment) -> bool:
-        """Whether the log goes on with the next segment."""
+        """Whether the log continues with the next segment."""
         segment, begin = end.segment, following.base_offset
         if end.next_offset == begin:
-            # Whole up to where the next one begins, even if it was not trimmed when it was rolled.
+            # Complete up to the next segment, even if the file was not trimmed when it was rolled.
             return not self._is_contradicted
         if end.next_offset < begin:
             if end.position < segment.size:
                 return False
             if self._may_have_holes:
                 return True
-            # Appends leave no gap between segments: the end of this one is lost, or one behind it.
+            # Appends leave no gap between segments: the end of this one is lost, or the segment after it.
             if segment.size and snapshot_path(segment.path.parent, end.next_offset).exists():
                 raise StorageError(f"{segment.path.parent}: the segment from offset {end.next_offset} on is missing")
             return begin < self._recovery_point
@@ -155,12 +157,12 @@ class RecoveryScan:
         )
 
     def _before_doubt(self, end: _Place) -> _Place:
-        """Return where the log really ends: before the last batch, if that is in doubt and nothing bears it out."""
+        """Return where the log really ends: before the last batch if that is in doubt and not confirmed."""
         doubt = self._doubt
         if doubt is None:
             return end
         is_flushed = end.next_offset <= self._recovery_point
-        # Without a contradiction: only a hole counts, in a log that should have none, and not if it was flushed so.
+        # Without a contradiction only a hole counts, in a log that should have none, and only if it was not flushed.
         if self._is_contradicted or (self._is_hole and not is_flushed and not self._may_have_holes):
             return doubt
         return end
@@ -168,7 +170,7 @@ class RecoveryScan:
     def _odd_epoch(self, offset: int) -> StorageError:
         assert self._epochs is not None
         return StorageError(
-            f"{self._epochs.path} and the batch at offset {offset} differ about the leader epoch; "
+            f"{self._epochs.path} and the batch at offset {offset} have different leader epochs; "
             f"delete the file if the log is right, or the log if it has replicas"
         )
 

@@ -1,9 +1,9 @@
 """Opening all logs of a broker at start, and closing them at stop.
 
-After a clean stop the logs are opened without looking inside; after any other, what lies past the recovery points is
-read and checked. A partition whose files cannot be used, and a directory whose disk fails, do not keep the others
-from opening. A stop flushes, then writes the checkpoints, and last of all the mark of a clean stop; a directory in
-which anything went wrong does not get that mark.
+After a clean stop the logs are opened without looking inside. After any other stop, what lies past the recovery points
+is read and checked. If the files of a partition cannot be used, or a disk fails, the others are opened nevertheless. A
+stop flushes the logs, then writes the checkpoints, and finally the mark of a clean shutdown. A directory in which
+anything failed does not get that mark.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ logger = structlog.get_logger(__name__)
 def open_logs(logs: Logs, owner: MetaProperties, *, now_seconds: Callable[[], float] = time.monotonic) -> Logs:
     """Open every log in the directories of `log.dirs`; return the same logs.
 
-    Raises StorageError where a directory is somebody else's, or none can be used.
+    Raises StorageError if a directory belongs to another broker, or if none can be used.
     """
     try:
         for log_dir in logs.dirs:
             log_dir.claim(owner)
-        # All are ours: only now is anything changed in them.
+        # All belong to this broker: only now is anything in them changed.
         for log_dir in logs.dirs:
             log_dir.begin()
         found = {log_dir: _partitions_in(logs, log_dir) for log_dir in logs.online_dirs}
         if not logs.online_dirs:
             raise StorageError("; ".join(str(log_dir.offline_reason) for log_dir in logs.dirs))
         settle_moves(logs, found)
-        _set_duplicates_apart(logs, found)
+        _refuse_duplicates(logs, found)
         _open_all(logs, found, now_seconds)
     except BaseException:
         for log_dir in logs.dirs:
@@ -59,7 +59,7 @@ def open_logs(logs: Logs, owner: MetaProperties, *, now_seconds: Callable[[], fl
 
 
 def close_logs(logs: Logs, broker_epoch: int, *, now_seconds: Callable[[], float] = time.monotonic) -> None:
-    """Close every log, and mark the directories in which all went well. Nothing else may use the logs any more."""
+    """Close every log, and mark the directories without failures. Nothing else may use the logs any more."""
     failed: set[LogDir] = {broken.log_dir for broken in logs.broken.values()}
 
     def close(log_dir: LogDir, log: Log) -> None:
@@ -87,7 +87,7 @@ def close_logs(logs: Logs, broker_epoch: int, *, now_seconds: Callable[[], float
 
 
 def _partitions_in(logs: Logs, log_dir: LogDir) -> list[Found]:
-    """Return the partitions in a directory; what is left of deleted ones is removed in the background."""
+    """Return the partitions in a directory; schedule the removal of deleted ones."""
     found = []
     try:
         names = [entry.name for entry in os.scandir(log_dir.path) if entry.is_dir()]
@@ -108,8 +108,8 @@ def _partitions_in(logs: Logs, log_dir: LogDir) -> list[Found]:
     return found
 
 
-def _set_duplicates_apart(logs: Logs, found: dict[LogDir, list[Found]]) -> None:
-    """Open none of two directories of one partition: nothing says which of them is right."""
+def _refuse_duplicates(logs: Logs, found: dict[LogDir, list[Found]]) -> None:
+    """Report a partition with two directories as broken: nothing shows which of them is right."""
     places: dict[TopicPartition, list[tuple[LogDir, Found]]] = {}
     for log_dir, there in found.items():
         for each in there:
@@ -128,7 +128,7 @@ def _open_all(logs: Logs, found: dict[LogDir, list[Found]], now_seconds: Callabl
         try:
             _open(logs, log_dir, each)
         except Exception as error:
-            # Whatever is wrong with one partition, the others shall open.
+            # The other partitions are opened, whatever is wrong with this one.
             if isinstance(error, OSError):
                 log_dir.failed(error)
             if not log_dir.is_online:
@@ -178,7 +178,7 @@ def _open(logs: Logs, log_dir: LogDir, found: Found) -> None:
 
 
 def _state(log: Log) -> tuple[int, int, int]:
-    """What changes with every append, roll and cut: the files are as they were while this is."""
+    """Return what changes with every append, roll and cut: if it is equal, the files are unchanged."""
     return log.log_end_offset, log.active.base_offset, log.cuts
 
 
@@ -186,7 +186,7 @@ def _close(logs: Logs, log: Log) -> None:
     if log.recovery_point < log.log_end_offset or logs.as_opened.get(log) != _state(log):
         close_log(log)
         return
-    # Most logs of a large broker: a clean stop left them so, and nothing needs to be forced to disk again.
+    # Most logs of a large broker are unchanged since a clean stop: nothing needs to be forced to disk again.
     with log.lock:
         for segment in log.segments:
             segment.close_files()

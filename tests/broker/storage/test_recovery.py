@@ -124,7 +124,7 @@ def test_one_batch_against_the_leader_epochs_is_for_somebody_to_decide(tmp_path:
     """It was flushed, and either may be wrong."""
     stopped(tmp_path)
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n2\n3 0\n9 29\n")
-    with pytest.raises(StorageError, match="differ about the leader epoch"):
+    with pytest.raises(StorageError, match="have different leader epochs"):
         make_log(tmp_path, was_clean=True, recovery_point=30)
     (tmp_path / "leader-epoch-checkpoint").unlink()
 

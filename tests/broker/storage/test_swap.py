@@ -92,7 +92,7 @@ def test_a_broken_log_is_not_put_in_place(tmp_path: Path, damage: bytes) -> None
     """It was complete when it was committed; now somebody must look at it."""
     write(tmp_path, 0, offsets=(0,))
     path_of(tmp_path, 0, ".log.swap").write_bytes(make_batch() + damage)
-    with pytest.raises(StorageError, match="not whole"):
+    with pytest.raises(StorageError, match="is damaged"):
         finish_swaps(tmp_path)
 
     assert path_of(tmp_path, 0).read_bytes() == make_batch()
