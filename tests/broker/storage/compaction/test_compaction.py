@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.storage.compacting import (
+from tests.broker.storage.compaction.compacting import (
     DELETE_RETENTION_MS,
     LIMITS,
     NOW,

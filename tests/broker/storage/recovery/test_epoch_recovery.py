@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.broker.storage.compacting import LIMITS
+from tests.broker.storage.compaction.compacting import LIMITS
 from tests.broker.storage.logs import append, make_batch, make_log, offsets
 
 from ottla.broker.storage.compaction.compaction import compact

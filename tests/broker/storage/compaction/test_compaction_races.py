@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.broker.storage.compacting import DAY_MS, LIMITS, NOW, Bench, check_nothing_is_lost, records_of
+from tests.broker.storage.compaction.compacting import DAY_MS, LIMITS, NOW, Bench, check_nothing_is_lost, records_of
 from tests.kit.waiting import until
 
 from ottla.broker.storage.compaction.compaction import CompactionOutcome, CompactionReport, compact

@@ -12,7 +12,7 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from tests.broker.storage.compacting import LIMITS, PARTITION, Bench, Pair, check_nothing_is_lost
+from tests.broker.storage.compaction.compacting import LIMITS, PARTITION, Bench, Pair, check_nothing_is_lost
 
 from ottla.broker.storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, read_offsets, write_offsets
 from ottla.protocol.compression import Codec

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker.storage import killed_compaction
-from tests.broker.storage.compacting import Bench, batches_of, check_nothing_is_lost, config_of, records_of
+from tests.broker.storage.compaction import killed_compaction
+from tests.broker.storage.compaction.compacting import Bench, batches_of, check_nothing_is_lost, config_of, records_of
 
 from ottla.broker.storage.compaction import swap
 from ottla.broker.storage.compaction.compaction import compact
@@ -23,7 +23,7 @@ from ottla.protocol.control_records import ControlType
 STEPS = ("rename", "replace", "unlink", "fsync", "utime")
 # Several segments become one, and there is more than one such group.
 GROUP_BYTES = 1200
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def filled(directory: Path) -> Bench:

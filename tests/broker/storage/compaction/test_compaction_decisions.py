@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.storage.compacting import LIMITS, NOW, Bench, config_of, records_of
+from tests.broker.storage.compaction.compacting import LIMITS, NOW, Bench, config_of, records_of
 from tests.kit.clock import FakeClock
 
 from ottla.broker.storage.compaction.cleanable import (

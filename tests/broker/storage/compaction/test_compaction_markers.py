@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.broker.storage.compacting import DELETE_RETENTION_MS, LIMITS, NOW, Bench, batches_of
+from tests.broker.storage.compaction.compacting import DELETE_RETENTION_MS, LIMITS, NOW, Bench, batches_of
 
 from ottla.broker.storage.compaction.compaction import CompactionOutcome
 from ottla.broker.storage.producers.aborted_transactions import AbortedIndexEntry
