@@ -1,4 +1,4 @@
-"""`ottla acl`: who may do what with which topics, groups and the cluster."""
+"""`ottla acl`: who may do what with topics, groups and the cluster."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ if TYPE_CHECKING:
 app = noun_app("acl")
 
 _Principals = Annotated[
-    list[str] | None, typer.Option("--principal", metavar="USER", help="A user, as alice or User:alice; `*` is all.")
+    list[str] | None, typer.Option("--principal", metavar="USER", help="A user, as alice or User:alice; `*` means all.")
 ]
-_Hosts = Annotated[list[str] | None, typer.Option("--host", metavar="ADDRESS", help="From where; `*` is anywhere.")]
+_Hosts = Annotated[list[str] | None, typer.Option("--host", metavar="ADDRESS", help="Client host; `*` means any.")]
 _Operations = Annotated[
     list[str] | None,
-    typer.Option("--operation", metavar="NAME", help="read, write, describe, ...; all are meant by all."),
+    typer.Option("--operation", metavar="NAME", help="read, write, describe, ..., or all."),
 ]
-_Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="A topic; `*` is all.")]
-_Groups = Annotated[list[str] | None, typer.Option("--group", metavar="GROUP", help="A group; `*` is all.")]
+_Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="A topic; `*` means all.")]
+_Groups = Annotated[list[str] | None, typer.Option("--group", metavar="GROUP", help="A group; `*` means all.")]
 _Ids = Annotated[
-    list[str] | None, typer.Option("--transactional-id", metavar="ID", help="A transactional id; `*` is all.")
+    list[str] | None, typer.Option("--transactional-id", metavar="ID", help="A transactional id; `*` means all.")
 ]
 _Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
-_Prefix = Annotated[bool, typer.Option("--prefix", help="Names are the beginnings of names.")]
-_Deny = Annotated[bool, typer.Option("--deny", help="What may not be done.")]
-_Allow = Annotated[bool, typer.Option("--allow", help="What may be done.")]
-_Producer = Annotated[bool, typer.Option("--producer", help="What a producer needs: write, describe and create.")]
-_Consumer = Annotated[bool, typer.Option("--consumer", help="What a consumer needs: read and describe, in a group.")]
+_Prefix = Annotated[bool, typer.Option("--prefix", help="Treat names as prefixes.")]
+_Deny = Annotated[bool, typer.Option("--deny", help="Deny the operations.")]
+_Allow = Annotated[bool, typer.Option("--allow", help="Allow the operations.")]
+_Producer = Annotated[bool, typer.Option("--producer", help="Allow what a producer needs: write, describe and create.")]
+_Consumer = Annotated[
+    bool, typer.Option("--consumer", help="Allow what a consumer needs: read and describe, in a group.")
+]
 
 _HEADINGS = ("PRINCIPAL", "HOST", "PERMISSION", "OPERATION", "RESOURCE", "NAME", "PATTERN")
 
@@ -57,7 +59,7 @@ def list_acls(
     cluster: _Cluster = False,
     prefix: _Prefix = False,
 ) -> None:
-    """List rights; with a name, those that hold for it, also by its beginning or for all.
+    """List ACLs. With a name, lists those that apply to it, including prefixed ones and those for all names.
 
     JSON: principal, host, operation, permission_type, resource_type, resource_name, pattern_type.
 
@@ -94,7 +96,7 @@ def create(
     producer: _Producer = False,
     consumer: _Consumer = False,
 ) -> None:
-    """Give rights to users, or take them: what is denied is denied, whatever else allows it.
+    """Allow or deny operations to users. Deny takes precedence over allow.
 
     JSON: principal, host, operation, permission_type, resource_type, resource_name, pattern_type, error.
 
@@ -106,7 +108,7 @@ def create(
       ottla acl create --principal eve --deny --operation all --topic '*'
     """
     if allow and deny:
-        raise CommandError("--allow and --deny exclude each other.", 2)
+        raise CommandError("Use either --allow or --deny, not both.", 2)
     wanted = rights(
         principals,
         hosts,
@@ -136,7 +138,7 @@ def delete(
     prefix: _Prefix = False,
     yes: YesOption = False,
 ) -> None:
-    """Delete rights: all that match what is given.
+    """Delete all ACLs that match the options.
 
     JSON: as `ottla acl create`.
 
@@ -149,8 +151,8 @@ def delete(
         principals, hosts, operations, topics, groups, transactional_ids, cluster, prefix, is_exact=True
     )
     if filters == any_matching(None, None, None, None, None, None, False, False, is_exact=True):
-        raise CommandError("Which rights? Say whose with --principal, or what they are about.", 2)
-    confirm("Delete all rights that match?", yes)
+        raise CommandError("Which ACLs? Name a user with --principal, or a resource.", 2)
+    confirm("Delete all matching ACLs?", yes)
     results = target.run(lambda admin: admin.delete_acls(filters))
     _show(target, [outcome for result in results for outcome in result.acls])
 

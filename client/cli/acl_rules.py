@@ -1,4 +1,4 @@
-"""What the options of `ottla acl` mean: the rights to create, and the filters of those to list or delete."""
+"""Turn the options of `ottla acl` into ACLs to create, and into filters to list or delete."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def rights(
     is_producer: bool,
     is_consumer: bool,
 ) -> list[AclBinding]:
-    """Return the rights to create; CommandError where options are missing or do not go together."""
+    """Return the ACLs to create; CommandError if options are missing or contradict each other."""
     if not principals:
-        raise CommandError("Whose rights? Name users with --principal.", 2)
+        raise CommandError("For whom? Name users with --principal.", 2)
     resources = list(_resources(topics, groups, transactional_ids, is_cluster))
     if is_producer or is_consumer:
         if operations or is_deny:
-            raise CommandError("--producer and --consumer say by themselves what is allowed.", 2)
+            raise CommandError("--producer and --consumer already imply the operations.", 2)
         pairs = _convenient(resources, is_producer=is_producer, is_consumer=is_consumer)
     else:
         if not operations:
-            raise CommandError("To do what? Name operations with --operation, or say --producer or --consumer.", 2)
+            raise CommandError("Which operations? Name them with --operation, or use --producer or --consumer.", 2)
         if not resources:
-            raise CommandError("With what? Name it with --topic, --group, --transactional-id or --cluster.", 2)
+            raise CommandError("On which resource? Name it with --topic, --group, --transactional-id or --cluster.", 2)
         pairs = list(product(resources, [_operation(name) for name in operations]))
     return [
         AclBinding(
@@ -79,9 +79,9 @@ def any_matching(
     *,
     is_exact: bool,
 ) -> list[AclFilter]:
-    """Return filters for what the options name: one for each combination, and any where nothing is named.
+    """Return one filter for each combination of the options; an option that was not given matches anything.
 
-    Exact are those of one pattern; others have all patterns that hold for a name.
+    An exact filter matches one pattern type; the others match all patterns that apply to a name.
     """
     pattern = PatternType.PREFIXED if is_prefix else PatternType.LITERAL if is_exact else PatternType.MATCH
     resources: list[tuple[ResourceType, str | None]] = [*_resources(topics, groups, transactional_ids, is_cluster)]
@@ -145,4 +145,4 @@ def _operation(text: str) -> AclOperation:
         if operation.label == text.lower().replace("_", "-"):
             return operation
     known = ", ".join(each.label for each in OPERATIONS)
-    raise CommandError(f"There is no operation {text}, but {known}.", 2)
+    raise CommandError(f"There is no operation {text}; there are {known}.", 2)

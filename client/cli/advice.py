@@ -1,11 +1,11 @@
-"""What to do about an address that clients cannot work with: a sentence, and the line to change where there is one."""
+"""What to do about an address that clients cannot use: a sentence and, if there is one, the line to change."""
 
 from __future__ import annotations
 
 from ottla.client.cli.dialing import Dialed, DialVerdict
 from ottla.client.net.settings import ClientSettings
 
-_UNKNOWN = ("See what the broker's log says of this connection.", "")
+_UNKNOWN = ("Look for this connection in the broker's log.", "")
 
 
 def advice_for(dialed: Dialed, settings: ClientSettings) -> tuple[str, str]:
@@ -16,36 +16,36 @@ def advice_for(dialed: Dialed, settings: ClientSettings) -> tuple[str, str]:
     to_plaintext = "SASL_PLAINTEXT" if settings.uses_sasl else "PLAINTEXT"
     to_sasl = "SASL_SSL" if settings.uses_tls else "SASL_PLAINTEXT"
     return {
-        DialVerdict.UNKNOWN_NAME: ("Correct the name, or teach this host to resolve it.", ""),
-        DialVerdict.REFUSED: ("Start the broker, or give the port of its listener.", "ottla up --detach"),
-        DialVerdict.SILENT: ("Check that the host is up, and that no firewall is in between.", ""),
+        DialVerdict.UNKNOWN_NAME: ("Correct the name, or make this host resolve it.", ""),
+        DialVerdict.REFUSED: ("Start the broker, or use the port of its listener.", "ottla up --detach"),
+        DialVerdict.SILENT: ("Check that the host is up, and that no firewall blocks the port.", ""),
         DialVerdict.TLS: (
-            "Have the client speak TLS (SASL_SSL where it needs a password, too).",
+            "Make the client use TLS (SASL_SSL if it also needs a password).",
             f"security.protocol={to_tls}",
         ),
-        DialVerdict.PLAINTEXT: ("Have the client speak plaintext.", f"security.protocol={to_plaintext}"),
+        DialVerdict.PLAINTEXT: ("Make the client use plaintext.", f"security.protocol={to_plaintext}"),
         DialVerdict.SASL: (
-            "Have the client authenticate, with sasl.username and sasl.password.",
+            "Make the client authenticate with sasl.username and sasl.password.",
             f"security.protocol={to_sasl}",
         ),
         DialVerdict.PASSWORD: (
             f"Check sasl.username, sasl.password and sasl.mechanism. An administrator can set the password of {user}:",
             f"ottla user update {user}",
         ),
-        DialVerdict.MECHANISM: ("Choose one of those that it offers.", "sasl.mechanism=SCRAM-SHA-512"),
+        DialVerdict.MECHANISM: ("Use a mechanism that the broker offers.", "sasl.mechanism=SCRAM-SHA-512"),
         DialVerdict.UNTRUSTED: (
-            "Trust the authority that signed the broker's certificate: name the file with the authority's own.",
+            "Trust the authority that signed the broker's certificate: name the file with the authority's certificate.",
             "ssl.truststore.location=ca.pem",
         ),
-        DialVerdict.EXPIRED: ("Give the broker a new certificate; it takes one without a restart.", ""),
+        DialVerdict.EXPIRED: ("Give the broker a new certificate; it needs no restart for that.", ""),
         DialVerdict.OTHER_NAME: (
-            f"Reach the broker by a name in its certificate, or have {host} among the names of a new one.",
+            f"Use a name that is in the broker's certificate, or create a new certificate that includes {host}.",
             "",
         ),
         DialVerdict.CLIENT_CERTIFICATE: (
-            "Show a certificate that the broker trusts: a PEM file with key and certificate.",
+            "Present a certificate that the broker trusts: a PEM file with key and certificate.",
             "ssl.keystore.location=client.pem",
         ),
-        DialVerdict.ZOOKEEPER: ("Give the port of a broker.", f"bootstrap.servers={host}:9092"),
-        DialVerdict.HTTP: ("Give the port of a broker's listener.", f"bootstrap.servers={host}:9092"),
+        DialVerdict.ZOOKEEPER: ("Use the port of a broker.", f"bootstrap.servers={host}:9092"),
+        DialVerdict.HTTP: ("Use the port of a broker's listener.", f"bootstrap.servers={host}:9092"),
     }.get(dialed.verdict, _UNKNOWN)

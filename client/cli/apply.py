@@ -1,4 +1,4 @@
-"""`ottla apply`: topics as a file says."""
+"""`ottla apply`: make topics match a file."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ app = noun_app("apply")
 @command(app)
 def apply(
     target: Target,
-    file: Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="Topics, in .toml, .json or .yaml.")],
+    file: Annotated[
+        Path, typer.Option("--file", "-f", metavar="FILE", help="File with topics: .toml, .json or .yaml.")
+    ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
 ) -> None:
-    """Create and change topics to match a file. Nothing is deleted, and no topic gets fewer partitions.
+    """Create and change topics to match a file. It deletes nothing, and removes no partitions.
 
-    The file has a list "topics", each with name, partitions, replication_factor and configs; what it leaves out stays
-    as it is. If one topic cannot be as the file says, none is touched.
+    The file has a list "topics", each with name, partitions, replication_factor and configs. What the file leaves out
+    does not change. If one topic cannot match the file, no topic is changed.
 
     JSON: topic, action (create, change, nothing, refuse), changes (texts), status (done, planned, failed, -), error.
 

@@ -1,4 +1,4 @@
-"""`ottla bench`: how fast a cluster is, as this client sees it from here."""
+"""`ottla bench`: how fast a cluster is, as this client sees it from this host."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ _ACKS: Final = {"all": "all", "-1": "all", "1": 1, "0": 0}
 
 _Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
 _Records = Annotated[
-    int | None, typer.Option("--records", "-n", min=1, max=1_000_000_000, metavar="N", help="End after so many.")
+    int | None,
+    typer.Option("--records", "-n", min=1, max=1_000_000_000, metavar="N", help="Stop after this many records."),
 ]
-_Seconds = Annotated[float | None, typer.Option("--seconds", min=0.01, metavar="S", help="End after so long.")]
-_Size = Annotated[int, typer.Option("--size", "-s", min=16, max=16_777_216, metavar="BYTES", help="Size of a value.")]
+_Seconds = Annotated[float | None, typer.Option("--seconds", min=0.01, metavar="S", help="Stop after this time.")]
+_Size = Annotated[
+    int, typer.Option("--size", "-s", min=16, max=16_777_216, metavar="BYTES", help="Size of each value.")
+]
 _Rate = Annotated[
-    float | None, typer.Option("--rate", min=0.01, metavar="N", help="Records a second.", show_default="no limit")
+    float | None, typer.Option("--rate", min=0.01, metavar="N", help="Records per second.", show_default="no limit")
 ]
 _Acks = Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Replicas to wait for.")]
 
@@ -43,9 +46,9 @@ def produce(
     seconds: _Seconds = None,
     acks: _Acks = "all",
 ) -> None:
-    """Write records: 100,000 of them, unless you say how many or how long. They stay in the topic.
+    """Write records: 100,000 by default, or as set by --records and --seconds. The records stay in the topic.
 
-    With --rate, the time of a record begins when it was due; without it, one record in fifty is timed.
+    With --rate, the latency of a record counts from the time it was due. Without it, one record in fifty is timed.
 
     JSON: topic, records, bytes, seconds, records_per_s, mb_per_s, latency_ms (p50, p95, p99, p99_9, max: from when a
     record was due until it was acknowledged).
@@ -68,7 +71,7 @@ def produce(
 
 @command(app)
 def consume(target: Target, topic: _Topic, records: _Records = None, seconds: _Seconds = None) -> None:
-    """Read a topic from its start to where it ends now, without a group.
+    """Read a topic from its start to its current end, without a group.
 
     JSON: topic, records, bytes, seconds, records_per_s, mb_per_s, latency_ms (null: `bench e2e` measures it).
 
@@ -96,7 +99,7 @@ def e2e(
     seconds: _Seconds = None,
     acks: _Acks = "all",
 ) -> None:
-    """Write records and read them back: 1,000 of them at 200 a second, unless you say otherwise.
+    """Write records and read them back: by default 1,000 of them at 200 per second.
 
     JSON: topic, records, bytes, seconds, records_per_s, mb_per_s, latency_ms (p50, p95, p99, p99_9, max: from when a
     record was due until a consumer had it).
@@ -124,7 +127,7 @@ def _load(records: int | None, seconds: float | None, size: int, rate: float | N
 
 def _checked_acks(text: str) -> Any:
     if text not in _ACKS:
-        raise CommandError(f"--acks is all, 1 or 0, not {text!r}", 2)
+        raise CommandError(f"--acks takes all, 1 or 0, not {text!r}", 2)
     return _ACKS[text]
 
 

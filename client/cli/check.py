@@ -1,4 +1,4 @@
-"""`ottla check`: one line and an exit code, as monitoring wants it.
+"""`ottla check`: one line and an exit code, for monitoring.
 
 Exit codes are those of Nagios: 0 ok, 1 warning, 2 critical, 3 unknown.
 """
@@ -34,12 +34,14 @@ def _end(target: Target, code: int, message: str) -> None:
 @command(app)
 def health(
     target: Target,
-    local: Annotated[bool, typer.Option("--local", help="Check one broker: that it answers as a member.")] = False,
+    local: Annotated[
+        bool, typer.Option("--local", help="Check only this broker: it answers and knows the cluster.")
+    ] = False,
 ) -> None:
-    """Check the cluster: critical without a controller or a leader, or if nobody answers; a warning without a replica.
+    """Check the cluster. Critical: no controller, a missing leader or no answer. Warning: a replica out of sync.
 
-    With --local only the broker at the address is asked, for its versions and whom it knows; it is critical if that
-    does not work. So a supervisor does not restart a broker for what is wrong elsewhere.
+    With --local, only the broker at the address is asked for its versions and its metadata; it is critical if that
+    fails. So a supervisor does not restart a broker because of a problem elsewhere.
 
     JSON: status, exit_code, message.
 
@@ -78,19 +80,25 @@ def _local_health(target: Target) -> None:
         return _end(target, _CRITICAL, str(error).splitlines()[0])
     where = settings["bootstrap_servers"]
     if not known:
-        return _end(target, _CRITICAL, f"{where} answers, but no controller has told it of the cluster yet")
-    return _end(target, _OK, f"{where} answers, and knows {known} brokers")
+        return _end(target, _CRITICAL, f"{where} answers, but has no metadata from a controller yet")
+    return _end(target, _OK, f"{where} answers and knows {known} brokers")
 
 
 @command(app)
 def lag(
     target: Target,
     group: Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")],
-    warning: Annotated[int, typer.Option("--warning", "-w", min=0, metavar="N", help="Warn above it.")] = 1_000,
-    critical: Annotated[int, typer.Option("--critical", "-c", min=0, metavar="N", help="Critical above it.")] = 10_000,
-    needs_members: Annotated[bool, typer.Option("--needs-members", help="No members is critical.")] = False,
+    warning: Annotated[
+        int, typer.Option("--warning", "-w", min=0, metavar="N", help="Warning above this lag.")
+    ] = 1_000,
+    critical: Annotated[
+        int, typer.Option("--critical", "-c", min=0, metavar="N", help="Critical above this lag.")
+    ] = 10_000,
+    needs_members: Annotated[
+        bool, typer.Option("--needs-members", help="Critical if the group has no members.")
+    ] = False,
 ) -> None:
-    """Check how far a group is behind in all; unknown if it does not exist.
+    """Check the total lag of a group; unknown if the group does not exist.
 
     JSON: status, exit_code, message.
 
@@ -115,7 +123,7 @@ def lag(
 def topic(target: Target, topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]) -> None:
     """Check a topic: critical if it is missing, or has no leader or too few replicas for acks=all.
 
-    That it lacks a replica, and yet has enough of them, is a warning.
+    A missing replica is a warning while there are still enough of them.
 
     JSON: status, exit_code, message.
 

@@ -1,7 +1,7 @@
 """Whether the clocks of brokers agree with ours.
 
-Kafka's protocol does not tell the time, but the pages that a broker serves over HTTP do, to the second. Where there are
-none, or this host cannot reach them, nothing is known.
+Kafka's protocol has no field for the current time, but the HTTP responses of a broker do, to the second. If a broker
+serves no HTTP, or this host cannot reach it, its clock is unknown.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ottla.client.cli.http_pages import page_url
 _CHECK: Final = "clocks"
 _PAGE: Final = "/health/live"
 _TIMEOUT_S: Final = 3.0
-# A page tells whole seconds, and is under way for a part of one.
+# The Date header has whole seconds, and the response takes part of a second to arrive.
 _APART_S_MAX: Final = 3.0
 
 
 async def compare_clocks(
     brokers: Sequence[BrokerDescription], listeners: Mapping[int, str], now: Callable[[], float] = time.time
 ) -> Finding:
-    """Ask each broker that serves pages for its time."""
+    """Ask each broker that serves HTTP for its time."""
 
     async def ahead(broker: BrokerDescription) -> float | None:
         listener = listeners.get(broker.broker_id)
@@ -40,22 +40,22 @@ async def compare_clocks(
 
 
 def seconds_ahead(url: str, now: Callable[[], float] = time.time) -> float | None:
-    """Return by how much the clock of whoever serves a page is ahead of ours; None if it does not tell."""
+    """Return how many seconds the clock of an HTTP server is ahead of ours; None if it does not send its time."""
     try:
         asked_at = now()
         with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
             told = parsedate_to_datetime(response.headers["Date"]).timestamp()
-        # Half a second for what the page leaves out, and half of what the question took.
+        # Add half a second for the missing fraction, and half of the round trip.
         return told + 0.5 - (asked_at + now()) / 2
     except (OSError, TypeError, ValueError):
         return None
 
 
 def clock_finding(ahead: Mapping[int, float | None]) -> Finding:
-    """Judge the clocks of brokers by how much they are ahead of ours; None where that is not known."""
+    """Judge the clocks of brokers by how much they are ahead of ours; None means unknown."""
     known = {broker_id: seconds for broker_id, seconds in ahead.items() if seconds is not None}
     silent = [broker_id for broker_id in ahead if broker_id not in known]
-    unknown = f"not compared: {_named(silent)}, as no page over HTTP tells it" if silent else ""
+    unknown = f"not compared: {_named(silent)} (no HTTP response)" if silent else ""
     wrong = {broker_id: seconds for broker_id, seconds in known.items() if abs(seconds) > _APART_S_MAX}
     if not wrong:
         agreed = f"{_named(list(known))} and this host agree" if known else ""
@@ -64,7 +64,7 @@ def clock_finding(ahead: Mapping[int, float | None]) -> Finding:
         f"broker {broker_id} is {abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} this host"
         for broker_id, seconds in wrong.items()
     ]
-    # Where all are wrong by the same, it is ours that is.
+    # If all brokers differ by the same amount, our own clock is wrong.
     is_ours = len(known) > 1 and len(wrong) == len(known) and max(known.values()) - min(known.values()) <= _APART_S_MAX
     where = "this host" if is_ours else f"the host of {_named(list(wrong))}"
     advice = f"Records get wrong timestamps, and are kept too long or not long enough. Set the clock of {where}:"

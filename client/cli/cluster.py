@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 app = noun_app("cluster")
 
-# More of them than this say nothing more to a reader.
+# A longer list does not help the reader.
 _ROWS_MAX = 20
 
 
 @command(app)
 def info(target: Target) -> None:
-    """Show what the cluster consists of.
+    """Show the brokers, the controller and the number of topics of the cluster.
 
     JSON: cluster_id, controller_id, brokers (broker_id, host, port, rack), topics, partitions.
 
@@ -50,9 +50,9 @@ def info(target: Target) -> None:
 
 @command(app)
 def brokers(target: Target) -> None:
-    """List the live brokers, with what they lead.
+    """List the live brokers, with the number of partitions that they lead.
 
-    JSON: broker_id, host, port, rack, is_controller, leaders, replicas, out_of_sync (replicas of it that lag behind).
+    JSON: broker_id, host, port, rack, is_controller, leaders, replicas, out_of_sync (its lagging replicas).
 
     \b
     Examples:
@@ -93,14 +93,14 @@ def controller(target: Target) -> None:
     described = target.run(lambda admin: admin.describe_cluster())
     found = [each for each in described.brokers if each.broker_id == described.controller_id]
     if not found:
-        raise CommandError("The cluster has no controller at the moment. If that lasts, look at ZooKeeper.")
+        raise CommandError("The cluster has no controller at the moment. If that lasts, check ZooKeeper.")
     rows = [(each.broker_id, each.host, each.port, each.rack) for each in found]
     target.show(("ID", "HOST", "PORT", "RACK"), rows, [each.to_dict() for each in found])
 
 
 @command(app)
 def health(target: Target) -> None:
-    """Say whether all partitions have a leader and all their replicas; exits with 1 if not.
+    """Check that all partitions have a leader and all replicas in sync; exits with 1 if not.
 
     JSON: is_healthy, cluster_id, controller_id, brokers (ids), partitions (number), missing_brokers (ids that have
     replicas and are not alive), offline and under_replicated (each topic, partition, leader, replicas, isr).
@@ -144,7 +144,7 @@ def api_versions(
         int | None, typer.Option("--broker", metavar="ID", help="Which broker.", show_default="the first")
     ] = None,
 ) -> None:
-    """List the APIs that a broker serves, and in which versions.
+    """List the APIs that a broker serves, with their versions.
 
     JSON: api_key, name, version_min, version_max.
 
@@ -157,7 +157,7 @@ def api_versions(
     async def work(admin: Admin) -> Any:
         known = [each.broker_id for each in (await admin.describe_cluster()).brokers]
         if broker_id is not None and broker_id not in known:
-            raise CommandError(f"There is no broker {broker_id}; those alive are {', '.join(map(str, known))}.")
+            raise CommandError(f"There is no broker {broker_id}; the live brokers are {', '.join(map(str, known))}.")
         return await admin.api_versions(known[0] if broker_id is None else broker_id)
 
     found = target.run(work)

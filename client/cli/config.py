@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 app = noun_app("config")
 
-_Kind = Annotated[str, typer.Argument(metavar="topic|broker", help="What has the options.")]
+_Kind = Annotated[str, typer.Argument(metavar="topic|broker", help="Whose options.")]
 _Name = Annotated[str, typer.Argument(metavar="NAME", help='Name of the topic, or id of the broker; "all" brokers.')]
 _Keys = Annotated[list[str], typer.Argument(metavar="KEY...", help="Names of options.")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check whether it would work.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check whether the change would work.")]
 
 
 @command(app, "list")
@@ -30,7 +30,7 @@ def list_configs(
     name: _Name,
     changed: Annotated[bool, typer.Option("--changed", help="Only options that are not at their defaults.")] = False,
 ) -> None:
-    """List the options of a topic or a broker, with where each value comes from.
+    """List the options of a topic or a broker, with the source of each value.
 
     JSON: name, value, source, is_default, is_sensitive, is_read_only, documentation.
 
@@ -38,7 +38,7 @@ def list_configs(
     Examples:
       ottla config list topic orders --changed
       ottla config list broker 1
-      ottla config list broker all      what was set for all brokers
+      ottla config list broker all      options set for all brokers
     """
     entries = _entries(target, kind, name, None)
     _show(target, [each for each in entries if not (changed and each.is_default)])
@@ -70,7 +70,7 @@ def set_configs(
     pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Options with their new values.")],
     dry_run: _DryRun = False,
 ) -> None:
-    """Set options of a topic or a broker, and leave all others.
+    """Set options of a topic or a broker; other options keep their values.
 
     JSON: resource_type, resource_name, error.
 
@@ -84,7 +84,7 @@ def set_configs(
 
 @command(app)
 def unset(target: Target, kind: _Kind, name: _Name, keys: _Keys, dry_run: _DryRun = False) -> None:
-    """Take options of a topic or a broker back to their defaults.
+    """Reset options of a topic or a broker to their defaults.
 
     JSON: resource_type, resource_name, error.
 
@@ -98,7 +98,7 @@ def unset(target: Target, kind: _Kind, name: _Name, keys: _Keys, dry_run: _DryRu
 def change(
     target: Target, kind: str, name: str, pairs: Sequence[str], keys: Sequence[str], *, dry_run: bool = False
 ) -> None:
-    """Set options, and take others back to their defaults; print what came of it."""
+    """Set some options, reset others to their defaults, and print the results."""
     changes: dict[str, str | None] = {**key_values(pairs, "An option"), **dict.fromkeys(keys)}
     if not changes:
         raise CommandError("There is nothing to change: give options as KEY=VALUE, or names to unset.", 2)

@@ -1,4 +1,4 @@
-"""What `ottla doctor` looks at, and what it makes of it: each finding with what to do, to the line."""
+"""The checks of `ottla doctor`: each finding has advice and, if possible, the line to change."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _NAMED_MAX: Final = 3
 
 
 async def diagnose(settings: ClientSettings, directory: Path, zookeeper: str | None = None) -> AsyncIterator[Finding]:
-    """Look from the outside in: the addresses that were given, those that brokers advertise, then the cluster.
+    """Check the given addresses first, then those that brokers advertise, then the cluster.
 
-    ZooKeeper is where brokers say, unless the caller knows better; if no broker answers, where the cluster in the
-    directory has it.
+    The address of ZooKeeper comes from the caller, else from the brokers' options. If no broker answers, it comes from
+    the cluster that `ottla up` made in the directory.
     """
     given = await asyncio.gather(*(dial(address, settings) for address in settings.addresses))
     for dialed in given:
@@ -52,7 +52,7 @@ async def diagnose(settings: ClientSettings, directory: Path, zookeeper: str | N
             if dialed.is_broker and not is_other:
                 yield Finding(Status.OK, _place(broker), dialed.verdict)
             else:
-                found = f"another cluster answers there, {dialed.cluster_id}" if is_other else _said(dialed)
+                found = f"another cluster answers there: {dialed.cluster_id}" if is_other else _said(dialed)
                 yield _advertised_finding(broker, found, known.get(broker.broker_id), settings)
         health = await examine(admin)
         are_reached = all(each.is_broker for each in reached)
@@ -76,11 +76,11 @@ async def diagnose(settings: ClientSettings, directory: Path, zookeeper: str | N
 async def _surroundings(
     kwargs: dict[str, Any], known: Iterable[Behind], others: Sequence[BrokerDescription], of_directory: str | None
 ) -> tuple[dict[int, str], list[str]]:
-    """Return where brokers serve pages, and what they say of ZooKeeper: "" if they do not say, as without it."""
+    """Return the HTTP listeners and the ZooKeeper addresses in the brokers' options; "" where an option is not set."""
     pages = {each.broker_id: each.pages for each in known if each.pages}
     connects = {each.zookeeper for each in known if each.zookeeper}
     try:
-        # Brokers answer in order: what is asked next must not wait behind this.
+        # A broker answers in order. The next request must not wait behind this one.
         async with Admin(**kwargs) as own:
             more_pages, zookeepers = await surroundings(own, others)
     except KafkaTimeoutError:
@@ -111,7 +111,7 @@ def _bootstrap_finding(dialed: Dialed, settings: ClientSettings) -> Finding:
 
 
 def _unlisted(known: Mapping[int, Behind], listed: Sequence[BrokerDescription]) -> list[BrokerDescription]:
-    """Return brokers that answer and are not in the metadata: who cannot be reached by the controller is not."""
+    """Return brokers that answer but are not in the metadata, which omits brokers that the controller cannot reach."""
     missing = set(known) - {each.broker_id for each in listed}
     return [
         BrokerDescription(broker_id, address.host, address.port, None)
@@ -123,11 +123,11 @@ def _unlisted(known: Mapping[int, Behind], listed: Sequence[BrokerDescription]) 
 def _advertised_finding(
     broker: BrokerDescription, found: str, behind: Behind | None, settings: ClientSettings
 ) -> Finding:
-    """Say what is wrong with an address that a broker gives to clients, and what it should give instead."""
+    """Return what is wrong with an address that a broker advertises, and what it should advertise instead."""
     wrong = HostPort(broker.host, broker.port)
     if behind is None:
         advice = (
-            f"Clients are sent to {wrong}. If broker {broker.broker_id} runs, have it advertise an address that can "
+            f"Clients are sent to {wrong}. If broker {broker.broker_id} is up, make it advertise an address that can "
             "be reached from here. In its server.properties:"
         )
         change = f"{ADVERTISED}={settings.security_protocol}://HOST:{broker.port}"
@@ -142,9 +142,9 @@ def _controller(health: Health, are_reached: bool) -> Finding:
     if health.controller_id is not None:
         return Finding(Status.OK, "controller", f"broker {health.controller_id}")
     if not are_reached:
-        advice = "Mend the addresses first: who cannot be reached is not told of a controller."
+        advice = "Fix the addresses first: a broker that cannot be reached does not learn of the controller."
         return Finding(Status.BROKEN, "controller", "there is none", advice)
-    advice = "Brokers elect one in ZooKeeper: check that it runs, and that all brokers have the same line."
+    advice = "Brokers elect one in ZooKeeper: check that it is running, and that all brokers have the same line."
     return Finding(Status.BROKEN, "controller", "there is none", advice, "zookeeper.connect=HOST:2181")
 
 
@@ -172,25 +172,25 @@ async def _replicas(admin: Admin, health: Health) -> Finding:
     }
     refusing = [each for each in weak if len(each.isr) < isr_min.get(each.topic, 1)]
     missing = _listed(health.missing_brokers)
-    start = f"Start broker {missing}." if missing else "See what the logs of the brokers that lag behind say."
+    start = f"Start broker {missing}." if missing else "Check the logs of the brokers that lag behind."
     if refusing:
         found = f"too few in sync for acks=all: {_named(refusing)}, with ISR {_listed(refusing[0].isr)}"
         return Finding(Status.BROKEN, "replicas", found, start)
-    return Finding(Status.WARNING, "replicas", f"{len(weak)} partitions are short of one: {_named(weak)}", start)
+    return Finding(Status.WARNING, "replicas", f"{len(weak)} partitions are under-replicated: {_named(weak)}", start)
 
 
 def disk_finding(log_dir: LogDirDescription) -> Finding:
-    """Judge a log directory by its error, and by what is free on its disk."""
+    """Judge a log directory by its error and by the free space on its disk."""
     check = f"disk of broker {log_dir.broker_id}"
     if log_dir.error is not None:
-        advice = "The directory is out of use: mend its disk, then start the broker again."
+        advice = "The broker does not use this directory. Fix its disk, then restart the broker."
         return Finding(Status.BROKEN, check, f"{log_dir.path}: {log_dir.error.description}", advice)
     if log_dir.total_bytes is None or log_dir.usable_bytes is None:
-        return Finding(Status.OK, check, f"{log_dir.path}: the broker is too old to tell")
+        return Finding(Status.OK, check, f"{log_dir.path}: the broker is too old to report it")
     found = f"{log_dir.path}: {_gib(log_dir.usable_bytes)} of {_gib(log_dir.total_bytes)} GiB free"
     if log_dir.usable_bytes >= log_dir.total_bytes * _DISK_FREE_MIN:
         return Finding(Status.OK, check, found)
-    advice = "Make room, or keep less of the largest topics (`ottla log dirs` shows sizes)."
+    advice = "Free some space, or keep less of the largest topics (`ottla log dirs` shows sizes)."
     return Finding(Status.WARNING, check, found, advice, "ottla topic alter TOPIC -c retention.bytes=BYTES")
 
 

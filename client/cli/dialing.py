@@ -1,4 +1,4 @@
-"""What is behind an address, as seen from here: a broker of Kafka, something else, or nothing."""
+"""What is behind an address, as seen from this host: a Kafka broker, something else, or nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
 
 _FIRST_BYTES_MAX: Final = 64
-# It has accepted a connection before, so it is near enough for that.
+# The server has accepted a connection before, so it answers quickly.
 _QUESTION_TIMEOUT_S: Final = 1.0
 # The first version that names the cluster.
 _METADATA_VERSION_MIN: Final = 2
@@ -34,26 +34,26 @@ class DialVerdict(StrEnum):
     SILENT = "no answer: a firewall, or a host that is down"
     TLS = "speaks TLS, and we speak plaintext"
     PLAINTEXT = "speaks plaintext, and we speak TLS"
-    SASL = "wants SASL, and we do not authenticate"
+    SASL = "requires SASL, and we do not authenticate"
     ZOOKEEPER = "is ZooKeeper, not a broker"
     HTTP = "speaks HTTP, not Kafka"
-    PASSWORD = "does not know this user with this password"
-    MECHANISM = "does not offer this way to authenticate"
-    UNTRUSTED = "shows a certificate of an authority that we do not trust"
-    EXPIRED = "shows a certificate that is not valid now"
-    OTHER_NAME = "shows a certificate for another name"
-    CLIENT_CERTIFICATE = "wants a certificate from us"
-    FAILED = "does not let us in"
+    PASSWORD = "rejects this user and password"
+    MECHANISM = "does not offer this SASL mechanism"
+    UNTRUSTED = "has a certificate of an authority that we do not trust"
+    EXPIRED = "has a certificate that is expired or not yet valid"
+    OTHER_NAME = "has a certificate for another name"
+    CLIENT_CERTIFICATE = "requires a client certificate"
+    FAILED = "refuses this client"
 
 
-# A question, how its answer begins, and who gives it; a broker closes the connection instead.
+# A request, the start of the response, and the server that sends it. A broker closes the connection instead.
 _QUESTIONS: Final = (
     (b"srvr", b"Zookeeper version", DialVerdict.ZOOKEEPER),
     (b"GET / HTTP/1.0\r\n\r\n", b"HTTP/", DialVerdict.HTTP),
 )
 
 
-# What OpenSSL finds wrong with a certificate, where it is not its signature.
+# OpenSSL's codes for problems of a certificate other than its signature.
 _CERTIFICATES: Final = {
     9: DialVerdict.EXPIRED,
     10: DialVerdict.EXPIRED,
@@ -68,7 +68,7 @@ _AUTHENTICATION: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Dialed:
-    """What came of dialing an address."""
+    """The result of connecting to an address."""
 
     address: HostPort
     verdict: DialVerdict
@@ -77,12 +77,12 @@ class Dialed:
 
     @property
     def is_broker(self) -> bool:
-        """Whether clients can work there."""
+        """Whether clients can use the address."""
         return self.verdict is DialVerdict.KAFKA
 
 
 async def dial(address: HostPort, settings: ClientSettings) -> Dialed:
-    """Resolve, connect, and ask for versions and metadata; where that fails, find out what is there instead."""
+    """Resolve, connect, and request versions and metadata; if that fails, find out what is there instead."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(settings.connect_timeout_ms / 1000):
@@ -105,7 +105,7 @@ async def dial(address: HostPort, settings: ClientSettings) -> Dialed:
     try:
         return Dialed(address, DialVerdict.KAFKA, cluster_id=await _cluster_id(connection, settings))
     except KafkaError as error:
-        # Brokers tell anybody their versions, and close at the next request of who should have authenticated first.
+        # A broker answers ApiVersions without authentication, but closes the connection at any other request.
         is_hangup = isinstance(error, KafkaConnectionError) and not settings.uses_sasl
         return Dialed(address, DialVerdict.SASL if is_hangup else DialVerdict.FAILED, error.detail)
     finally:
@@ -120,7 +120,7 @@ async def _cluster_id(connection: AsyncioConnection, settings: ClientSettings) -
 
 
 async def _told_apart(address: HostPort, settings: ClientSettings, error: KafkaError) -> DialVerdict:
-    """Say what is there, if not what the settings expect."""
+    """Return what is at the address if it is not what the settings expect."""
     if not isinstance(error, KafkaConnectionError):
         return _AUTHENTICATION.get(error.code, DialVerdict.FAILED)
     if settings.uses_tls:
@@ -149,7 +149,7 @@ async def _offers_versions(address: HostPort, settings: ClientSettings) -> bool:
 
 
 async def _speaks_tls(address: HostPort) -> bool:
-    """Whether a handshake works; the certificate may be anybody's, since nothing is sent."""
+    """Whether a TLS handshake works. The certificate is not checked, because we send no data."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -157,7 +157,7 @@ async def _speaks_tls(address: HostPort) -> bool:
         async with asyncio.timeout(_QUESTION_TIMEOUT_S):
             _, writer = await asyncio.open_connection(*address, ssl=context)
     except ssl.SSLError as error:
-        # A server that wants a certificate from us is one all the same.
+        # A server that requires a client certificate speaks TLS too.
         return "ALERT" in (error.reason or "")
     except (OSError, TimeoutError):
         return False

@@ -1,4 +1,4 @@
-"""`ottla doctor`: what beginners trip over, found from where the user is."""
+"""`ottla doctor`: common problems of a new setup, looked for from the user's host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = noun_app("doctor")
 
-# An address that does not answer within it is of no use to clients either.
+# An address that does not answer within this time is useless to clients too.
 _DIAL_MS_MAX = 3_000
 
 
@@ -25,14 +25,14 @@ def doctor(
     target: Target,
     zookeeper: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT,...", help="Where ZooKeeper is.", show_default="where the brokers say"),
+        typer.Option(metavar="HOST:PORT,...", help="Address of ZooKeeper.", show_default="from the brokers' options"),
     ] = None,
     directory: DirectoryOption = None,
 ) -> None:
-    """Find out why clients cannot work: dial what was given and what brokers advertise, then look at the cluster.
+    """Find out why clients cannot connect: try the bootstrap servers and the advertised addresses, then the cluster.
 
-    That is its controller and replicas, ZooKeeper, the clocks and disks of brokers. Clocks are compared where a broker
-    serves pages over HTTP that this host can reach.
+    Cluster checks cover the controller, replicas, ZooKeeper, and the clocks and disks of brokers. A clock is compared
+    only if this host can reach the HTTP port of the broker.
 
     Exits with 0 if all is well, 1 with warnings, 2 if something is broken.
 

@@ -14,7 +14,7 @@ def down(
     directory: DirectoryOption = None,
     timeout: Annotated[
         float,
-        typer.Option(min=0, metavar="SECONDS", help="How long a clean stop may take; then it is killed."),
+        typer.Option(min=0, metavar="SECONDS", help="How long a clean stop may take before a process is killed."),
     ] = 30.0,
 ) -> None:
     """Stop a cluster that `ottla up` started; its data stays.
@@ -29,4 +29,4 @@ def down(
 
     cluster = LocalCluster(ClusterDir(directory or default_directory()), report=say, stop_timeout_s=timeout)
     if not cluster.stop():
-        say(f"Nothing of the cluster in {cluster.directory.path} was running.")
+        say(f"No process of the cluster in {cluster.directory.path} was running.")

@@ -1,4 +1,4 @@
-"""What goes wrong in a command, in words for whoever typed it."""
+"""Errors of commands, with texts for the user."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _NEXT_STEPS: Final = {
     "TOPIC_ALREADY_EXISTS": "`ottla topic describe` shows it; `ottla topic alter` changes its options.",
     "GROUP_ID_NOT_FOUND": "`ottla group list` shows the groups that exist.",
     "NON_EMPTY_GROUP": "Stop its members first; `ottla group members` shows them.",
-    "UNKNOWN_MEMBER_ID": "The group has members, which commit by themselves: stop them first.",
+    "UNKNOWN_MEMBER_ID": "The group has members, and they commit offsets. Stop them first.",
     "INVALID_REPLICATION_FACTOR": "`ottla cluster brokers` shows how many brokers there are.",
     "RESOURCE_NOT_FOUND": "`ottla user list` shows the users that exist.",
-    "SECURITY_DISABLED": "Brokers have no rights to look after until `authorizer.class.name` is set on them.",
+    "SECURITY_DISABLED": "Brokers check no ACLs until `authorizer.class.name` is set on them.",
     "INVALID_CONFIG": "`ottla config list` shows the options and their values.",
 }
 
 
 class CommandError(Exception):
-    """A command cannot go on; its text says why, and what to do."""
+    """A command failed; the text says why and what to do."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -30,14 +30,14 @@ class CommandError(Exception):
 
 
 def explained(error: KafkaError) -> str:
-    """Return an error of the client as text, with the next step where there is a usual one."""
+    """Return a client error as text, with the usual next step if there is one."""
     from ottla.client.errors import LocalError, NoBrokersAvailable
 
     if isinstance(error, NoBrokersAvailable):
         return (
             f"No broker can be reached: {error.detail}.\n"
-            "Is the cluster up (`ottla up` starts one here), and is this its address? "
-            "Say where it is with -b HOST:PORT or OTTLA_BOOTSTRAP_SERVERS."
+            "Is the cluster running (`ottla up` starts one here), and is this its address? "
+            "Set the address with -b HOST:PORT or OTTLA_BOOTSTRAP_SERVERS."
         )
     step = "" if isinstance(error, LocalError) else _NEXT_STEPS.get(error.message, "")
     return f"{error}\n{step}" if step else str(error)

@@ -1,4 +1,4 @@
-"""What `ottla doctor` says of one thing that it looked at."""
+"""The result of one check of `ottla doctor`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.client.admin.results import Result
 
 
 class Status(StrEnum):
-    """How something is."""
+    """The state of what was checked."""
 
     OK = "ok"
     WARNING = "WARNING"
@@ -18,7 +18,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding(Result):
-    """Something that was looked at; `advice` says what to do, and `change` is the line to write."""
+    """The result of one check; `advice` says what to do, and `change` is the line to write."""
 
     status: Status
     check: str

@@ -36,7 +36,7 @@ _LAG_HEADINGS = (
 def list_groups(
     target: Target,
     state: Annotated[
-        str | None, typer.Option("--state", metavar="STATE", help="Only groups in it: Stable, Empty, ...")
+        str | None, typer.Option("--state", metavar="STATE", help="Only groups in this state: Stable, Empty, ...")
     ] = None,
 ) -> None:
     """List groups.
@@ -59,7 +59,7 @@ def list_groups(
 
 @command(app)
 def describe(target: Target, group: _Group) -> None:
-    """Show a group: its state, its members, and how far it is behind.
+    """Show the state, the members and the lag of a group.
 
     JSON: group_id, type, state, protocol_type, assignor, coordinator, members, group_epoch, error, total_lag,
     partitions (each as in `ottla group lag`).
@@ -86,7 +86,7 @@ def describe(target: Target, group: _Group) -> None:
 
 @command(app)
 def lag(target: Target, group: _Group) -> None:
-    """Show how far a group is behind in each partition.
+    """Show the lag of a group in each partition.
 
     JSON: group_id, topic, partition, current_offset, log_end_offset, lag, member_id, client_host, client_id.
 
@@ -123,7 +123,7 @@ def _show_lags(target: Target, lags: list[PartitionLag]) -> None:
 
 @command(app)
 def members(target: Target, group: _Group) -> None:
-    """List the members of a group, and what each reads.
+    """List the members of a group, with their assigned partitions.
 
     JSON: member_id, instance_id, client_id, client_host, assignment (topic, partition), rack, member_epoch,
     subscribed_topics, target_assignment.
@@ -157,7 +157,9 @@ def seek(
     to: Annotated[str, typer.Option("--to", metavar="OFFSET", help="start, end, N, -N before the end, or @TIME.")],
     topics: Annotated[
         list[str] | None,
-        typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic.", show_default="all it has committed"),
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC", help="Only this topic.", show_default="all with committed offsets"
+        ),
     ] = None,
     partitions: Annotated[
         list[int] | None, typer.Option("--partition", "-p", help="Only this partition of the topics.")
@@ -165,7 +167,7 @@ def seek(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be committed.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """Set what a group without members has committed, so that it reads from there.
+    """Set the committed offsets of a group that has no members.
 
     JSON: topic, partition, before (null where nothing was committed), after, error.
 
@@ -197,7 +199,7 @@ def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Names of groups.")],
     yes: YesOption = False,
 ) -> None:
-    """Delete groups that have no members, with all that they have committed.
+    """Delete groups that have no members, with all their committed offsets.
 
     JSON: group_id, error.
 
@@ -215,8 +217,8 @@ def delete(
 def timeline(target: Target, group: _Group) -> None:
     """Show the last rebalances of a group: when, why, and how long they took.
 
-    The coordinator tells over HTTP, which only an Ottla broker does; one that wants a token there gets what stands in
-    OTTLA_HTTP_TOKEN.
+    The data comes from the HTTP port of the coordinator, which must be an Ottla broker. Put the token of that port into
+    OTTLA_HTTP_TOKEN if it requires one.
 
     JSON: cause, began_ms, join_ms, sync_ms, generation, members.
 

@@ -1,4 +1,4 @@
-"""What is not as it should be in a cluster, for `cluster health` and `check`."""
+"""The problems of a cluster, for `cluster health` and `check`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WeakPartition(Result):
 
 @dataclass(frozen=True, slots=True)
 class Health(Result):
-    """What there is, and what is missing."""
+    """The parts of the cluster, and what is missing."""
 
     is_healthy: bool
     cluster_id: str | None
@@ -34,7 +34,7 @@ class Health(Result):
 
 
 async def examine(admin: Admin) -> Health:
-    """Look at brokers, controller and all partitions."""
+    """Check brokers, the controller and all partitions."""
     cluster = await admin.describe_cluster()
     topics = await admin.describe_topics(raise_errors=False)
     partitions = [(topic.name, each) for topic in topics for each in topic.partitions]

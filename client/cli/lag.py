@@ -1,4 +1,4 @@
-"""How far a group is behind: what it committed, where partitions end, and who reads them."""
+"""The lag of a group: committed offsets, end offsets, and the members that read the partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.protocol.identifiers import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag(Result):
-    """A partition that a group reads or has committed; `lag` is None where either number is not known."""
+    """A partition that a group reads or has committed; `lag` is None if either offset is unknown."""
 
     group_id: str
     topic: str
@@ -26,14 +26,14 @@ class PartitionLag(Result):
 
 
 async def lag_of(admin: Admin, group_id: str) -> tuple[GroupDescription, list[PartitionLag]]:
-    """Return a group, and all its partitions by name; GroupIdNotFoundError where there is no such group."""
+    """Return a group and all its partitions, sorted; GroupIdNotFoundError if there is no such group."""
     (group,) = await admin.describe_groups([group_id])
     committed = {
         TopicPartition(each.topic, each.partition): each.offset for each in await admin.list_group_offsets(group_id)
     }
     members = {partition: member for member in group.members for partition in member.assignment}
     partitions = sorted({*committed, *members})
-    # A topic may be gone, and what was committed for it is still there.
+    # A topic may have been deleted while its committed offsets are still there.
     ends = {
         TopicPartition(each.topic, each.partition): each.offset
         for each in await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), raise_errors=False)
@@ -42,7 +42,7 @@ async def lag_of(admin: Admin, group_id: str) -> tuple[GroupDescription, list[Pa
     lags = []
     for partition in partitions:
         current, end, member = committed.get(partition), ends.get(partition), members.get(partition)
-        # Records may have been committed since the end was asked for.
+        # The group may have committed newer records after we asked for the end offsets.
         lag = None if current is None or end is None else max(0, end - current)
         lags.append(
             PartitionLag(

@@ -1,7 +1,7 @@
-"""What a broker tells clients of where it is, by its own options.
+"""Find out which broker is behind an address, and what it advertises, from its own options.
 
-Metadata says where brokers are, but not which of them is behind the address that was dialed. Each broker tells its own
-options, and refuses those of others: so whoever answers for an id has that id.
+Metadata lists the brokers, but does not say which one is behind an address. A broker describes only its own options and
+refuses those of other brokers, so the broker that answers for an id has that id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 ADVERTISED: Final = "advertised.listeners"
-# Ids that people give, and the first of those that Kafka makes up; for a broker that the metadata leaves out.
+# Ids to try for a broker that is not in the metadata: usual ones, and the first of Kafka's generated ids.
 _USUAL_IDS: Final = (*range(100), *range(1001, 1011))
 
 
@@ -32,13 +32,13 @@ class Behind:
     door: HostPort
     broker_id: int
     advertised: tuple[str, ...]
-    # Where it serves pages over HTTP, and its ZooKeeper; "" if it does not say.
+    # Its HTTP listener and its ZooKeeper; "" if the option is not set.
     pages: str = ""
     zookeeper: str = ""
 
     @property
     def addresses(self) -> list[HostPort]:
-        """Where it sends clients."""
+        """The addresses that it sends clients to."""
         found = []
         for entry in self.advertised:
             try:
@@ -48,7 +48,7 @@ class Behind:
         return found
 
     def corrected(self, wrong: HostPort) -> str:
-        """Return what it should advertise: the address that works in place of the one that does not."""
+        """Return what it should advertise: the working address instead of the wrong one."""
         return ",".join(
             f"{entry.partition('://')[0]}://{self.door}" if entry.endswith(f"://{wrong}") else entry
             for entry in self.advertised
@@ -56,7 +56,7 @@ class Behind:
 
 
 async def who_is_behind(door: HostPort, listed: Iterable[BrokerDescription], settings: ClientSettings) -> Behind | None:
-    """Return the broker behind an address; None if it does not tell."""
+    """Return the broker behind an address; None if it does not describe its options."""
     candidates = dict.fromkeys((*(each.broker_id for each in listed), *_USUAL_IDS))
     request = DescribeConfigsRequest(
         resources=[

@@ -1,4 +1,4 @@
-"""`ottla log`: what is on the disks of brokers. `dump` and `verify` read files, and need no broker."""
+"""`ottla log`: what is on the disks of brokers. `dump` and `verify` read files and need no broker."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _BATCH_FIELDS = (
 @app.command()
 def dump(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A .log, .index or .timeindex file.")],
-    with_records: Annotated[bool, typer.Option("--records", "-r", help="Also the records of each batch.")] = False,
+    with_records: Annotated[bool, typer.Option("--records", "-r", help="Also show the records of each batch.")] = False,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """Show the batches of a segment file, or the entries of an index; exits with 1 where the file is damaged.
+    """Show the batches of a segment file, or the entries of an index; exits with 1 if the file is damaged.
 
-    JSON, a line each: position, base_offset, last_offset, records (their number), size_bytes, codec, max_timestamp,
+    JSON, one line each: position, base_offset, last_offset, records (their number), size_bytes, codec, max_timestamp,
     leader_epoch, producer_id, producer_epoch, base_sequence, is_transactional, is_control; with --records content,
     which is offset, timestamp, key, value, headers. Of indexes: offset, position; timestamp, offset.
 
@@ -76,7 +76,7 @@ def dump(
         elif file.suffix == TIME_INDEX:
             _dump_entries(("timestamp", "offset"), time_entries(file), output_format)
         else:
-            raise CommandError(f"{file} is none of {LOG}, {INDEX} and {TIME_INDEX}.", 2)
+            raise CommandError(f"{file} is not a {LOG}, {INDEX} or {TIME_INDEX} file.", 2)
     except DamagedFileError as damage:
         raise CommandError(f"{file} is damaged at byte {damage.position}: {damage.problem}") from damage
 
@@ -87,7 +87,7 @@ def _dump_batches(batches: Any, with_records: bool, output_format: Format) -> No
         if output_format.is_data:
             print_items([{**item, "content": content} if with_records else item], output_format)
             continue
-        # Lines come one by one, for files that are larger than memory.
+        # Print line by line, for files that are larger than memory.
         if number == 0:
             typer.echo("  ".join(name.upper().replace("_", "-") for name in _BATCH_FIELDS))
         cells = zip(_BATCH_FIELDS, item.values(), strict=True)
@@ -140,9 +140,9 @@ def verify(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Segments, partitions or log directories.")],
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """Check segment files: CRCs, offsets, records, and that indexes agree; exits with 1 where one is damaged.
+    """Check segment files: CRCs, offsets, records and indexes; exits with 1 if a file is damaged.
 
-    Of a broker that runs, the newest segment may be seen half written.
+    While a broker is running, its newest segment may be half written.
 
     JSON: file, size_bytes, batches, records, first_offset, last_offset, unused_bytes (zeros at the end), problems
     (file, position of the first bad byte, problem).
@@ -180,7 +180,7 @@ def verify(
 
 @command(app)
 def dirs(target: Target) -> None:
-    """Show the log directories of all brokers, what is being moved to them, and what is free on their disks.
+    """Show the log directories of all brokers, the replicas moving to them, and the free space on their disks.
 
     JSON: broker_id, path, total_bytes, usable_bytes, replicas (topic, partition, size_bytes, offset_lag, is_future),
     error.
@@ -216,13 +216,13 @@ def move(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A directory that `ottla log dirs` shows.")],
     broker_id: Annotated[int, typer.Option("--broker", metavar="ID", help="Whose replicas.")],
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only this partition; may be given again.")
+        list[int] | None, typer.Option("--partition", "-p", help="Only this partition; can be repeated.")
     ] = None,
     yes: YesOption = False,
 ) -> None:
-    """Begin to move replicas to another log directory of their broker; `ottla log dirs` tells when it is done.
+    """Start to move replicas to another log directory of their broker. `ottla log dirs` shows the progress.
 
-    The directory where a replica is ends its move. JSON: topic, partition, broker_id, error.
+    To cancel a move, name the directory where the replica is now. JSON: topic, partition, broker_id, error.
 
     \b
     Examples:
@@ -236,7 +236,9 @@ def move(
 
     chosen = partitions or target.run(hosted)
     if not chosen:
-        raise CommandError(f"Broker {broker_id} has no replica of {topic}; `ottla topic describe {topic}` shows where.")
+        raise CommandError(
+            f"Broker {broker_id} has no replica of {topic}; `ottla topic describe {topic}` shows its replicas."
+        )
     confirm(f"Move {len(chosen)} replicas of {topic} on broker {broker_id} to {path}?", yes)
 
     async def work(admin: Admin) -> Any:

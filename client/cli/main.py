@@ -1,7 +1,7 @@
-"""The tree of commands: those for a cluster on this machine here, those for any cluster by noun in `nouns.py`.
+"""The tree of commands. Commands for a cluster on this machine are here, those for any cluster are in `nouns.py`.
 
-Standard output is for data, standard error for talk. Exit codes: 0 when all is well, 1 when something is not as it
-should be, 2 when the command line is wrong. Modules that take time to import come in where a command first needs them.
+Data goes to standard output, messages go to standard error. Exit codes: 0 for success, 1 for failure, 2 for a wrong
+command line. Modules that are slow to import are imported where a command first needs them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ app = typer.Typer(
     cls=Nouns,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    # Plain help keeps the examples as they are written, and shows at once.
+    # Plain help keeps the layout of the examples, and needs no slow imports.
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
@@ -50,7 +50,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; what goes wrong is said in plain words."""
+    """Run the command line, and print expected errors without a traceback."""
     try:
         app(prog_name="ottla")
     except OptionError as problem:

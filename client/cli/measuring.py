@@ -1,7 +1,7 @@
-"""The measurements of `ottla bench`, with the client that users have.
+"""The measurements of `ottla bench`, with the same client that users have.
 
-With a rate, a record's time begins when it was due, not when it was sent: a broker that stalls is charged for all that
-had to wait. Without one, records go out as fast as they are taken, and one in some is timed.
+With a rate, the latency of a record counts from when it was due, not from when it was sent. So a stall of the broker
+counts for every record that had to wait. Without a rate, records go out as fast as possible, and only some are timed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from ottla.client.producer.producer_batch import Delivery
 from ottla.protocol.identifiers import TopicPartition
 
 PERCENTILES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99, "p99_9": 0.999, "max": 1.0}
-# What a record of an end-to-end measurement begins with: the run that it is of, and its number.
+# The first bytes of a record in an end-to-end measurement: the id of the run, and the record's number.
 RUN_BYTES: Final = 8
 STAMP_BYTES: Final = 16
 _SAMPLES_MAX: Final = 1_000_000
 _UNTIMED_BETWEEN: Final = 50
 _EVERY_RECORD_RATE_MAX: Final = 1_000
-# How many records go out before the event loop has its turn.
+# How many records are sent before the event loop gets a turn.
 _BURST: Final = 500
 _POLL_MS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to send: up to a number of records, or for a time, whichever ends first."""
+    """What to send: a number of records, or for a time; the first limit ends the run."""
 
     records: int | None
     seconds: float | None
@@ -47,13 +47,13 @@ class Load:
 
     @property
     def timed_every(self) -> int:
-        """One in how many records is timed."""
+        """Every how many records one is timed."""
         return 1 if self.rate is not None and self.rate <= _EVERY_RECORD_RATE_MAX else _UNTIMED_BETWEEN
 
 
 @dataclass(frozen=True, slots=True)
 class Measured(Result):
-    """What came of it; `latency_ms` by percentile, None where nothing was timed."""
+    """The result; `latency_ms` is by percentile, and None if nothing was timed."""
 
     topic: str
     records: int
@@ -65,14 +65,14 @@ class Measured(Result):
 
     @classmethod
     def of(cls, topic: str, records: int, size_bytes: int, seconds: float, samples: Sequence[float] = ()) -> Measured:
-        """Work out the rates; `samples` are in seconds."""
+        """Compute the rates; `samples` are in seconds."""
         seconds = max(seconds, 1e-9)
         rates = round(records / seconds, 1), round(size_bytes / seconds / 1e6, 3)
         return cls(topic, records, size_bytes, round(seconds, 3), *rates, percentiles(samples))
 
 
 def percentiles(samples: Sequence[float]) -> dict[str, float] | None:
-    """Return milliseconds by percentile: the least value that so large a part of the samples does not exceed."""
+    """Return milliseconds by percentile: the smallest value that this share of the samples does not exceed."""
     if not samples:
         return None
     ordered = sorted(samples)
@@ -84,7 +84,7 @@ def percentiles(samples: Sequence[float]) -> dict[str, float] | None:
 
 
 async def _due_times(load: Load) -> AsyncIterator[tuple[int, float]]:
-    """Yield the number of each record, and when it was due, when it is."""
+    """Yield the number and the due time of each record, as soon as it is due."""
     started = time.perf_counter()
     number = 0
     while load.records is None or number < load.records:
@@ -102,14 +102,14 @@ async def _due_times(load: Load) -> AsyncIterator[tuple[int, float]]:
 
 
 async def measure_produce(settings: dict[str, Any], topic: str, load: Load, tell: Tell = untold) -> Measured:
-    """Write records; their time ends when they are acknowledged. `tell` hears now and then how many there are."""
+    """Write records; a latency ends with the acknowledgement. Calls `tell` with the count from time to time."""
     value = os.urandom(load.size_bytes)
     samples = array("d")
     written = 0
     unacknowledged: deque[Delivery] = deque()
 
     def acknowledge() -> None:
-        """Count what is written, as far as it goes in order; raise why a record is not."""
+        """Count the records that were written, in order; raise the error of the first one that was not."""
         nonlocal written
         while unacknowledged and unacknowledged[0].done():
             unacknowledged.popleft().result()
@@ -139,7 +139,7 @@ async def measure_produce(settings: dict[str, Any], topic: str, load: Load, tell
 async def measure_consume(
     settings: dict[str, Any], topic: str, records: int | None, seconds: float | None, tell: Tell = untold
 ) -> Measured:
-    """Read what a topic has, from its start to where it ended when this began."""
+    """Read a topic from its start to the end that it had when the read began."""
     taken = size_bytes = 0
     async with Consumer(**settings) as consumer:
         partitions = await _partitions(consumer, topic)
@@ -167,7 +167,7 @@ async def measure_consume(
 async def measure_end_to_end(
     settings: dict[str, Any], options: dict[str, Any], topic: str, load: Load, tell: Tell = untold
 ) -> Measured:
-    """Write records and read them back; their time ends when a consumer has them. `options` are the producer's own."""
+    """Write records and read them back; a latency ends when a consumer has the record. The producer gets `options`."""
     run = os.urandom(RUN_BYTES)
     padding = os.urandom(load.size_bytes - STAMP_BYTES)
     due_times = array("d")

@@ -1,4 +1,4 @@
-"""The groups of commands, by noun. The module of a noun is imported when one of its commands is called for."""
+"""The groups of commands, by noun. The module of a noun is imported when one of its commands is called."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-# The one list of nouns. Each has its commands in the module of that name, as `app`; one with a single command is that.
+# The only list of nouns. `app` in the module of that name has the commands, or is the command if there is only one.
 NOUNS: Final = {
     "cluster": "Brokers, controller and health of a cluster.",
     "topic": "Create, change, read and write topics.",
@@ -16,14 +16,14 @@ NOUNS: Final = {
     "config": "Options of topics and brokers.",
     "user": "Users that log in with a password.",
     "acl": "Who may do what.",
-    "quota": "How much of a broker clients may have.",
+    "quota": "Limits on how much of a broker clients may use.",
     "partition": "Leaders and replicas of partitions.",
     "log": "What is on the disks of brokers.",
     "check": "Checks for monitoring, by exit code.",
-    "doctor": "Find out why clients cannot work, and what to change.",
+    "doctor": "Find out why clients cannot connect, and what to change.",
     "profile": "Names for clusters, and which one to use.",
     "apply": "Create and change topics to match a file.",
-    "bench": "How fast a cluster is, seen from here.",
+    "bench": "Measure how fast a cluster is, as seen from here.",
 }
 
 
@@ -33,11 +33,11 @@ class Nouns(TyperGroup):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for noun, text in NOUNS.items():
-            # A stand-in that has what the help shows.
+            # A placeholder with the text that the help shows.
             self.commands[noun] = TyperGroup(name=noun, help=text)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that is called; typer's own, but for the stand-ins."""
+        """Replace the placeholder of the noun that is called, then find the command."""
         if args and args[0] in NOUNS:
             self.commands[args[0]] = typer.main.get_command(load(args[0]))
         return super().resolve_command(ctx, args)

@@ -1,7 +1,7 @@
-"""Credentials written straight to ZooKeeper, for brokers that cannot start without: those that log in to each other.
+"""Write credentials directly to ZooKeeper, for brokers that log in to each other and cannot start without them.
 
-The nodes are those that brokers read and write, /config/users/<user>; a note below /config/changes tells the brokers
-that may run after all.
+The credentials go to /config/users/<user>, where brokers read them. A node below /config/changes notifies brokers that
+are already running.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def store(connect: str, wanted: Sequence[ScramCredentialUpsertion], timeout_s: f
         for each in wanted:
             _write(client, chroot, each)
     except (KazooException, KazooTimeoutError) as error:
-        raise CommandError(f"ZooKeeper at {connect} does not do it: {error or type(error).__name__}.") from error
+        raise CommandError(f"ZooKeeper at {connect} failed: {error or type(error).__name__}.") from error
     finally:
         client.stop()
         client.close()
@@ -62,7 +62,7 @@ def _write(client: Any, chroot: str, wanted: ScramCredentialUpsertion) -> None:
         except (BadVersionError, NodeExistsError):
             continue
     else:
-        raise CommandError(f"The options of {wanted.user} are changed by others all the time.")
+        raise CommandError(f"The options of {wanted.user} keep changing at the same time; try again.")
     note = json.dumps({"version": 2, "entity_path": entity}, separators=(",", ":")).encode()
     client.create(f"{chroot}/config/changes/config_change_", note, sequence=True)
 
@@ -75,4 +75,4 @@ def _config(data: bytes, path: str) -> dict[str, str]:
     try:
         return dict(json.loads(data)["config"]) if data else {}
     except (ValueError, KeyError, TypeError):
-        raise CommandError(f"{path} in ZooKeeper holds what no broker wrote; delete it first.") from None
+        raise CommandError(f"{path} in ZooKeeper has unexpected content; delete it first.") from None

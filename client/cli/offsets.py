@@ -1,4 +1,4 @@
-"""Offsets as users write them: start, end, N, -N from the end, @TIME; and times as they write those.
+"""Offsets and times as users write them. Offsets: start, end, N, -N from the end, @TIME.
 
 time:  ISO 8601 (2026-01-31T12:00:00Z; without a zone it is local time), milliseconds since 1970, or -5m for five
        minutes ago, with s, m, h or d
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
     from ottla.protocol.identifiers import TopicPartition
 
-OFFSET_HELP: Final = "Where to begin: start, end, N, -N (that many before the end), or @TIME."
+OFFSET_HELP: Final = "Where to start: start, end, N, -N (that many before the end), or @TIME."
 _AGO: Final = re.compile(r"-(\d{1,9})(s|m|h|d)")
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _START: Final = ("start", "beginning", "earliest")
@@ -27,7 +27,7 @@ _END: Final = ("end", "latest")
 
 
 def time_ms(text: str, now_ms: int | None = None) -> int:
-    """Return milliseconds since 1970; CommandError where the text is no time."""
+    """Return milliseconds since 1970; CommandError if the text is not a time."""
     if match := _AGO.fullmatch(text):
         now = int(time.time() * 1000) if now_ms is None else now_ms
         return max(0, now - int(match[1]) * _UNIT_MS[match[2]])
@@ -42,7 +42,7 @@ def time_ms(text: str, now_ms: int | None = None) -> int:
 
 
 async def partitions_of(admin: Admin, topic: str, numbers: Sequence[int] | None) -> list[TopicPartition]:
-    """Return the partitions of a topic, or those with these numbers; an error where there is no such partition."""
+    """Return the partitions of a topic, or those with these numbers; CommandError if one does not exist."""
     from ottla.protocol.identifiers import TopicPartition
 
     (described,) = await admin.describe_topics([topic])
@@ -54,7 +54,7 @@ async def partitions_of(admin: Admin, topic: str, numbers: Sequence[int] | None)
 
 
 async def resolve(admin: Admin, partitions: Sequence[TopicPartition], text: str) -> dict[TopicPartition, int]:
-    """Return the offset of each partition that the text means; one that is out of range is brought inside."""
+    """Return the offset that the text means in each partition, limited to the partition's range."""
     from ottla.client.admin.results import OffsetSpec
 
     async def look_up(spec: int) -> dict[TopicPartition, int]:

@@ -1,4 +1,4 @@
-"""One broker asked for itself, for `check health --local`: cheap enough to be asked every few seconds."""
+"""Ask one broker about itself, for `check health --local`; cheap enough for every few seconds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ottla.client.net.settings import ClientSettings
 from ottla.protocol.api import Api
 from ottla.protocol.messages.metadata import MetadataRequest
 
-# The first version that can ask for no topic at all.
+# The first version that can ask for no topics.
 _METADATA_VERSION_MIN: Final = 1
 
 
 async def known_brokers(options: Mapping[str, Any]) -> int:
-    """Ask the first bootstrap server alone for its versions, then how many brokers it knows; KafkaError if it fails."""
+    """Ask the first bootstrap server for its versions, then return how many brokers it knows; KafkaError on failure."""
     settings = ClientSettings.from_kwargs(options)
     connection = await AsyncioConnection.open(*settings.addresses[0], settings)
     try:

@@ -15,7 +15,7 @@ from ottla.client.cli.output import Format
 
 
 def default_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory of the cluster that has no other name: below the user's data, the same from everywhere."""
+    """Return the directory of the default cluster, below the user's data. The working directory does not matter."""
     if given := environment.get("XDG_DATA_HOME"):
         return Path(given) / "ottla"
     shared = "Library/Application Support" if sys.platform == "darwin" else ".local/share"
@@ -28,14 +28,14 @@ DirectoryOption = Annotated[
         "--dir",
         envvar="OTTLA_DIR",
         metavar="DIR",
-        help="Directory of the cluster: it has the data, and names the cluster.",
+        help="Directory of the cluster; it holds the data and identifies the cluster.",
         show_default=str(default_directory()),
     ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def directory_arguments(directory: Path | None) -> str:
-    """Return what has to follow another command so that it means the same cluster."""
+    """Return the arguments that make another command use the same cluster."""
     return "" if directory is None else f" --dir {shlex.quote(str(directory))}"

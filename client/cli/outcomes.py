@@ -1,4 +1,4 @@
-"""How commands that act on several things say what came of each."""
+"""Print the results of commands that act on several things."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AdminOutcome(Protocol):
-    """What a call of Admin returns for each thing."""
+    """What Admin returns for each thing that a call acts on."""
 
     @property
     def error(self) -> KafkaError | None: ...
@@ -25,7 +25,7 @@ class AdminOutcome(Protocol):
 
 
 def show_outcomes(target: Target, heading: str, outcomes: Sequence[tuple[str, AdminOutcome]], done: str) -> None:
-    """Print what was done, as a table or as data, and errors as talk; exit with 1 if there is one."""
+    """Print results to standard output and errors to standard error; exit with 1 if there are errors."""
     if target.is_data:
         target.print_items(outcome.to_dict() for _, outcome in outcomes)
     elif any(outcome.error is None for _, outcome in outcomes):
@@ -35,7 +35,7 @@ def show_outcomes(target: Target, heading: str, outcomes: Sequence[tuple[str, Ad
 
 
 def tell_errors(outcomes: Sequence[AdminOutcome]) -> None:
-    """Print errors as talk, the same words once; exit with 1 if there is one."""
+    """Print errors to standard error, equal texts once; exit with 1 if there are any."""
     told = [explained(outcome.error) for outcome in outcomes if outcome.error is not None]
     for each in dict.fromkeys(told):
         error(each)

@@ -1,4 +1,4 @@
-"""What commands print: tables, JSON or YAML on standard output, talk on standard error."""
+"""What commands print: tables, JSON or YAML on standard output, messages on standard error."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ class Format(StrEnum):
 
 
 def say(line: str) -> None:
-    """Tell what happens."""
+    """Print a message to standard error."""
     typer.echo(line, err=True)
 
 
 def error(message: str) -> None:
-    """Tell what went wrong."""
+    """Print an error message to standard error."""
     typer.secho("Error: ", err=True, nl=False, fg=typer.colors.RED, bold=True)
     typer.echo(message, err=True)
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Go on only if the user wants it: with `--yes`, or by an answer at the terminal."""
+    """Ask for confirmation unless `--yes` was given; CommandError if the user says no or there is no terminal."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CommandError(f"{question} Nobody is there to answer: repeat the command with --yes.", 2)
+        raise CommandError(f"{question} There is no terminal to ask on; repeat the command with --yes.", 2)
     if not typer.confirm(question, err=True):
         raise CommandError("Nothing was done.")
 
 
 def print_items(items: Iterable[Mapping[str, Any]], output_format: Format) -> None:
-    """Print objects as they come: in JSON each on a line of its own, in YAML each as an entry of one list."""
+    """Print objects as they arrive: in JSON one per line, in YAML as entries of one list."""
     for item in items:
         typer.echo(written(item, output_format), nl=False)
 
@@ -60,13 +60,13 @@ def written(item: Mapping[str, Any], output_format: Format) -> str:
         return f"{text}\n"
     import yaml
 
-    # By way of JSON, which is all that YAML's safe writer knows.
+    # Through JSON first, because YAML's safe writer accepts plain types only.
     entry: str = yaml.safe_dump([json.loads(text)], sort_keys=False, allow_unicode=True)
     return entry
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[str, str]) -> None:
-    """Print aligned columns; on a terminal, `styles` has the colours of certain cells."""
+    """Print aligned columns; on a terminal, cells whose text is in `styles` are coloured."""
     if sys.stdout.isatty():
         _print_rich_table(headings, rows, styles)
         return

@@ -35,10 +35,10 @@ def leaders(
     target: Target,
     topics: _Topics = None,
     not_preferred: Annotated[
-        bool, typer.Option("--not-preferred", help="Only partitions whose leader is not their first replica.")
+        bool, typer.Option("--not-preferred", help="Only partitions whose leader is not the preferred (first) replica.")
     ] = False,
 ) -> None:
-    """Show who leads each partition, and who should.
+    """Show the current and the preferred leader of each partition.
 
     JSON: topic, partition, leader, preferred, replicas, isr.
 
@@ -70,7 +70,7 @@ def elect(
     target: Target,
     topics: _Topics = None,
     unclean: Annotated[
-        bool, typer.Option("--unclean", help="Take any live replica where there is no leader; RECORDS MAY BE LOST.")
+        bool, typer.Option("--unclean", help="Where there is no leader, elect any live replica. RECORDS MAY BE LOST.")
     ] = False,
     yes: YesOption = False,
 ) -> None:
@@ -100,7 +100,7 @@ def elect(
 
     found = target.run(work)
     if not found and not target.is_data:
-        say("All leaders are right already.")
+        say("All partitions already have the right leader.")
     show_outcomes(target, "PARTITION", [(f"{each.topic}-{each.partition}", each) for each in found], "elected")
 
 
@@ -108,12 +108,12 @@ def elect(
 def plan(
     target: Target,
     topics: Annotated[list[str], typer.Option("--topic", "-t", metavar="TOPIC", help="Topic to move.")],
-    brokers: Annotated[str, typer.Option("--brokers", metavar="ID,ID,...", help="Where its replicas may be.")],
+    brokers: Annotated[str, typer.Option("--brokers", metavar="ID,ID,...", help="Brokers that may hold the replicas.")],
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, metavar="N", show_default="as it is")
+        int | None, typer.Option("--replication-factor", "-r", min=1, metavar="N", show_default="unchanged")
     ] = None,
 ) -> None:
-    """Write a plan that spreads topics over brokers, to standard output; nothing is moved yet.
+    """Print a plan that spreads topics over brokers. This moves nothing yet.
 
     The plan is always JSON: version, partitions (topic, partition, replicas).
 
@@ -137,7 +137,7 @@ def plan(
 
 @command(reassign)
 def execute(target: Target, file: _File, yes: YesOption = False) -> None:
-    """Begin to move partitions as a plan says; `verify` tells when it is done.
+    """Start to move partitions according to a plan. `verify` shows whether the move is done.
 
     JSON: topic, partition, error.
 
@@ -153,7 +153,7 @@ def execute(target: Target, file: _File, yes: YesOption = False) -> None:
 
 @command(reassign)
 def verify(target: Target, file: _File) -> None:
-    """Show how far a plan is; exits with 1 unless all partitions are where it wants them.
+    """Show the progress of a plan; exits with 1 unless all partitions have moved.
 
     JSON: topic, partition, state (done, moving or elsewhere), wanted, replicas.
 
@@ -173,7 +173,7 @@ def verify(target: Target, file: _File) -> None:
 
 @command(reassign)
 def cancel(target: Target, file: _File, yes: YesOption = False) -> None:
-    """Stop moving the partitions of a plan, and go back to where they were.
+    """Cancel the moves of a plan, and return to the previous replicas.
 
     JSON: topic, partition, error.
 

@@ -1,4 +1,4 @@
-"""Where a command gets a password from: never from its arguments, which every user of the machine can list."""
+"""Read a password: never from the arguments, which every user of the machine can list."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ _PASSWORD_BYTES_MAX: Final = 4096
 
 PasswordFileOption = Annotated[
     Path | None,
-    typer.Option("--password-file", metavar="FILE", help="File with the password in its first line; - is the input."),
+    typer.Option(
+        "--password-file", metavar="FILE", help="File with the password in its first line; - is standard input."
+    ),
 ]
 
 
 def new_password(user: str, file: Path | None) -> str:
-    """Return the password to set for a user: from a file, the environment, or whoever sits at the terminal."""
+    """Return the password to set for a user: from a file, the environment or the terminal."""
     if file is not None:
         password = _first_line(file)
     elif PASSWORD_VARIABLE in os.environ:
@@ -30,10 +32,10 @@ def new_password(user: str, file: Path | None) -> str:
         password = typer.prompt(f"Password for {user}", hide_input=True, confirmation_prompt=True, err=True)
     else:
         raise CommandError(
-            f"Nobody is there to type a password: give it in {PASSWORD_VARIABLE}, or with --password-file.", 2
+            f"There is no terminal to ask for the password: use {PASSWORD_VARIABLE} or --password-file.", 2
         )
     if not password:
-        raise CommandError("A password is not empty.", 2)
+        raise CommandError("The password is empty.", 2)
     return password
 
 

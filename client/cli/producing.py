@@ -1,4 +1,4 @@
-"""Where the records of `topic produce` come from, and how they are written."""
+"""Read and write the records of `topic produce`."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class Records:
         if self.values:
             return
         rest = b""
-        # Reading blocks, and must not hold up the requests under way.
+        # Reading blocks, and must not delay requests in flight.
         while chunk := await asyncio.to_thread(self._chunk):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 yield line
             if len(rest) > _LINE_BYTES_MAX:
-                raise CommandError(f"a line has more than {_LINE_BYTES_MAX} bytes; take --file for large values")
+                raise CommandError(f"a line has more than {_LINE_BYTES_MAX} bytes; use --file for large values")
         if rest:
             yield rest
 
@@ -85,7 +85,7 @@ async def produce_records(
     options: dict[str, Any],
     bar: AbstractContextManager[Tell],
 ) -> None:
-    """Write all records, and say where; the first error ends it."""
+    """Write all records and report their offsets; stops at the first error."""
     settings = target.settings(ProducerSettings)
     timeout_ms = settings["default_api_timeout_ms"]
     defaults = {"linger_ms": _LINGER_MS, "max_block_ms": timeout_ms, "delivery_timeout_ms": timeout_ms}

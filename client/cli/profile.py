@@ -24,15 +24,15 @@ _HIDDEN = "********"
 def add(
     name: _Name,
     bootstrap_server: Annotated[
-        str, typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Brokers to ask for the cluster.")
+        str, typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Brokers to connect to first.")
     ] = BOOTSTRAP_DEFAULT,
     overrides: Annotated[
         list[str] | None,
-        typer.Option("-X", metavar="KEY=VALUE", help="An option of the client, by Kafka's name; may be given again."),
+        typer.Option("-X", metavar="KEY=VALUE", help="A client option, by Kafka's name; can be repeated."),
     ] = None,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """Give a cluster a name, or a name another cluster; the first one is used at once.
+    """Add a profile, or replace one. The first profile is used at once.
 
     JSON: name, is_current, options (an object, without passwords).
 
@@ -59,7 +59,7 @@ def add(
 
 @app.command()
 def use(name: _Name, output_format: FormatOption = Format.TABLE) -> None:
-    """Have commands use a profile, unless -b, OTTLA_BOOTSTRAP_SERVERS or OTTLA_PROFILE say otherwise.
+    """Make commands use a profile, unless -b, OTTLA_BOOTSTRAP_SERVERS or OTTLA_PROFILE is set.
 
     JSON: name, is_current, options (an object, without passwords).
 
@@ -87,7 +87,7 @@ def list_profiles(output_format: FormatOption = Format.TABLE) -> None:
     names = sorted(read_profiles().options)
     _print(names, output_format)
     if not names:
-        say("No profiles yet; `ottla profile add NAME -b HOST:PORT` makes one.")
+        say("No profiles yet; `ottla profile add NAME -b HOST:PORT` adds one.")
 
 
 @app.command()
@@ -119,7 +119,7 @@ def show(
 
 @app.command()
 def remove(name: _Name, output_format: FormatOption = Format.TABLE) -> None:
-    """Forget a profile; the cluster stays as it is.
+    """Remove a profile; the cluster does not change.
 
     JSON: name.
 

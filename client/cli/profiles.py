@@ -1,7 +1,7 @@
-"""Clusters that the user has given names to, in a file of the user's own.
+"""Profiles: clusters with names, in a file of the user.
 
 The file is JSON: {"current": NAME or null, "profiles": {NAME: {option of the client by Kafka's name: value}}}. It may
-have passwords, so nobody else may read it; it is replaced as a whole, so that no half of it is ever there.
+have passwords, so only the user may read it. It is replaced atomically, so it is never half written.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ class Profiles:
     options: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def get(self, name: str) -> dict[str, str]:
-        """Return the options of a profile; CommandError if there is none of that name."""
+        """Return the options of a profile; CommandError if it does not exist."""
         if name not in self.options:
             known = ", ".join(sorted(self.options)) or "none"
-            raise CommandError(f"There is no profile {name!r}; there are: {known}. `ottla profile add` makes one.")
+            raise CommandError(f"There is no profile {name!r}; there are: {known}. `ottla profile add` adds one.")
         return self.options[name]
 
 
 def profiles_file(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return where the profiles are."""
+    """Return the path of the file with the profiles."""
     home = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return Path(home) / "ottla" / "profiles.json"
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that is awkward to type; CommandError."""
+    """Raise CommandError for a name that is awkward to type."""
     if not _NAME.fullmatch(name):
-        raise CommandError(f"{name!r} is no name of a profile: write letters, digits, '.', '_' and '-', at most 64.", 2)
+        raise CommandError(f"{name!r} is not a profile name: use at most 64 letters, digits, '.', '_' and '-'.", 2)
 
 
 def read_profiles(path: Path | None = None) -> Profiles:
-    """Read the file, empty if there is none; CommandError if it is not what we wrote."""
+    """Read the file; no profiles if there is none; CommandError if it is not valid."""
     path = path or profiles_file()
     try:
         with path.open("rb") as file:
@@ -57,19 +57,19 @@ def read_profiles(path: Path | None = None) -> Profiles:
     except FileNotFoundError:
         return Profiles()
     except (OSError, ValueError) as error:
-        raise CommandError(f"Cannot read the profiles in {path}: {error}. Mend it, or delete it.") from error
+        raise CommandError(f"Cannot read the profiles in {path}: {error}. Fix it, or delete it.") from error
     if not _is_ours(read):
-        raise CommandError(f"{path} is not a file of profiles. Mend it, or delete it.")
+        raise CommandError(f"{path} is not a file of profiles. Fix it, or delete it.")
     return Profiles(read["current"], read["profiles"])
 
 
 def write_profiles(profiles: Profiles, path: Path | None = None) -> None:
-    """Replace the file; CommandError if that does not work."""
+    """Replace the file; CommandError if that fails."""
     path = path or profiles_file()
     text = json.dumps({"current": profiles.current, "profiles": profiles.options}, indent=2, ensure_ascii=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Made with mode 0600.
+        # Created with mode 0600.
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".profiles-")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -83,7 +83,7 @@ def write_profiles(profiles: Profiles, path: Path | None = None) -> None:
 
 
 def options_in_use(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the options of the profile that OTTLA_PROFILE names, else of the current one; none without one."""
+    """Return the options of the profile in OTTLA_PROFILE, else of the current one; empty if there is neither."""
     named = environment.get("OTTLA_PROFILE")
     profiles = read_profiles(profiles_file(environment))
     name = named or profiles.current

@@ -1,4 +1,4 @@
-"""Bars at a terminal for what takes long: on standard error, and gone at the end."""
+"""Progress bars for long commands, on standard error of a terminal; they disappear at the end."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Tell = Callable[[int], None]
 
 
 def untold(done: int) -> None:
-    """Show nobody how much is done."""
+    """Show no progress."""
 
 
 @contextmanager
 def progress(label: str, total: int | None = None) -> Iterator[Tell]:
-    """Return whom to tell how much is done; without a total, the bar shows that it goes on, and for how long."""
+    """Return a function to call with the progress; without a total, the bar shows activity and elapsed time."""
     if not sys.stderr.isatty():
         yield untold
         return
@@ -36,7 +36,7 @@ def progress(label: str, total: int | None = None) -> Iterator[Tell]:
 
 
 def with_progress(items: Sequence[T], label: str) -> Iterable[T]:
-    """Return the items one by one, and show how many of them are done."""
+    """Yield the items, and show how many are done."""
     with progress(label, len(items)) as tell:
         for number, item in enumerate(items):
             tell(number)

@@ -1,4 +1,4 @@
-"""`ottla quota`: how much of a broker users, client ids and addresses may have."""
+"""`ottla quota`: how much of a broker users, client ids and addresses may use."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ _KEYS: Final = {
 }
 
 _User = Annotated[str | None, typer.Option("--user", metavar="USER", help="A user.")]
-_ClientId = Annotated[str | None, typer.Option("--client-id", metavar="ID", help="A client id; with --user both.")]
+_ClientId = Annotated[
+    str | None, typer.Option("--client-id", metavar="ID", help="A client id; with --user, the pair of both.")
+]
 _Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="An address.")]
 _Defaults = Annotated[
     list[str] | None,
-    typer.Option("--default", metavar="TYPE", help="All that have none of their own: user, client-id or ip."),
+    typer.Option(
+        "--default", metavar="TYPE", help="The default for those without their own quota: user, client-id or ip."
+    ),
 ]
 
 
@@ -37,7 +41,7 @@ _Defaults = Annotated[
 def list_quotas(
     target: Target, user: _User = None, client_id: _ClientId = None, ip: _Ip = None, defaults: _Defaults = None
 ) -> None:
-    """List quotas: those of everybody, or those that have to do with a name.
+    """List all quotas, or those of a name.
 
     JSON: entity (names by type, null for the default), quotas (by Kafka's names).
 
@@ -66,18 +70,20 @@ def alter(
     client_id: _ClientId = None,
     ip: _Ip = None,
     defaults: _Defaults = None,
-    produce: Annotated[str | None, typer.Option(metavar="BYTES", help="Bytes a second that it may produce.")] = None,
-    fetch: Annotated[str | None, typer.Option(metavar="BYTES", help="Bytes a second that it may fetch.")] = None,
+    produce: Annotated[str | None, typer.Option(metavar="BYTES", help="Bytes per second to produce.")] = None,
+    fetch: Annotated[str | None, typer.Option(metavar="BYTES", help="Bytes per second to fetch.")] = None,
     request: Annotated[
-        str | None, typer.Option(metavar="PERCENT", help="Time of the broker's threads, 100 for all of one.")
+        str | None, typer.Option(metavar="PERCENT", help="Time on the broker's threads, in percent of one thread.")
     ] = None,
     mutations: Annotated[
-        str | None, typer.Option(metavar="RATE", help="Partitions created or deleted a second.")
+        str | None, typer.Option(metavar="RATE", help="Partitions created or deleted per second.")
     ] = None,
-    connections: Annotated[str | None, typer.Option(metavar="RATE", help="Connections a second, of an ip.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check whether it would work.")] = False,
+    connections: Annotated[
+        str | None, typer.Option(metavar="RATE", help="New connections per second, for an ip.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check whether the change would work.")] = False,
 ) -> None:
-    """Set quotas, which hold for each broker by itself, and leave all others; `none` removes one.
+    """Set quotas; others keep their values. `none` removes a quota. Each broker applies them on its own.
 
     JSON: entity, error.
 
@@ -92,7 +98,7 @@ def alter(
     given = zip(_KEYS.values(), (produce, fetch, request, mutations, connections), strict=True)
     changes = {key: _value(text) for key, text in given if text is not None}
     if not entity:
-        raise CommandError("Whose quotas? Name it with --user, --client-id, --ip or --default.", 2)
+        raise CommandError("Whose quotas? Use --user, --client-id, --ip or --default.", 2)
     if not changes:
         raise CommandError("There is nothing to change: give --produce, --fetch, --request, ...", 2)
     results = target.run(
@@ -110,9 +116,9 @@ def _entity(
     }
     for kind in defaults or ():
         if kind not in _TYPES:
-            raise CommandError(f"--default is of {', '.join(_TYPES)}, not of {kind}.", 2)
+            raise CommandError(f"--default takes {', '.join(_TYPES)}, not {kind}.", 2)
         if kind in entity:
-            raise CommandError(f"A {kind} is named, so it is not the default.", 2)
+            raise CommandError(f"Name a {kind} or use --default {kind}, not both.", 2)
         entity[kind] = None
     return entity
 
@@ -123,7 +129,7 @@ def _value(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise CommandError(f"A quota is a number, or `{_NONE}`, not {text!r}.", 2) from None
+        raise CommandError(f"A quota is a number or `{_NONE}`, not {text!r}.", 2) from None
 
 
 def _shown(entity: Mapping[str, str | None], kind: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Reads partitions without a group: a fetch to each leader in turn, from offsets that the caller knows."""
+"""Read partitions without a group: one fetch to each leader in turn, from given offsets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from ottla.protocol.record import Record
 from ottla.protocol.records import batches
 
-# Of the versions that still name topics by name; 4 is the first with batches of magic 2.
+# Versions that still identify topics by name; 4 is the first with batches of magic 2.
 _FETCH_VERSION_MIN: Final = 4
 _FETCH_VERSION_MAX: Final = 12
 _WAIT_MS: Final = 500
@@ -37,12 +37,12 @@ class PartitionReader:
     def __init__(self, admin: Admin, positions: Mapping[TopicPartition, int], *, read_committed: bool = True) -> None:
         self._admin = admin
         self.positions = dict(positions)
-        # Where readers may read up to, by what the leaders said last.
+        # The end offsets for readers, from the last responses of the leaders.
         self.ends: dict[TopicPartition, int] = {}
         self._isolation_level = int(read_committed)
 
     async def fetches(self, *, until_end: bool) -> AsyncIterator[list[ReadRecord]]:
-        """Yield records, those of a fetch at a time, for ever or up to the ends that partitions have by then."""
+        """Yield the records of one fetch at a time, for ever or up to the current ends of the partitions."""
         while left := [each for each in self.positions if not (until_end and self._is_at_end(each))]:
 
             async def attempt(partitions: list[TopicPartition] = left) -> list[ReadRecord]:
@@ -54,7 +54,7 @@ class PartitionReader:
         return partition in self.ends and self.positions[partition] >= self.ends[partition]
 
     async def _fetch(self, partitions: list[TopicPartition]) -> list[ReadRecord]:
-        """Fetch once from every leader. What cannot be read is an error only if nothing else was."""
+        """Fetch once from every leader; raise an error only if nothing could be read."""
         cluster = self._admin.cluster
         metadata = await cluster.metadata({each.topic for each in partitions})
         by_leader: dict[int, list[TopicPartition]] = {}
@@ -127,9 +127,9 @@ class PartitionReader:
         return reads
 
     def _decoded(self, partition: TopicPartition, row: Any) -> Iterator[ReadRecord]:
-        """Yield the records from our position on, without markers and without what was aborted."""
+        """Yield the records from our position on, without control records and aborted records."""
         aborted = deque(sorted(row.aborted_transactions or (), key=lambda each: each.first_offset))
-        # Producers whose transaction, at this point of the log, is one that was aborted.
+        # Producers whose transaction at this point of the log was aborted.
         aborting: set[int] = set()
         for batch in batches(row.records or b""):
             batch.check()

@@ -1,4 +1,4 @@
-"""Plans of reassignments, in the format of Kafka's own tool, and how far one is.
+"""Reassignment plans in the format of Kafka's own tool, and their progress.
 
 {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}]}
 """
@@ -22,14 +22,14 @@ _VERSION: Final = 1
 def spread(
     topics: Sequence[TopicDescription], brokers: Sequence[int], replication_factor: int | None
 ) -> dict[TopicPartition, list[int]]:
-    """Place partitions in turn: each begins one broker later than the one before, and so do leaders."""
+    """Place partitions round robin: each one, and so its leader, starts one broker later than the one before."""
     placed = {}
     turn = 0
     for topic in topics:
         for each in topic.partitions:
             count = replication_factor or len(each.replicas)
             if count > len(brokers):
-                raise CommandError(f"{topic.name} needs {count} brokers for its replicas, and here are {len(brokers)}.")
+                raise CommandError(f"{topic.name} needs {count} brokers for its replicas; {len(brokers)} are given.")
             placed[TopicPartition(topic.name, each.partition)] = [
                 brokers[(turn + number) % len(brokers)] for number in range(count)
             ]
@@ -47,7 +47,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def parse_plan(text: str, name: str) -> dict[TopicPartition, list[int]]:
-    """Read a plan; CommandError where it is not one."""
+    """Read a plan; CommandError if it is not valid."""
     try:
         document = json.loads(text)
         plan = {}
@@ -65,7 +65,7 @@ def parse_plan(text: str, name: str) -> dict[TopicPartition, list[int]]:
 
 
 async def progress(admin: Admin, plan: Plan) -> list[dict[str, Any]]:
-    """Tell of each partition whether it is where it should be, on its way, or elsewhere."""
+    """Return for each partition whether it has moved, is moving, or is elsewhere."""
     moving = {TopicPartition(each.topic, each.partition) for each in await admin.list_partition_reassignments(plan)}
     described = await admin.describe_topics({each.topic for each in plan})
     now = {

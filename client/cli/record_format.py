@@ -1,9 +1,9 @@
-"""How `topic consume` writes a record: by a format as in kcat, or as JSON.
+"""How `topic consume` prints a record: by a format as in kcat, or as JSON.
 
     %t topic   %p partition   %o offset   %T timestamp   %k key   %K its length   %s or %v value   %S its length
     %h headers as name=value,...   %% a percent sign   \\n \\t \\r \\\\ as usual
 
-A length is -1 for null, which itself is written as nothing, or as what `--null` says.
+A null has the length -1, and is printed as nothing or as the text of `--null`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FIELDS["v"] = _FIELDS["s"]
 
 
 def compiled(text: str, null: str = "") -> Callable[[ReadRecord], bytes]:
-    """Return a function that writes a record by a format; CommandError where the format is not one."""
+    """Return a function that prints a record by a format; CommandError if the format is not valid."""
     parts: list[bytes | _Part] = []
     characters = iter(text)
     for character in characters:
@@ -61,7 +61,7 @@ def compiled(text: str, null: str = "") -> Callable[[ReadRecord], bytes]:
             parts.append(_ESCAPES[following])
         else:
             known = "%t %p %o %T %k %K %s %S %h" if character == "%" else "\\n \\t \\r \\0 \\\\"
-            raise CommandError(f"the format has {character}{following}, which is none of {known}", 2)
+            raise CommandError(f"the format has {character}{following}; known are {known}", 2)
     written_null = null.encode()
 
     def write(read: ReadRecord) -> bytes:
@@ -71,12 +71,12 @@ def compiled(text: str, null: str = "") -> Callable[[ReadRecord], bytes]:
 
 
 def as_json(read: ReadRecord) -> dict[str, Any]:
-    """Return a record and where it was read, as what JSON knows."""
+    """Return a record and its position as JSON types."""
     return {"topic": read.partition.topic, "partition": read.partition.partition, **record_json(read.record)}
 
 
 def record_json(record: Record) -> dict[str, Any]:
-    """Return a record as what JSON knows; bytes that are not UTF-8 become {"base64": ...}."""
+    """Return a record as JSON types; bytes that are not UTF-8 become {"base64": ...}."""
     return {
         "offset": record.offset,
         "timestamp": record.timestamp,

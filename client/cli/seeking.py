@@ -1,4 +1,4 @@
-"""What `group seek` would commit, and committing it."""
+"""Plan and commit the offsets of `group seek`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.protocol.identifiers import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange(Result):
-    """A partition with what is committed for it, None for nothing, and what is to be."""
+    """A partition with its committed offset before (None if there was none) and after."""
 
     topic: str
     partition: int
@@ -27,7 +27,7 @@ class OffsetChange(Result):
 async def planned(
     admin: Admin, group: str, topics: Sequence[str] | None, partitions: Sequence[int] | None, to: str
 ) -> list[OffsetChange]:
-    """Return the steps: of these topics, or of all that the group has committed."""
+    """Return the steps for these topics, or for all topics with committed offsets."""
     committed = {
         TopicPartition(each.topic, each.partition): each.offset for each in await admin.list_group_offsets(group)
     }
@@ -36,7 +36,7 @@ async def planned(
     else:
         wanted = [each for each in committed if not partitions or each.partition in partitions]
     if not wanted:
-        raise CommandError(f"{group} has committed nothing yet: say which topic it is to read, with --topic.")
+        raise CommandError(f"{group} has no committed offsets yet: name a topic with --topic.")
     offsets = await resolve(admin, wanted, to)
     return [OffsetChange(*each, committed.get(each), offsets[each]) for each in wanted]
 

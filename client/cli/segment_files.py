@@ -1,10 +1,10 @@
-"""Segment files read from disk, ours or Kafka's: the same layout.
+"""Read segment files from disk. Ours and Kafka's have the same layout:
 
     00000000000000000042.log        record batches, one after the other; the name is the first offset it may have
     00000000000000000042.index      int32 offset minus 42, int32 position in the .log; sparse, both counting up
     00000000000000000042.timeindex  int64 timestamp, int32 offset minus 42; sparse, both counting up
 
-A file that is in use, or was not closed cleanly, may end in zeros: room for what comes next.
+A file that is in use, or was not closed cleanly, may end in zeros: space for the next batches or entries.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PlacedBatch(NamedTuple):
 
 
 class DamagedFileError(Exception):
-    """A file does not hold what it should from a position on."""
+    """A file is damaged from a position on."""
 
     def __init__(self, position: int, problem: str) -> None:
         super().__init__(problem)
@@ -48,14 +48,14 @@ class DamagedFileError(Exception):
 
 
 def base_offset(path: Path) -> int:
-    """Return the offset in a file's name; CommandError where there is none."""
+    """Return the offset in a file's name; CommandError if there is none."""
     if len(path.stem) != _NAME_DIGITS or not (path.stem.isascii() and path.stem.isdigit()):
-        raise CommandError(f"{path} is not a file of a segment: those are named by an offset of {_NAME_DIGITS} digits.")
+        raise CommandError(f"{path} is not a segment file: their names are an offset of {_NAME_DIGITS} digits.")
     return int(path.stem)
 
 
 def segments_in(path: Path) -> list[Path]:
-    """Return the .log files at or below a path, by name; CommandError where there are none."""
+    """Return the .log files at or below a path, sorted; CommandError if there are none."""
     if path.is_dir():
         found = sorted(each for each in path.rglob(f"*{LOG}") if len(each.stem) == _NAME_DIGITS)
         if not found:
@@ -70,7 +70,7 @@ def segments_in(path: Path) -> list[Path]:
 
 
 def batches_in(path: Path) -> Iterator[PlacedBatch]:
-    """Read the batches of a .log file; DamagedFileError where the next one is cut short or fails its check."""
+    """Read the batches of a .log file; DamagedFileError if the next one is incomplete or fails its check."""
     with _opened(path) as file:
         size = path.stat().st_size
         position = 0
@@ -84,7 +84,7 @@ def batches_in(path: Path) -> Iterator[PlacedBatch]:
 
 
 def _is_zero(file: BinaryIO) -> bool:
-    """Whether there is nothing but zeros up to the end."""
+    """Whether the rest of the file is zeros."""
     while chunk := file.read(_CHUNK_BYTES):
         if any(chunk):
             return False

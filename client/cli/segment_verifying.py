@@ -1,4 +1,4 @@
-"""Looks for damage in a segment: every batch, every record, and whether its indexes agree with it."""
+"""Check a segment for damage: every batch, every record, and its indexes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.protocol.records import RecordBatch
 
 @dataclass(frozen=True, slots=True)
 class SegmentProblem(Result):
-    """What is wrong, and the first byte of the file where it is."""
+    """A problem, and the position of its first byte in the file."""
 
     file: str
     position: int
@@ -33,7 +33,7 @@ class SegmentProblem(Result):
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport(Result):
-    """What a segment has; offsets are None where it has no batch. Unused bytes are zeros at its end."""
+    """What a segment contains; offsets are None if it has no batch. Unused bytes are zeros at its end."""
 
     file: str
     size_bytes: int
@@ -46,7 +46,7 @@ class SegmentReport(Result):
 
 
 def verified(path: Path) -> SegmentReport:
-    """Read a segment to its end, or to its first bad byte, and its indexes."""
+    """Read a segment to its end or to its first bad byte, and check its indexes."""
     problems: list[SegmentProblem] = []
     # The first offset of the batch at each position.
     starts: dict[int, int] = {}
@@ -56,7 +56,7 @@ def verified(path: Path) -> SegmentReport:
     try:
         for position, batch in batches_in(path):
             if batch.base_offset < next_offset:
-                raise DamagedFileError(position, f"offset {batch.base_offset} where {next_offset} is the least")
+                raise DamagedFileError(position, f"offset {batch.base_offset}, but at least {next_offset} was expected")
             records += _record_count(position, batch)
             starts[position] = batch.base_offset
             first = batch.base_offset if first is None else first
@@ -96,14 +96,14 @@ def _check_index(path: Path, starts: dict[int, int], last: int | None, *, is_who
     entries = offset_entries(path)
     for number, (before, after) in enumerate(pairwise(entries), 1):
         if after[0] <= before[0] or after[1] <= before[1]:
-            raise DamagedFileError(number * OFFSET_ENTRY_BYTES, f"entry {after} does not count up from {before}")
+            raise DamagedFileError(number * OFFSET_ENTRY_BYTES, f"entry {after} is not above the one before, {before}")
     for number, (offset, position) in enumerate(entries):
         if position in starts and starts[position] <= offset and last is not None and offset <= last:
             continue
-        # Past the damage of a .log file there is nothing to compare with.
+        # Behind the damage in a .log file there is nothing to compare with.
         if is_whole:
             raise DamagedFileError(
-                number * OFFSET_ENTRY_BYTES, f"offset {offset} at position {position}, where no batch with it begins"
+                number * OFFSET_ENTRY_BYTES, f"offset {offset} at position {position}, where no batch with it starts"
             )
 
 
@@ -111,7 +111,7 @@ def _check_time_index(path: Path, starts: dict[int, int], last: int | None, *, i
     entries = time_entries(path)
     for number, (before, after) in enumerate(pairwise(entries), 1):
         if after[0] < before[0] or after[1] < before[1]:
-            raise DamagedFileError(number * TIME_ENTRY_BYTES, f"entry {after} does not count up from {before}")
+            raise DamagedFileError(number * TIME_ENTRY_BYTES, f"entry {after} is not above the one before, {before}")
     for number, (_, offset) in enumerate(entries):
         if is_whole and (last is None or offset > last):
             raise DamagedFileError(number * TIME_ENTRY_BYTES, f"offset {offset}, which the segment does not have")

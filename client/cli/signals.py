@@ -1,4 +1,4 @@
-"""Signals as something to wait for: what runs is never torn in the middle by an exception."""
+"""Wait for signals, so that no signal interrupts running code with an exception."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """Within its context, Ctrl-C, SIGTERM and the end of the terminal are not acted on but waited for.
+    """Within this context, Ctrl-C, SIGTERM and SIGHUP do nothing until `wait` reports them.
 
-    A signal that whoever started us chose to ignore (nohup, a job in the background) stays ignored. The handlers write
-    to a pipe, the one thing that is safe at any point of the program.
+    Signals that were already ignored (nohup, a background job) stay ignored. The handlers write to a pipe, which is
+    safe at any point of the program.
     """
 
     def __enter__(self) -> StopSignals:
@@ -36,7 +36,7 @@ class StopSignals:
         os.close(self._writer)
 
     def wait(self, seconds: float) -> bool:
-        """Wait this long at most; say whether a signal came, since the last call that said so."""
+        """Wait at most this long; return whether a signal arrived since the last call that returned true."""
         readable, _, _ = select.select([self._reader], [], [], seconds)
         if readable:
             os.read(self._reader, 4096)
@@ -46,5 +46,5 @@ class StopSignals:
         try:
             os.write(self._writer, b"!")
         except BlockingIOError:
-            # The pipe is full of signals that nobody has waited for yet: one more says nothing new.
+            # The pipe is full of signals that were not waited for yet; one more adds nothing.
             return

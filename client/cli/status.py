@@ -1,4 +1,4 @@
-"""`ottla status`: which processes of a cluster run."""
+"""`ottla status`: the processes of a cluster."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _STYLES = {
 
 
 def status(directory: DirectoryOption = None, output_format: FormatOption = Format.TABLE) -> None:
-    """Show the processes of a cluster; exits with 1 unless all of them run.
+    """Show the processes of a cluster; exits with 1 unless all are running.
 
-    For each broker, how many partitions it leads, and how many of those lack a replica that is in sync.
+    For each broker, shows how many partitions it leads, and how many of those are under-replicated.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What brokers say of their own surroundings: the options that tell where ZooKeeper and their pages are."""
+"""The brokers' options that tell where ZooKeeper and their HTTP ports are."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ottla.client.errors import KafkaTimeoutError
 from ottla.client.net.settings import HostPort
 from ottla.protocol.config_resources import ConfigResourceType
 
-# Enough for a broker that answers at all.
+# Long enough for any broker that answers at all.
 _TIMEOUT_S: Final = 5.0
 
 
 async def surroundings(admin: Admin, brokers: Collection[BrokerDescription]) -> tuple[dict[int, str], dict[int, str]]:
-    """Return, by broker, where its pages are and what its ZooKeeper is; KafkaTimeoutError if that takes long."""
+    """Return the HTTP listener and the ZooKeeper of each broker; KafkaTimeoutError if that takes too long."""
     pages: dict[int, str] = {}
     zookeepers: dict[int, str] = {}
     if not brokers:
@@ -30,7 +30,7 @@ async def surroundings(admin: Admin, brokers: Collection[BrokerDescription]) -> 
         async with asyncio.timeout(_TIMEOUT_S):
             configs = await admin.describe_configs(resources, names=[LISTENER, CONNECT], raise_errors=False)
     except TimeoutError as error:
-        raise KafkaTimeoutError(f"no options of brokers within {_TIMEOUT_S:g} s") from error
+        raise KafkaTimeoutError(f"brokers did not return their options within {_TIMEOUT_S:g} s") from error
     for described in configs:
         values = {entry.name: entry.value for entry in described.entries}
         for name, found in ((LISTENER, pages), (CONNECT, zookeepers)):
@@ -40,7 +40,7 @@ async def surroundings(admin: Admin, brokers: Collection[BrokerDescription]) -> 
 
 
 def local_zookeeper(directory: Path, bootstrap: Iterable[HostPort]) -> str | None:
-    """Return the ZooKeeper of the cluster that `ottla up` made in a directory, if one of these addresses is its."""
+    """Return the ZooKeeper of the `ottla up` cluster in a directory, if one of these addresses belongs to it."""
     from ottla.client.local_cluster.cluster_dir import ClusterDir
     from ottla.client.local_cluster.errors import ClusterError
 

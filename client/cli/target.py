@@ -1,4 +1,4 @@
-"""Where a command finds its cluster, and the options for that, which all commands of a cluster have."""
+"""How a command finds its cluster, and the options for it that all cluster commands share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _Bootstrap = Annotated[
         "-b",
         envvar="OTTLA_BOOTSTRAP_SERVERS",
         metavar="HOST:PORT,...",
-        help="Brokers to ask for the cluster.",
+        help="Brokers to connect to first.",
         show_default=BOOTSTRAP_DEFAULT,
     ),
 ]
@@ -43,16 +43,16 @@ _CommandConfig = Annotated[
         "--command-config",
         envvar="OTTLA_COMMAND_CONFIG",
         metavar="FILE",
-        help="A .properties file with options of the client.",
+        help="A .properties file with client options.",
     ),
 ]
 _Overrides = Annotated[
     list[str] | None,
-    typer.Option("-X", metavar="KEY=VALUE", help="An option of the client, by Kafka's name; may be given again."),
+    typer.Option("-X", metavar="KEY=VALUE", help="A client option, by Kafka's name; can be repeated."),
 ]
-_Timeout = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How long to try.")]
+_Timeout = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How long to keep trying.")]
 _Format = Annotated[
-    Format, typer.Option("--format", help="How to print the result: JSON an object a line, YAML a list.")
+    Format, typer.Option("--format", help="How to print the result. JSON: one object per line; YAML: a list.")
 ]
 
 
@@ -72,7 +72,7 @@ class Target:
         return self.output_format.is_data
 
     def settings(self, kind: type[ClientSettings]) -> dict[str, Any]:
-        """Return the keyword arguments of a client; CommandError where an option does not make sense."""
+        """Return the keyword arguments of a client; CommandError if an option is invalid."""
         from ottla.client.cli.profiles import options_in_use
         from ottla.client.errors import KafkaConfigurationError
         from ottla.client.net.settings import read_properties
@@ -89,7 +89,7 @@ class Target:
             if self.command_config is not None:
                 settings |= kind.kwargs_from_config(read_properties(self.command_config))
             settings |= kind.kwargs_from_config(key_values(self.overrides, "-X"))
-            # A profile is about one cluster: another one must not get its password.
+            # A profile belongs to one cluster. Another cluster must not receive its password.
             if self.bootstrap_servers is None and "bootstrap_servers" not in settings:
                 settings = kind.kwargs_from_config(options_in_use()) | settings
         except KafkaConfigurationError as error:
@@ -99,7 +99,7 @@ class Target:
         return defaults | settings
 
     def run(self, work: Callable[[Admin], Awaitable[T]]) -> T:
-        """Run a coroutine with an admin client of the cluster; CommandError if the cluster says no."""
+        """Run a coroutine with an admin client of the cluster; CommandError if it raises a KafkaError."""
         from ottla.client.admin.admin import Admin
         from ottla.client.net.settings import ClientSettings
 
@@ -139,7 +139,7 @@ STYLES: Final = {
 
 
 def default_bootstrap() -> str:
-    """Return where to look if nobody says: at localhost:9092, and at its other brokers if `ottla up` has made it."""
+    """Return the default bootstrap servers: localhost:9092, plus the other brokers if `ottla up` started that one."""
     from ottla.client.local_cluster.cluster_dir import ClusterDir
     from ottla.client.local_cluster.errors import ClusterError
 
@@ -164,7 +164,7 @@ def cell(value: object) -> str:
 
 
 def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine function; CommandError where it raises a KafkaError."""
+    """Run a coroutine function; CommandError if it raises a KafkaError."""
     import asyncio
 
     from ottla.client.errors import KafkaConfigurationError, KafkaError
@@ -178,7 +178,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
-    """Read KEY=VALUE; CommandError where there is no "="."""
+    """Read KEY=VALUE; CommandError if there is no "="."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -189,7 +189,7 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[CommandT], CommandT]:
-    """Make a function a command of a cluster: its first parameter is the Target, made of options that it gets here."""
+    """Make a function a cluster command: add the shared options, and pass them as a Target in the first parameter."""
 
     def register(function: CommandT) -> CommandT:
         def call(

@@ -1,4 +1,4 @@
-"""The rebalances of a group, which its coordinator tells over HTTP at `/groups/<id>`."""
+"""The rebalances of a group, from its coordinator's HTTP page `/groups/<id>`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 async def rebalances(admin: Admin, group: str) -> list[dict[str, Any]]:
-    """Return the rebalances, oldest first; CommandError where they cannot be had."""
+    """Return the rebalances, oldest first; CommandError if the page cannot be read."""
     (described,) = await admin.describe_groups([group])
     coordinator = described.coordinator
     (configs,) = await admin.describe_configs(
@@ -35,8 +35,8 @@ async def rebalances(admin: Admin, group: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(page)["rebalances"]
     except (OSError, ValueError, KeyError) as error:
         raise CommandError(
-            f"{url} cannot be read: {error}. The HTTP port may be closed to this host, or want a token: "
-            f"give it in {TOKEN_VARIABLE}."
+            f"Cannot read {url}: {error}. The HTTP port may be closed to this host, or require a token: "
+            f"set it in {TOKEN_VARIABLE}."
         ) from error
     return found
 

@@ -25,9 +25,9 @@ _Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.
 _Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
 _Configs = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", metavar="KEY=VALUE", help="Option of the topic; may be given again."),
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="Option of the topic; can be repeated."),
 ]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check whether it would work.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check whether the change would work.")]
 
 
 @command(app, "list")
@@ -36,7 +36,7 @@ def list_topics(
     regex: Annotated[
         str | None, typer.Option("--regex", "-r", metavar="REGEX", help="Only topics whose whole name matches.")
     ] = None,
-    internal: Annotated[bool, typer.Option("--internal", "-i", help="Also those that Kafka keeps for itself.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", "-i", help="Include Kafka's internal topics.")] = False,
 ) -> None:
     """List topics.
 
@@ -65,15 +65,17 @@ def create(
     target: Target,
     topics: _Topics,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", metavar="N", help="Partitions of each.", show_default="the broker's")
+        int, typer.Option("--partitions", "-p", metavar="N", help="Partitions per topic.", show_default="the broker's")
     ] = -1,
     replication_factor: Annotated[
         int,
-        typer.Option("--replication-factor", "-r", metavar="N", help="Replicas of each.", show_default="the broker's"),
+        typer.Option(
+            "--replication-factor", "-r", metavar="N", help="Replicas per partition.", show_default="the broker's"
+        ),
     ] = -1,
     configs: _Configs = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that exists already is no error.")
+        bool, typer.Option("--if-not-exists", help="Do not fail if a topic already exists.")
     ] = False,
     dry_run: _DryRun = False,
 ) -> None:
@@ -102,7 +104,9 @@ def create(
 def describe(
     target: Target,
     topics: _Topics,
-    all_configs: Annotated[bool, typer.Option("--all-configs", "-a", help="Also options that have defaults.")] = False,
+    all_configs: Annotated[
+        bool, typer.Option("--all-configs", "-a", help="Include options that are at their defaults.")
+    ] = False,
 ) -> None:
     """Show partitions and options of topics.
 
@@ -154,7 +158,7 @@ def describe(
 
 
 def partition_state(partition: PartitionDescription) -> str:
-    """Return how a partition is, in a word."""
+    """Return the state of a partition as one word."""
     if partition.leader is None:
         return "OFFLINE"
     return "under-replicated" if partition.is_under_replicated else "ok"
@@ -166,11 +170,11 @@ def alter(
     topic: _Topic,
     configs: _Configs = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="KEY", help="Option to take back to its default.")
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Option to reset to its default.")
     ] = None,
     dry_run: _DryRun = False,
 ) -> None:
-    """Change options of a topic and leave the others.
+    """Change options of a topic; other options keep their values.
 
     JSON: resource_type, resource_name, error.
 
@@ -204,10 +208,12 @@ def delete(target: Target, topics: _Topics, yes: YesOption = False) -> None:
 def add_partitions(
     target: Target,
     topic: _Topic,
-    total: Annotated[int, typer.Option("--total", "-p", "--partitions", min=1, metavar="N", help="How many in all.")],
+    total: Annotated[
+        int, typer.Option("--total", "-p", "--partitions", min=1, metavar="N", help="The new total number.")
+    ],
     dry_run: _DryRun = False,
 ) -> None:
-    """Raise the number of partitions of a topic; keys then go to other partitions than before.
+    """Increase the number of partitions of a topic. Existing keys may then map to other partitions.
 
     JSON: name, error.
 
@@ -229,11 +235,14 @@ def trim(
     offset: Annotated[
         str,
         typer.Option(
-            "--offset", "-o", metavar="OFFSET", help="Delete what is before it: N, -N, end, or @TIME as in consume."
+            "--offset",
+            "-o",
+            metavar="OFFSET",
+            help="Delete records before this offset: N, -N, end, or @TIME as in consume.",
         ),
     ],
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only this partition; may be given again.")
+        list[int] | None, typer.Option("--partition", "-p", help="Only this partition; can be repeated.")
     ] = None,
     yes: YesOption = False,
 ) -> None:
@@ -244,7 +253,7 @@ def trim(
     \b
     Examples:
       ottla topic trim orders --offset 1000 --partition 0
-      ottla topic trim orders --offset @-7d       what is older than a week
+      ottla topic trim orders --offset @-7d       records older than a week
       ottla topic trim orders --offset end --yes  everything
     """
     from ottla.client.cli.offsets import partitions_of, resolve
@@ -265,10 +274,12 @@ def offsets(
     topics: _Topics,
     time: Annotated[
         str | None,
-        typer.Option("--time", metavar="TIME", help="Also the first offset since then: ISO 8601, epoch ms, -5m."),
+        typer.Option(
+            "--time", metavar="TIME", help="Also show the first offset since this time: ISO 8601, epoch ms, -5m."
+        ),
     ] = None,
 ) -> None:
-    """Show where the partitions of topics begin and end.
+    """Show the start and end offsets of the partitions of topics.
 
     JSON: topic, partition, start, end, records (end minus start), at_time (with --time).
 
@@ -291,7 +302,7 @@ def offsets(
     for start, end, *at_time in zip(*target.run(work), strict=True):
         item = {"topic": start.topic, "partition": start.partition, "start": start.offset, "end": end.offset}
         item["records"] = end.offset - start.offset
-        # No record is that young: a reader from then on begins at the end.
+        # No record is that recent, so a reader that starts at this time starts at the end.
         for each in at_time:
             item["at_time"] = each.offset if each.offset >= 0 else end.offset
         items.append(item)

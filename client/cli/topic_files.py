@@ -1,8 +1,8 @@
-"""Files that say which topics there shall be: JSON, TOML or YAML.
+"""Files that list the wanted topics, in JSON, TOML or YAML.
 
 [[topics]]
 name = "orders"
-partitions = 6               # left to the broker if it is not given
+partitions = 6               # the broker's default if missing
 replication_factor = 3       # the same
 configs = { "retention.ms" = 86400000 }
 """
@@ -25,7 +25,7 @@ _NUMBER_MAX: Final = {"partitions": (1 << 31) - 1, "replication_factor": (1 << 1
 
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
-    """A topic as the file has it; None where it does not say, and for an option that shall have its default."""
+    """A topic in the file; None where the file says nothing, and for an option to reset to its default."""
 
     name: str
     partitions: int | None = None
@@ -34,7 +34,7 @@ class WantedTopic:
 
 
 def read_topics(path: Path) -> list[WantedTopic]:
-    """Read a file; CommandError that says where it is wrong."""
+    """Read a file; CommandError that names the mistake and its place."""
     try:
         with path.open("rb") as file:
             text = file.read(_FILE_BYTES_MAX).decode()
@@ -43,7 +43,7 @@ def read_topics(path: Path) -> list[WantedTopic]:
     content = _parsed(path, text)
     rows = content.get("topics") if isinstance(content, dict) else None
     if not isinstance(rows, list) or set(content) != {"topics"}:
-        raise CommandError(f'{path} must have a list "topics", and nothing else beside it.', 2)
+        raise CommandError(f'{path} must have a list "topics" and nothing else.', 2)
     topics = [_topic(row, f"{path}: topic {number}") for number, row in enumerate(rows, 1)]
     names = [topic.name for topic in topics]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -62,7 +62,7 @@ def _parsed(path: Path, text: str) -> Any:
             return _yaml(path, text)
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{path} does not parse: {error}", 2) from error
-    raise CommandError(f"{path} is none of .json, .toml, .yaml.", 2)
+    raise CommandError(f"{path} is not a .json, .toml or .yaml file.", 2)
 
 
 def _yaml(path: Path, text: str) -> Any:
@@ -81,10 +81,10 @@ def _topic(row: object, where: str) -> WantedTopic:
     unknown = sorted(str(key) for key in set(row) - _KEYS)
     if unknown:
         known = ", ".join(sorted(_KEYS))
-        raise CommandError(f"{where} has {', '.join(unknown)}, which is not known; known are {known}.", 2)
+        raise CommandError(f"{where} has unknown keys: {', '.join(unknown)}. Known are {known}.", 2)
     configs = row.get("configs") or {}
     if not isinstance(configs, dict):
-        raise CommandError(f"{where}: configs must be options with their values.", 2)
+        raise CommandError(f"{where}: configs must map options to values.", 2)
     return WantedTopic(
         row["name"],
         _number(row, "partitions", where),
@@ -102,7 +102,7 @@ def _number(row: Mapping[str, Any], key: str, where: str) -> int | None:
 
 
 def _config_value(value: object, where: str) -> str | None:
-    """Return a value as Kafka writes it."""
+    """Return a value in Kafka's notation."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

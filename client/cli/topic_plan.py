@@ -1,4 +1,4 @@
-"""What has to be done so that topics are as a file says; nothing is ever deleted."""
+"""The steps that make topics match a file. They never delete anything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.protocol.config_resources import ConfigResourceType
 
 
 class Action(StrEnum):
-    """What is done to a topic."""
+    """The kind of step for a topic."""
 
     CREATE = "create"
     CHANGE = "change"
@@ -25,7 +25,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicStep(Result):
-    """What is done to one topic; `changes` is for readers, the rest for the broker."""
+    """The step for one topic; `changes` is for the user, the rest is for the broker."""
 
     topic: str
     action: Action
@@ -36,7 +36,7 @@ class TopicStep(Result):
 
 
 async def plan(admin: Admin, wanted: Sequence[WantedTopic]) -> list[TopicStep]:
-    """Compare what is wanted with what is there."""
+    """Compare the wanted topics with the existing ones."""
     described = await admin.describe_topics([each.name for each in wanted], raise_errors=False) if wanted else ()
     found = {each.name: each for each in described}
     there = [each.name for each in described if each.error is None]
@@ -51,7 +51,7 @@ async def plan(admin: Admin, wanted: Sequence[WantedTopic]) -> list[TopicStep]:
             steps.append(TopicStep(each.name, Action.REFUSE, error=topic.error))
         else:
             entries = values.get(each.name, {})
-            # Options that are at their defaults need no change to be so.
+            # An option that is already at its default needs no reset.
             own = {name: entry.value for name, entry in entries.items() if entry.source == "topic"}
             steps.append(step(each, topic, {name: entry.value for name, entry in entries.items()}, own))
     return steps
@@ -67,14 +67,14 @@ def _creation(wanted: WantedTopic) -> TopicStep:
 def step(
     wanted: WantedTopic, topic: TopicDescription, values: Mapping[str, str | None], own: Mapping[str, str | None]
 ) -> TopicStep:
-    """Return what is done to a topic that exists, with these values of options, some of which are its own."""
+    """Return the step for an existing topic with these option values; `own` are those set on the topic."""
     count = len(topic.partitions)
     if wanted.partitions is not None and wanted.partitions < count:
-        detail = f"{topic.name} has {count} partitions, and cannot have fewer; the file says {wanted.partitions}"
+        detail = f"{topic.name} has {count} partitions and cannot have fewer; the file has {wanted.partitions}"
         return TopicStep(topic.name, Action.REFUSE, error=InvalidPartitionsError(detail))
     if wanted.replication_factor not in (None, topic.replication_factor):
         detail = (
-            f"{topic.name} has replication factor {topic.replication_factor}, the file says "
+            f"{topic.name} has replication factor {topic.replication_factor}, the file has "
             f"{wanted.replication_factor}; `ottla partition reassign` changes it"
         )
         return TopicStep(topic.name, Action.REFUSE, error=InvalidReplicationFactorError(detail))
@@ -96,7 +96,7 @@ def step(
 async def carry_out(
     admin: Admin, steps: Sequence[TopicStep], wanted: Sequence[WantedTopic], *, validate_only: bool
 ) -> list[TopicStep]:
-    """Do it, or have the broker say whether it would; return the steps with their errors."""
+    """Run the steps, or let the broker validate them; return the steps with their errors."""
     errors: dict[str, KafkaError | None] = {}
     creating = {each.topic for each in steps if each.action is Action.CREATE}
     new = [

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 _LINE: Final = "%s\\n"
 _Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
 _Partitions = Annotated[
-    list[int] | None, typer.Option("--partition", "-p", help="Only this partition; may be given again.")
+    list[int] | None, typer.Option("--partition", "-p", help="Only this partition; can be repeated.")
 ]
-_Count = Annotated[int | None, typer.Option("--num", "-n", min=0, metavar="N", help="Stop after so many records.")]
+_Count = Annotated[int | None, typer.Option("--num", "-n", min=0, metavar="N", help="Stop after this many records.")]
 _Template = Annotated[
     str | None,
     typer.Option(
         "-f",
         metavar="FORMAT",
         help=r"%t topic, %p partition, %o offset, %T timestamp, %k key, %s value, %h headers, %K %S lengths, \n \t.",
-        show_default="the value and a line end",
+        show_default="the value and a newline",
     ),
 ]
 _Null = Annotated[str, typer.Option("--null", metavar="TEXT", help="What to write for a null key or value.")]
-_Json = Annotated[bool, typer.Option("--json", "-J", help="Write a JSON object for each record, as --format json.")]
+_Json = Annotated[bool, typer.Option("--json", "-J", help="Print a JSON object per record, as --format json.")]
 
 
 def consume(
@@ -50,17 +50,17 @@ def consume(
     null: _Null = "",
     json_lines: _Json = False,
     uncommitted: Annotated[
-        bool, typer.Option("--read-uncommitted", help="Also records of transactions that are open or aborted.")
+        bool, typer.Option("--read-uncommitted", help="Include records of open and aborted transactions.")
     ] = False,
 ) -> None:
-    """Read records of a topic and write them to standard output; no group is involved.
+    """Print the records of a topic to standard output, without a group.
 
     JSON: topic, partition, offset, timestamp, key, value, headers; bytes that are not UTF-8 are {"base64": ...}.
 
     \b
     Examples:
-      ottla topic consume orders                         from the start, and then what comes in
-      ottla topic consume orders -e                      what is there, and no more
+      ottla topic consume orders                         from the start, and then new records
+      ottla topic consume orders -e                      existing records only
       ottla topic consume orders -o -10 -e               the last ten of each partition
       ottla topic consume orders -o @-1h -n 100 --json   of the last hour, at most 100
       ottla topic consume orders -f '%p/%o %T %k: %s\\n'
@@ -72,14 +72,16 @@ def consume(
 def tail(
     target: Target,
     topic: _Topic,
-    lines: Annotated[int, typer.Option("--lines", min=0, metavar="N", help="Of each partition, before new ones.")] = 10,
+    lines: Annotated[
+        int, typer.Option("--lines", min=0, metavar="N", help="Records per partition to show before new ones.")
+    ] = 10,
     count: _Count = None,
     partitions: _Partitions = None,
     template: _Template = None,
     null: _Null = "",
     json_lines: _Json = False,
 ) -> None:
-    """Show the last records of a topic, and new ones as they come in, until Ctrl-C.
+    """Print the last records of a topic, and then new ones, until Ctrl-C.
 
     JSON: as `ottla topic consume`.
 
@@ -98,7 +100,7 @@ def _writer(output_format: Format, template: str | None, null: str) -> Callable[
     if not output_format.is_data:
         return compiled(_LINE if template is None else template, null)
     if template is not None:
-        raise CommandError(f"-f and {output_format} are two ways to write a record: take one of them", 2)
+        raise CommandError(f"-f and {output_format} are two formats: use only one", 2)
     return lambda read: written(as_json(read), output_format).encode()
 
 
@@ -126,7 +128,7 @@ def _read(
         async for reads in reader.fetches(until_end=until_end):
             shown = reads if count is None else reads[: count - written]
             output.writelines(map(writer, shown))
-            # A reader at the other end of a pipe sees records as they come in.
+            # A reader at the other end of a pipe sees records at once.
             output.flush()
             written += len(shown)
             if written == count:
@@ -135,7 +137,7 @@ def _read(
     try:
         target.run(work)
     except KeyboardInterrupt:
-        # How a reader that never ends is ended.
+        # Ctrl-C is the usual end of a reader that would run for ever.
         say("")
     output.flush()
 
@@ -144,14 +146,14 @@ def produce(
     target: Target,
     topic: _Topic,
     values: Annotated[
-        list[str] | None, typer.Argument(metavar="[VALUE]...", help="Values; without any, lines of standard input.")
+        list[str] | None, typer.Argument(metavar="[VALUE]...", help="Values; by default, the lines of standard input.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Key of all records.")] = None,
     key_delimiter: Annotated[
-        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Each line is key, this, value.")
+        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Separates key and value in each line.")
     ] = None,
     headers: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="KEY=VALUE", help="Header; may be given again.")
+        list[str] | None, typer.Option("--header", "-H", metavar="KEY=VALUE", help="Header; can be repeated.")
     ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="Partition.", show_default="by key")
@@ -161,10 +163,10 @@ def produce(
     ] = None,
     acks: Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Replicas to wait for.")] = "all",
     null_value: Annotated[
-        bool, typer.Option("--null-value", "-Z", help="An empty value is null: a tombstone in compacted topics.")
+        bool, typer.Option("--null-value", "-Z", help="Write an empty value as null, a tombstone in compacted topics.")
     ] = False,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="The whole file is the value of one record.")
+        Path | None, typer.Option("--file", metavar="FILE", help="Write the whole file as the value of one record.")
     ] = None,
 ) -> None:
     """Write records to a topic, one for each line of standard input.
@@ -188,12 +190,12 @@ def produce(
         values=values, file=file, key=key, key_delimiter=key_delimiter, null_value=null_value, input=sys.stdin.buffer
     )
     pairs = [(name, value.encode()) for name, value in key_values(headers or (), "--header").items()]
-    # Not where somebody types the records, or sees where each of them went.
+    # No bar where the user types the records, or sees the offset of each one.
     bar = nullcontext(untold) if values or file or target.is_data or sys.stdin.isatty() else progress("writing")
     run(lambda: produce_records(target, topic, records, partition, pairs, options, bar))
 
 
 def _acks(text: str) -> int:
     if text not in ("0", "1", "-1"):
-        raise CommandError(f"--acks is all, 1 or 0, not {text!r}", 2)
+        raise CommandError(f"--acks takes all, 1 or 0, not {text!r}", 2)
     return int(text)

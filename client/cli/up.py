@@ -29,7 +29,7 @@ _BasePort = Annotated[
         min=0,
         max=65535,
         metavar="PORT",
-        help="Port of broker 1, the next one for broker 2, and so on. 0: any that are free.",
+        help="Port of broker 1; broker 2 gets the next one, and so on. 0: any free ports.",
         show_default="9092",
     ),
 ]
@@ -38,7 +38,9 @@ _ZooKeeperPort = Annotated[
 ]
 _HttpBasePort = Annotated[
     int | None,
-    typer.Option(min=0, max=65535, metavar="PORT", help="Port of metrics and health of broker 1.", show_default="9644"),
+    typer.Option(
+        min=0, max=65535, metavar="PORT", help="HTTP port of broker 1, for metrics and health.", show_default="9644"
+    ),
 ]
 _ZooKeeper = Annotated[
     str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="Use this ZooKeeper instead of starting one.")
@@ -46,16 +48,16 @@ _ZooKeeper = Annotated[
 _Detach = Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster is ready; it keeps running.")]
 _Overrides = Annotated[
     list[str] | None,
-    typer.Option("--override", "-X", metavar="KEY=VALUE", help="Option of all brokers; may be given again."),
+    typer.Option("--override", "-X", metavar="KEY=VALUE", help="Option of all brokers; can be repeated."),
 ]
-_Timeout = Annotated[
-    float, typer.Option(min=1, metavar="SECONDS", help="How long a process may take until it is ready.")
-]
+_Timeout = Annotated[float, typer.Option(min=1, metavar="SECONDS", help="How long a process may take to become ready.")]
 _Secure = Annotated[
     bool,
-    typer.Option("--secure", help="TLS, passwords and ACLs, with certificates and an administrator made for you."),
+    typer.Option(
+        "--secure", help="Use TLS, passwords and ACLs; certificates and an administrator are created for you."
+    ),
 ]
-# For tests, which have a broker of their own.
+# For tests, which start their own broker.
 _BrokerCommand = Annotated[str | None, typer.Option(hidden=True)]
 
 
@@ -74,22 +76,22 @@ def up(
 ) -> None:
     """Run a cluster on this machine until Ctrl-C: a ZooKeeper and some brokers.
 
-    What was stored in the directory is there again the next time. If some of the cluster's processes run already, only
-    the missing ones are started, on the ports they had; Ctrl-C then stops all of them, as `ottla down` does.
+    The data stays in the directory for the next run. If some of the cluster's processes are already running, only the
+    missing ones are started, on their previous ports. Ctrl-C then stops all of them, as `ottla down` does.
 
-    Topics have three replicas, as far as there are brokers for them, and acks=all waits for two of them: the cluster
-    goes on when one broker dies.
+    Topics have three replicas, or one per broker if there are fewer brokers, and acks=all needs two of them. So the
+    cluster keeps working when one broker dies.
 
     \b
     Examples:
       ottla up                                   three brokers on ports 9092 to 9094
       ottla up --detach                          the same in the background; stop it with: ottla down
-      ottla up --detach --brokers 4              add a fourth one to them
-      ottla up --brokers 1                       a broker alone, with one replica of everything
+      ottla up --detach --brokers 4              add a fourth broker
+      ottla up --brokers 1                       a single broker, with one replica of everything
       ottla up --dir /tmp/cluster --base-port 19092 --http-base-port 19644 --zookeeper-port 12181
       ottla up -X log.retention.hours=1 -X auto.create.topics.enable=false
       ottla up --zookeeper zk1:2181,zk2:2181/ottla
-      ottla up --secure                          only with a password, over TLS; the files for it are made and named
+      ottla up --secure                          clients need a password and TLS; prints the path of their files
     """
     from ottla.client.local_cluster.cluster_dir import ClusterDir
     from ottla.client.local_cluster.errors import InterruptedStartError
@@ -98,7 +100,7 @@ def up(
     from ottla.client.local_cluster.plan import ClusterOptions
 
     if zookeeper is not None and zookeeper_port is not None:
-        raise typer.BadParameter("it is one or the other.", param_hint="--zookeeper and --zookeeper-port")
+        raise typer.BadParameter("use only one of them.", param_hint="--zookeeper and --zookeeper-port")
     options = ClusterOptions(
         brokers=brokers,
         base_port=base_port,
@@ -128,7 +130,7 @@ def up(
 
 def _show(cluster: LocalCluster, directory: Path | None, *, started: bool, detach: bool) -> None:
     if not started:
-        say("Everything runs already.")
+        say("Everything is already running.")
     record = cluster.record()
     print_statuses(cluster.statuses())
     typer.echo(f"\nbootstrap servers: {record.bootstrap_servers}")
@@ -143,7 +145,7 @@ def _show(cluster: LocalCluster, directory: Path | None, *, started: bool, detac
 
 
 def _run_until_stopped(cluster: LocalCluster, signals: StopSignals, directory: Path | None) -> int:
-    """Tell which processes end, until a signal comes or none is left; return the exit code."""
+    """Report processes that end, until a signal arrives or no process is left; return the exit code."""
     died = False
     while not signals.wait(WATCH_S):
         for departure in cluster.departures():
@@ -153,13 +155,13 @@ def _run_until_stopped(cluster: LocalCluster, signals: StopSignals, directory: P
                 continue
             died = True
             say(
-                f"{name} has died: {departure.how}. The others keep running.\n"
+                f"{name} died: {departure.how}. The others keep running.\n"
                 f"  its log:         {cluster.directory.log(departure.process)}\n"
                 f"  to start it:     ottla up --detach{directory_arguments(directory)}"
             )
         if not cluster.is_running():
             say("No process is left.")
             return 1 if died else 0
-    say("\nStopping; Ctrl-C again kills what has not stopped yet.")
+    say("\nStopping. Press Ctrl-C again to kill the processes that are still running.")
     cluster.stop()
     return 0

@@ -26,14 +26,14 @@ _Users = Annotated[list[str], typer.Argument(metavar="USER...", help="Names of u
 _User = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]
 _Mechanisms = Annotated[
     list[str] | None,
-    typer.Option("--mechanism", "-m", metavar="NAME", help="SCRAM-SHA-256 or SCRAM-SHA-512; may be given again."),
+    typer.Option("--mechanism", "-m", metavar="NAME", help="SCRAM-SHA-256 or SCRAM-SHA-512; can be repeated."),
 ]
 _Iterations = Annotated[
-    int, typer.Option(min=ITERATIONS_MIN, max=ITERATIONS_MAX, help="How slow passwords are to try; more is safer.")
+    int, typer.Option(min=ITERATIONS_MIN, max=ITERATIONS_MAX, help="Cost of trying a password; more is safer.")
 ]
 _ZooKeeper = Annotated[
     str | None,
-    typer.Option("--zookeeper", metavar="HOST:PORT/PATH", help="Write to ZooKeeper, while no broker runs."),
+    typer.Option("--zookeeper", metavar="HOST:PORT/PATH", help="Write to this ZooKeeper while no broker is running."),
 ]
 
 
@@ -41,7 +41,7 @@ _ZooKeeper = Annotated[
 def list_users(
     target: Target, users: Annotated[list[str] | None, typer.Argument(metavar="USER...", help="Only these.")] = None
 ) -> None:
-    """List users that have a SCRAM credential, with the mechanisms that they can log in with.
+    """List users that have a SCRAM credential, with their mechanisms.
 
     JSON: user, credentials (mechanism, iterations), error.
 
@@ -67,10 +67,10 @@ def create(
     password_file: PasswordFileOption = None,
     zookeeper: _ZooKeeper = None,
 ) -> None:
-    """Create a user with a password, which is asked for, or read from OTTLA_PASSWORD or a file.
+    """Create a user. The command asks for the password, or reads it from OTTLA_PASSWORD or a file.
 
-    The password is salted here and does not travel. With --zookeeper the user is there before the first broker starts:
-    brokers that log in to each other with SCRAM need that.
+    The password is salted and hashed here; it is not sent. With --zookeeper the user exists before the first broker
+    starts. Brokers that log in to each other with SCRAM need that.
 
     JSON: user, error.
 
@@ -82,7 +82,7 @@ def create(
     """
     wanted = _mechanisms(mechanisms)
     if zookeeper is None and any(_has(each, wanted) for each in _described(target, user)):
-        raise CommandError(f"There is a user {user} already. `ottla user update {user}` sets another password.")
+        raise CommandError(f"User {user} already exists. `ottla user update {user}` sets a new password.")
     _set(target, user, wanted, iterations, password_file, zookeeper, "created")
 
 
@@ -94,7 +94,7 @@ def update(
     iterations: _Iterations = ITERATIONS_DEFAULT,
     password_file: PasswordFileOption = None,
 ) -> None:
-    """Set another password for a user; connections that are open go on with the old one.
+    """Set a new password for a user. Open connections stay open.
 
     JSON: user, error.
 
@@ -105,13 +105,13 @@ def update(
     """
     known = [info.mechanism for each in _described(target, user) for info in each.credentials]
     if not known:
-        raise CommandError(f"There is no user {user}. `ottla user create {user}` makes one.")
+        raise CommandError(f"There is no user {user}. `ottla user create {user}` creates it.")
     _set(target, user, _mechanisms(mechanisms or known), iterations, password_file, None, "updated")
 
 
 @command(app)
 def delete(target: Target, users: _Users, mechanisms: _Mechanisms = None, yes: YesOption = False) -> None:
-    """Delete users: nobody logs in by their names from then on. Their rights and quotas stay.
+    """Delete users, so that they can no longer log in. Their ACLs and quotas stay.
 
     JSON: user, error.
 

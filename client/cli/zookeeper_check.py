@@ -1,4 +1,4 @@
-"""Whether ZooKeeper serves, asked by the one command that it answers everybody by default: `srvr`."""
+"""Whether ZooKeeper serves. `srvr` is the only command that it answers by default."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _START_LOCAL: Final = "ottla up --detach"
 
 
 class Answer(Enum):
-    """What a server of ZooKeeper says, or does not."""
+    """What a ZooKeeper server answers, if it does."""
 
     SERVES = "serves"
-    NO_QUORUM = "runs, but does not serve: most of its servers are missing"
+    NO_QUORUM = "is running but does not serve: the ensemble has no quorum"
     REFUSED = "nothing listens there"
     NOT_ZOOKEEPER = "is not ZooKeeper"
     SILENT = "listens, but does not answer"
@@ -54,13 +54,13 @@ def servers(connect: str) -> list[HostPort]:
 
 
 async def check_zookeeper(connect: str, *, is_local: bool = False) -> Finding:
-    """Ask all servers; `is_local` says that `ottla up` has started them."""
+    """Ask all servers; `is_local` says that `ottla up` started them."""
     asked = await asyncio.gather(*map(ask, servers(connect)))
     return zookeeper_finding(connect, asked, is_local=is_local)
 
 
 async def ask(address: HostPort) -> Asked:
-    """Ask one server how it is."""
+    """Ask one server for its state."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(*address)
@@ -70,7 +70,7 @@ async def ask(address: HostPort) -> Asked:
         return Asked(address, Answer.UNSEEN)
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            # The line end is for servers of another kind, which may wait for one.
+            # The newline is for other kinds of servers, which may wait for one.
             writer.write(b"srvr\n")
             said = await reader.read(_ANSWER_BYTES_MAX)
     except TimeoutError:
@@ -83,15 +83,15 @@ async def ask(address: HostPort) -> Asked:
         return Asked(address, Answer.NO_QUORUM)
     if mode := re.search(rb"^Mode: (\w+)$", said, re.MULTILINE):
         return Asked(address, Answer.SERVES, mode[1].decode())
-    # One that does not let everybody ask runs all the same.
+    # A server that does not allow the command is running too.
     return Asked(address, Answer.SERVES if b"not in the whitelist" in said else Answer.NOT_ZOOKEEPER)
 
 
 def zookeeper_finding(connect: str, asked: Sequence[Asked], *, is_local: bool = False) -> Finding:
-    """Judge an ensemble, which serves while most of its servers do."""
+    """Judge an ensemble; it serves as long as a majority of its servers does."""
     check, found = "ZooKeeper", "; ".join(map(str, asked))
     if not asked:
-        advice = "No address can be read there. In server.properties of each broker:"
+        advice = "The value has no valid address. In server.properties of each broker:"
         return Finding(Status.BROKEN, check, f"{CONNECT}={connect}", advice, f"{CONNECT}=HOST:{_PORT}")
     serving, unseen = _those(asked, Answer.SERVES), _those(asked, Answer.UNSEEN)
     if len(serving) == len(asked):
@@ -101,17 +101,13 @@ def zookeeper_finding(connect: str, asked: Sequence[Asked], *, is_local: bool = 
         advice = f"Something else is at {_listed(strange)}. In server.properties of each broker:"
         return Finding(Status.BROKEN, check, found, advice, f"{CONNECT}=HOST:{_PORT}")
     if 2 * len(serving) > len(asked):
-        advice = (
-            f"Most of them serve, but one more failure may be too many. On the host of {_listed(refused + unseen)}:"
-        )
+        advice = f"A majority serves, but one more failure may be too many. On the host of {_listed(refused + unseen)}:"
         return Finding(Status.WARNING, check, found, advice, _START)
     if len(serving) + len(unseen) == len(asked):
-        advice = (
-            f"That is no harm where brokers can reach it. From the host of a broker, see what it says at {unseen[0]}:"
-        )
+        advice = f"This is no problem if brokers can reach it. On the host of a broker, check {unseen[0]}:"
         change = f"echo srvr | nc {unseen[0].host} {unseen[0].port}"
         return Finding(Status.WARNING, check, found, advice, change)
-    advice = "Without it topics cannot be made, and nobody takes over from a broker that dies. "
+    advice = "Without it topics cannot be created, and no broker takes over from one that dies. "
     if is_local:
         return Finding(Status.BROKEN, check, found, f"{advice}Start it again:", _START_LOCAL)
     down = [each.address for each in asked if each.answer is not Answer.SERVES]
@@ -119,9 +115,9 @@ def zookeeper_finding(connect: str, asked: Sequence[Asked], *, is_local: bool = 
 
 
 def unknown_zookeeper() -> Finding:
-    """Say what it means that brokers do not tell their options, which they look up there."""
-    advice = "Brokers look options up in ZooKeeper, which may not answer them. Give its address to find out:"
-    found = f"the brokers do not answer what their {CONNECT} is"
+    """Return the finding for brokers that do not describe their options: they read them from ZooKeeper."""
+    advice = "Brokers read options from ZooKeeper, which may not answer. Give its address to find out:"
+    found = f"the brokers do not tell their {CONNECT}"
     return Finding(Status.WARNING, "ZooKeeper", found, advice, f"ottla doctor --zookeeper HOST:{_PORT}")
 
 

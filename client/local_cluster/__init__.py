@@ -7,6 +7,6 @@ The layout of the directory:
     zookeeper/                   zoo.cfg, zookeeper.log, data/
     broker-1/ broker-2/ ...      server.properties, broker.log, data/
 
-The processes know nothing of this package, and outlive the one that started them. It knows a broker only by its command
-line and by the line that says that it has started, so that clients stay free of the broker's code.
+The processes do not depend on this package, and outlive the process that started them. This package knows only the
+broker's command line and the line that the broker prints when it has started, so that clients do not import its code.
 """

@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate, CertificateBuilder, Name
 
 _DAYS: Final = 825
-# Clocks of clients may be behind.
+# The clocks of clients may be behind.
 _EARLIER: Final = timedelta(hours=1)
 _NAMES: Final = ("localhost",)
 _ADDRESSES: Final = ("127.0.0.1", "::1")
 
 
 def make_certificates(authority: Path, broker: Path, names: Iterable[str] = ()) -> None:
-    """Write the authority's certificate, and the brokers' key and certificate in one file that its owner alone reads.
+    """Write the authority's certificate, and the brokers' key and certificate in one file that only its owner can read.
 
-    Brokers are reached by the names of this machine, and by `names`.
-    The authority's key is forgotten: nobody can make another certificate that clients of this cluster believe in.
+    The certificate is valid for the names of this machine and for `names`. The authority's key is not kept, so nobody
+    can create another certificate that clients of this cluster trust.
     """
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError as error:
-        raise ClusterError('--secure makes certificates: pip install "ottla[security]"') from error
+        raise ClusterError('--secure creates certificates, which needs: pip install "ottla[security]"') from error
 
     authority_key, broker_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority_certificate = _sign_authority(authority_key)

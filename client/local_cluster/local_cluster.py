@@ -1,7 +1,7 @@
 """Start, watch and stop the processes of a local cluster.
 
-Starting and stopping hold the lock of the directory; the record is written after each step, so that whoever reads it at
-any time, also after this process was killed, finds every process that was started.
+Starting and stopping hold the lock of the directory. The record is written after each step, so it lists every process
+that was started, even if this process is killed.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ CONNECT_TIMEOUT_S = 3.0
 
 
 def sleep(seconds: float) -> bool:
-    """Wait without a way to be interrupted."""
+    """Wait without reacting to interruptions."""
     time.sleep(seconds)
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A process that ran and does not any more; `asked` when somebody stopped it on purpose."""
+    """A process that has ended; `asked` means that it was stopped on purpose."""
 
     process: ProcessRecord
     how: str
@@ -49,8 +49,8 @@ class Departure:
 class LocalCluster:
     """A cluster in a directory.
 
-    `report` is given a line for each step. `pause` waits for some seconds and says whether the user wants to stop:
-    while starting, that undoes the start; while stopping, it kills what has not stopped yet.
+    `report` is called with a line for each step. `pause` waits for some seconds and returns whether the user wants to
+    stop. During a start, that undoes the start; during a stop, it kills the remaining processes.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class LocalCluster:
         self._pause = pause
         self._start_timeout_s = start_timeout_s
         self._stop_timeout_s = stop_timeout_s
-        # The last record seen: whoever watches a cluster can stop it even when its directory was removed.
+        # The last record read: a cluster can be stopped even if its directory was removed meanwhile.
         self._known: ClusterRecord | None = None
-        # What ran when `departures` was last asked.
+        # The processes that were running at the last call of `departures`.
         self._watched: list[ProcessRecord] = []
 
     def record(self) -> ClusterRecord:
-        """Return what the cluster is made of."""
+        """Return the record of the cluster."""
         record = self.directory.read() or self._known
         if record is None:
             path = self.directory.path
@@ -84,9 +84,9 @@ class LocalCluster:
         return record
 
     def start(self, options: ClusterOptions) -> list[ProcessRecord]:
-        """Start what does not run, wait until it is ready, and return it; on failure nothing of it is left running."""
+        """Start the missing processes, wait until they are ready, and return them; on failure, stop them again."""
         if "," in str(self.directory.path):
-            raise ClusterError(f"{self.directory.path} has a comma in its name, which separates directories of a log.")
+            raise ClusterError(f"{self.directory.path} contains a comma, which separates log directories.")
         with self.directory.locked(self._start_timeout_s, self._pause):
             previous = self.directory.read()
             running = any(process.is_running() for process in (previous.processes if previous else ()))
@@ -102,7 +102,7 @@ class LocalCluster:
             return missing
 
     def stop(self) -> list[ProcessRecord]:
-        """Stop what runs, brokers before the ZooKeeper that they need, and return it."""
+        """Stop all running processes, brokers before the ZooKeeper that they need, and return them."""
         self.record()
         with self.directory.locked(self._start_timeout_s, self._pause):
             running = [process for process in self.record().processes if process.is_running()]
@@ -114,9 +114,9 @@ class LocalCluster:
         return [status(process) for process in self.record().processes]
 
     def departures(self) -> list[Departure]:
-        """Return what has ended since this was last asked."""
+        """Return the processes that have ended since the last call."""
         ended = [process for process in self._watched if not process.is_running()]
-        # Read after that: whoever stops a process marks it in the record before.
+        # Read the record after that: a process is marked in it before it is stopped.
         processes = self.record().processes
         unmarked = {process.pid for process in processes if not process.stopping}
         kept = [process for process in self._watched if process not in ended]
@@ -125,7 +125,7 @@ class LocalCluster:
         return [Departure(each, ending(each.pid or 0), asked=each.pid not in unmarked) for each in ended]
 
     def is_running(self) -> bool:
-        """Say whether any process of the cluster runs."""
+        """Return whether any process of the cluster is running."""
         return any(process.is_running() for process in self.record().processes)
 
     def _start_missing(self, cluster: ClusterRecord, missing: list[ProcessRecord]) -> None:
@@ -164,19 +164,19 @@ class LocalCluster:
             stage = [process for process in running if process.role is role]
             if not stage:
                 continue
-            # The mark is for those who watch; on a full disk the processes must stop without it.
+            # The mark is only for watchers. On a full disk the processes must stop without it.
             with suppress(ClusterError):
                 self._update([msgspec.structs.replace(process, stopping=True) for process in stage])
             self._terminate([process for process in stage if process.is_running()])
             self._update([msgspec.structs.replace(process, pid=None, start_time=None) for process in stage])
 
     def _terminate(self, processes: list[ProcessRecord]) -> None:
-        """Ask with SIGTERM; after the deadline, or when the user cannot wait, insist with SIGKILL."""
+        """Send SIGTERM; after the deadline, or when the user does not want to wait, send SIGKILL."""
         left = self._signal_and_wait(processes, signal.SIGTERM, self._stop_timeout_s, "stopped")
         if not left:
             return
         for process in left:
-            self._report(f"{process.name} (pid {process.pid}) does not stop, so it is killed")
+            self._report(f"{process.name} (pid {process.pid}) did not stop in time and is killed")
         left = self._signal_and_wait(left, signal.SIGKILL, KILL_TIMEOUT_S, "killed")
         if left:
             raise ClusterError(f"{', '.join(f'{each.name} (pid {each.pid})' for each in left)} cannot be killed.")
@@ -184,7 +184,7 @@ class LocalCluster:
     def _signal_and_wait(
         self, processes: list[ProcessRecord], number: signal.Signals, timeout_s: float, done: str
     ) -> list[ProcessRecord]:
-        """Return those that still run after the deadline."""
+        """Return the processes that are still running after the deadline."""
         for process in processes:
             send_signal(process.pid or 0, process.start_time, number)
         deadline = time.monotonic() + timeout_s
@@ -214,6 +214,6 @@ def _check_ports(processes: list[ProcessRecord]) -> None:
 
 
 def _check_reachable(connect: str) -> None:
-    """Say at once that no ZooKeeper is there; the brokers would say it late, and each of them."""
+    """Fail at once if ZooKeeper does not answer; otherwise each broker would fail, and late."""
     if not any(is_accepting(host, port, CONNECT_TIMEOUT_S) for host, port in zookeeper_servers(connect)):
         raise ClusterError(f"No ZooKeeper answers at {connect}. Nothing was started.")

@@ -1,8 +1,8 @@
-"""Which processes a cluster shall have and with which options: plain functions from what was asked and what is there.
+"""Plan the processes of a cluster and their options, from the user's options and the existing cluster. No I/O.
 
-A cluster keeps its ports and its number of brokers from one `ottla up` to the next, unless told otherwise. It can only
-grow: a broker may have the only copy of something. While any of its processes runs, the rest stays as it is; the broker
-options (`-X`) are those of the command that found nothing running.
+A cluster keeps its ports and its number of brokers from one `ottla up` to the next, unless the user changes them. It
+can only grow: a broker may have the only copy of some data. While any of its processes is running, nothing else
+changes; the broker options (`-X`) are those of the command that found no process running.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ HTTP_BASE_PORT = 9644
 ZOOKEEPER_PORT = 2181
 ZOOKEEPER_ID = 0
 PORT_MAX = 65_535
-# Three copies survive the loss of a broker with another one to spare; more brokers share the load.
+# With three replicas the cluster survives the loss of a broker with one to spare; more brokers share the load.
 REPLICAS_MAX = 3
 OFFSETS_PARTITIONS = "6"
-# Brokers of a local cluster are to be missed soon after they are gone.
+# In a local cluster, the loss of a broker should be noticed soon.
 SESSION_TIMEOUT_MS = 6_000
 SHUTDOWN_BACKOFF_MS = 200
 
@@ -47,7 +47,7 @@ _SET_BY_US = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """What the user asked for; None where nothing was said. A port of 0 is any that is free."""
+    """The user's options; None if not given. Port 0 means any free port."""
 
     brokers: int | None = None
     base_port: int | None = None
@@ -56,7 +56,7 @@ class ClusterOptions:
     zookeeper: str | None = None
     overrides: tuple[str, ...] = ()
     secure: bool = False
-    # For each broker, what stands between it and the others; for tests that cut them off.
+    # The relays between each broker and the others, for tests that cut them off.
     relays: tuple[Relays, ...] = ()
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class ClusterOptions:
                 raise OptionError(f'"{override}" is not key=value.')
             key = override.partition("=")[0]
             if key in _SET_BY_US:
-                raise OptionError(f"{key} is not the same for all brokers of a cluster: use {_SET_BY_US[key]}.")
+                raise OptionError(f"{key} differs between the brokers of a cluster: use {_SET_BY_US[key]}.")
 
 
 def zookeeper_servers(connect: str) -> list[tuple[str, int]]:
@@ -85,14 +85,14 @@ def zookeeper_servers(connect: str) -> list[tuple[str, int]]:
 
 
 class _Ports:
-    """Gives every process its ports: those of before unless others were asked for, and none twice."""
+    """Assigns ports to processes: the previous ones unless the user wants others, and none twice."""
 
     def __init__(self, previous: ClusterRecord | None, free_port: Callable[[set[int]], int]) -> None:
         self._free_port = free_port
         self._taken = {port for process in (previous.processes if previous else ()) for port in _ports(process)}
 
     def take(self, asked: int | None, base: int, index: int, before: int | None) -> int:
-        """Return the port of the process at `index`, which had `before`; a base of 0 is any free port."""
+        """Return the port of the process at `index`, which had `before`; base 0 means any free port."""
         if before is not None and not asked:
             return before
         port = base + index if base else self._free_port(self._taken)
@@ -105,7 +105,7 @@ class _Ports:
 def plan(
     options: ClusterOptions, previous: ClusterRecord | None, *, running: bool, free_port: Callable[[set[int]], int]
 ) -> ClusterRecord:
-    """Return the cluster that is to run, with pids where `previous` has them."""
+    """Return the planned cluster, with the pids from `previous`."""
     count = options.brokers or (len(previous.brokers) if previous else BROKERS)
     if previous is not None:
         _check_not_fewer(previous, count)
@@ -149,7 +149,7 @@ def plan(
 
 
 def broker_identity(cluster: ClusterRecord, broker: ProcessRecord, log_dir: str) -> dict[str, str]:
-    """Return the options in which the brokers of a cluster differ, and how they find each other."""
+    """Return the options that differ between brokers, and those with which they find each other."""
     return {
         "broker.id": str(broker.id),
         "listeners": f"{_protocol(cluster)}://{broker.address}",
@@ -161,7 +161,7 @@ def broker_identity(cluster: ClusterRecord, broker: ProcessRecord, log_dir: str)
 
 
 def _by_relays(cluster: ClusterRecord, broker: ProcessRecord, relays: Relays) -> dict[str, str]:
-    """Return the options of a broker that others, and it ZooKeeper, find at the ports of relays."""
+    """Return the options of a broker that is connected to the others and to ZooKeeper through relays."""
     _, slash, chroot = cluster.zookeeper_connect.partition("/")
     protocol = _protocol(cluster)
     clients = f"{protocol}://{broker.address}"
@@ -184,10 +184,10 @@ def broker_listeners(cluster: ClusterRecord, broker: ProcessRecord) -> list[str]
 
 
 def broker_defaults(brokers: int) -> Mapping[str, str]:
-    """Return options that suit a cluster of so many brokers on one machine; the environment and `-X` change them.
+    """Return default options for a cluster of this many brokers on one machine; the environment and `-X` override them.
 
-    One broker can be lost without loss of records, and with the partitions still taking new ones: with three replicas
-    acks=all means two of them. With two there is no such choice, and the partitions go on with one.
+    One broker can be lost without losing records, and partitions still accept new ones: with three replicas, acks=all
+    needs two of them. With two replicas that is not possible, so partitions continue with one.
     """
     replicas = str(min(brokers, REPLICAS_MAX))
     min_isr = "2" if brokers >= REPLICAS_MAX else "1"
@@ -196,13 +196,13 @@ def broker_defaults(brokers: int) -> Mapping[str, str]:
         "default.replication.factor": replicas,
         "min.insync.replicas": min_isr,
         "offsets.topic.replication.factor": replicas,
-        # The first consumer waits until they are created; fifty, three times, take a second.
+        # The first consumer waits until these partitions are created; fifty with three replicas take a second.
         "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": min_isr,
         "group.initial.rebalance.delay.ms": "0",
         "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-        # `ottla down` stops all of them, and the last one has nobody to hand over to.
+        # `ottla down` stops all brokers, and the last one has no broker to hand over to.
         "controlled.shutdown.retry.backoff.ms": str(SHUTDOWN_BACKOFF_MS),
     }
 
@@ -222,7 +222,7 @@ def _process(role: Role, number: int, port: int, http_port: int | None, old: Pro
 
 
 def _kept_connect(options: ClusterOptions, previous: ClusterRecord | None, *, running: bool) -> str | None:
-    """Return the ZooKeeper of somebody else that the cluster keeps, unless one of its own is asked for now."""
+    """Return the external ZooKeeper that the cluster keeps using, unless the user now asks for an embedded one."""
     own_asked = options.zookeeper_port is not None and not running
     return None if previous is None or previous.zookeepers or own_asked else previous.zookeeper_connect
 
@@ -231,13 +231,13 @@ def _check_not_fewer(previous: ClusterRecord, count: int) -> None:
     has = len(previous.brokers)
     if count < has:
         raise ClusterError(
-            f"This cluster has {has} brokers, and none is removed: it may have the only copy of something."
+            f"This cluster has {has} brokers. None is removed, because it may have the only copy of some data."
             f" Leave out --brokers to run all {has}, or start another cluster in another --dir."
         )
 
 
 def _check_compatible(options: ClusterOptions, previous: ClusterRecord) -> None:
-    """Refuse what would leave running processes with other options than those that are started."""
+    """Refuse changes that would give new processes other options than the running ones."""
     asked = (
         ("--base-port", options.base_port not in (None, 0, previous.base_port)),
         ("--http-base-port", options.http_base_port not in (None, 0, previous.http_base_port)),
@@ -259,7 +259,7 @@ def _check_distinct(processes: list[ProcessRecord]) -> None:
     for process in processes:
         for port in _ports(process):
             if port in users:
-                raise OptionError(f"Port {port} would be for {users[port]} and for {process.name}: choose others.")
+                raise OptionError(f"Port {port} would be used by {users[port]} and {process.name}: choose other ports.")
             users[port] = process.name
 
 

@@ -1,4 +1,4 @@
-"""Ports of the loopback interface: which are free, and a clear word about those that are not."""
+"""Ports of the loopback interface: find free ones, and report those in use."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Collection, Iterable
 
 from ottla.client.local_cluster.errors import ClusterError, PortTakenError
 
-# Below the ports of outgoing connections on Linux and macOS: none of them takes the port before its process does.
+# Below the ports of outgoing connections on Linux and macOS, so that none of them takes the port first.
 FREE_PORT_RANGE = range(20_000, 32_000)
 FREE_PORT_ATTEMPTS = 1000
-# Not the generator that programs seed: two processes with one seed would choose the same ports at the same time.
+# Not the generator that programs seed: two processes with the same seed would choose the same ports.
 _RANDOM = random.SystemRandom()
 CONNECT_TIMEOUT_S = 1.0
 
 
 def is_accepting(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> bool:
-    """Say whether somebody accepts connections there; a connection may by chance meet itself, which is nobody."""
+    """Return whether a server accepts connections there; a connection to itself, which can happen, does not count."""
     try:
         with socket.create_connection((host, port), timeout_s) as connection:
             return bool(connection.getsockname() != connection.getpeername())
@@ -27,7 +27,7 @@ def is_accepting(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> 
 
 
 def free_port(host: str, taken: Collection[int] = ()) -> int:
-    """Return a port that nobody listens on and that is not among those already given away."""
+    """Return a port that is free and not already assigned."""
     for port in _RANDOM.sample(FREE_PORT_RANGE, FREE_PORT_ATTEMPTS):
         if port not in taken and _bind_error(host, port) is None:
             return port
@@ -35,7 +35,7 @@ def free_port(host: str, taken: Collection[int] = ()) -> int:
 
 
 def check_ports_are_free(host: str, wanted: Iterable[tuple[int, str, str]]) -> None:
-    """Check ports, each with its user and the option that moves it, and name all that are not to be had."""
+    """Check ports, each with its user and its option; raise an error that names all unavailable ones."""
     problems: list[str] = []
     options: list[str] = []
     for port, user, option in wanted:
@@ -49,12 +49,12 @@ def check_ports_are_free(host: str, wanted: Iterable[tuple[int, str, str]]) -> N
     if problems:
         raise PortTakenError(
             f"{' '.join(problems)} Stop what uses it, or choose other ports with {' and '.join(options)}; "
-            "0 takes ports that are free. Nothing was started."
+            "0 means any free ports. Nothing was started."
         )
 
 
 def _bind_error(host: str, port: int) -> int | None:
-    """Return why the port cannot be listened on; where addresses may be reused, a listener still answers."""
+    """Return why the port cannot be used; with address reuse, only a connection reveals a listener."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,6 +1,6 @@
-"""Processes by their pids: which still run, how to start one that outlives us, how to read its log.
+"""Processes by pid: check whether they run, start ones that outlive us, and read their logs.
 
-A pid alone names nothing, for the system uses it again. With the time at which its process started it does.
+A pid alone does not identify a process, because the system reuses pids. A pid with a start time does.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ LOG_BYTES_MAX = 16 * 1024 * 1024
 LOG_CHUNK_BYTES = 64 * 1024
 PS_TIMEOUT_S = 10
 
-# The processes that we have started ourselves, by pid: when one of them ends, its exit status waits to be taken.
+# Our own child processes by pid: when one ends, we must collect its exit status.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def start_time(pid: int) -> str | None:
-    """Return when a process started, in a form only good for comparing; None when it has ended, reaped or not."""
+    """Return the start time of a process, for comparison only; None if it has ended, even as a zombie."""
     return _start_time_linux(pid) if sys.platform == "linux" else _start_time_ps(pid)
 
 
 def is_running(pid: int | None, started: str | None) -> bool:
-    """Say whether that very process still runs."""
+    """Return whether exactly this process is still running."""
     running = pid is not None and started is not None and start_time(pid) == started
-    # After the look: what was found ended is taken off the system's list, too.
+    # After the check, reap a process that has ended.
     if pid in _children:
         _children[pid].poll()
     return running
 
 
 def send_signal(pid: int, started: str | None, number: signal.Signals) -> None:
-    """Signal that very process, if it still runs."""
+    """Send a signal to exactly this process, if it is still running."""
     if not is_running(pid, started):
         return
     try:
@@ -49,7 +49,7 @@ def send_signal(pid: int, started: str | None, number: signal.Signals) -> None:
 
 
 def spawn(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> int:
-    """Start a process in a session of its own, which neither Ctrl-C nor the end of the terminal reaches."""
+    """Start a process in its own session, so that Ctrl-C and the end of the terminal do not affect it."""
     try:
         with log.open("ab") as output:
             child = subprocess.Popen(
@@ -61,13 +61,13 @@ def spawn(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> 
                 start_new_session=True,
             )
     except OSError as error:
-        raise ClusterError(f"{command[0]} cannot be started: {error.strerror}.") from error
+        raise ClusterError(f"Cannot start {command[0]}: {error.strerror}.") from error
     _children[child.pid] = child
     return child.pid
 
 
 def ending(pid: int) -> str:
-    """Say how a process ended, as far as we can know it."""
+    """Return how a process ended, as far as we know."""
     returncode = _children[pid].poll() if pid in _children else None
     if returncode is None:
         return "it is gone"
@@ -80,9 +80,9 @@ def ending(pid: int) -> str:
 
 
 class LogTail:
-    """What a process writes to its log from now on; what earlier runs wrote is passed over.
+    """What a process writes to its log from now on; output of earlier runs is skipped.
 
-    A log that has grown large makes room for the new run and is kept beside it as `NAME.1`.
+    A large log of earlier runs is renamed to `NAME.1`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -96,7 +96,7 @@ class LogTail:
         self._kept = b""
 
     def has(self, text: bytes) -> bool:
-        """Say whether the text came since the last question, also when it came in two parts."""
+        """Return whether the text has arrived since the last call, even if it arrived in two parts."""
         with self.path.open("rb") as file:
             file.seek(self._position)
             while chunk := file.read(LOG_CHUNK_BYTES):
@@ -115,13 +115,13 @@ class LogTail:
 
 
 def _start_time_linux(pid: int) -> str | None:
-    """Read ticks since the boot, and which boot. The name in the second field may hold blanks and parentheses."""
+    """Read the ticks since boot, and the boot id. The name in the second field may have blanks and parentheses."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except (OSError, ValueError):
         return None
-    # After the name and the state come fields 4 and on: the number of threads is field 20, the start time field 22.
+    # Fields 4 and up follow the name and the state: field 20 is the number of threads, field 22 the start time.
     # The first thread may have ended while others still hold the ports.
     ended = state in "ZX" and int(fields[16]) <= 1
     return None if ended else f"{boot} {fields[18]}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:
-    """Write a file that only its owner can read, for a value may be a password."""
+    """Write a file that only its owner can read, because a value may be a password."""
     text = "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "w", encoding="ascii") as file:
@@ -16,7 +16,7 @@ def write_properties(path: Path, properties: Mapping[str, str]) -> None:
 
 
 def _escaped(value: str) -> str:
-    """Write what the format gives a meaning to, and all but printable ASCII, as escapes of UTF-16 units."""
+    """Escape special characters, and everything but printable ASCII as UTF-16 units."""
     units = value.replace("\\", "\\\\").encode("utf-16-be", "surrogatepass")
     characters = (int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2))
     text = "".join(chr(unit) if 32 <= unit < 127 else f"\\u{unit:04x}" for unit in characters)

@@ -1,4 +1,4 @@
-"""What `cluster.json` says: the cluster's processes with their addresses, and the pids of those that were started."""
+"""The content of `cluster.json`: the cluster's processes with their addresses and pids."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ HOST = "127.0.0.1"
 
 
 class Role(StrEnum):
-    """What a process is."""
+    """The role of a process."""
 
     ZOOKEEPER = "zookeeper"
     BROKER = "broker"
 
 
 class Relays(msgspec.Struct, frozen=True):
-    """The ports at which other brokers find this one, and at which it finds ZooKeeper."""
+    """The ports where other brokers reach this one, and where it reaches ZooKeeper."""
 
     inter_broker_port: int
     zookeeper_port: int
 
 
 class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One process. Its addresses stay over restarts; the pid counts only together with the start time."""
+    """One process. It keeps its addresses across restarts; the pid is valid only with the start time."""
 
     role: Role
     id: int
     host: str
     port: int
     http_port: int | None = None
-    # Where it listens for other brokers, if not where clients find it, and the relays in between.
+    # Its port for other brokers, if it differs from the port for clients, and the relays in between.
     inter_broker_port: int | None = None
     relays: Relays | None = None
     # Relative to the directory of the cluster, so that a stopped cluster can be moved.
     log: str
     pid: int | None = None
     start_time: str | None = None
-    # Set before the process is told to stop: whoever watches it then knows that it did not die.
+    # Set before the process is stopped, so that watchers know that it did not crash.
     stopping: bool = False
 
     @property
     def name(self) -> str:
-        """Return what messages call it: `broker 2`, `ZooKeeper`."""
+        """Return its name in messages: `broker 2`, `ZooKeeper`."""
         return "ZooKeeper" if self.role is Role.ZOOKEEPER else f"broker {self.id}"
 
     @property
@@ -55,25 +55,25 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
         return "zookeeper" if self.role is Role.ZOOKEEPER else f"broker-{self.id}"
 
     def is_running(self) -> bool:
-        """Say whether the process that was started last still runs."""
+        """Return whether the last started process is still running."""
         return is_running(self.pid, self.start_time)
 
     @property
     def address(self) -> str:
-        """Return what its clients connect to."""
+        """Return the address for its clients."""
         return f"{self.host}:{self.port}"
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster. A base port of 0 means that its processes were given ports that were free."""
+    """A cluster. A base port of 0 means that its processes got any free ports."""
 
     zookeeper_connect: str
     base_port: int
     http_base_port: int
     overrides: tuple[str, ...] = ()
-    # Whether clients need TLS, a password and rights.
+    # Whether clients need TLS, a password and ACLs.
     secure: bool = False
-    # In the order in which they start: ZooKeeper first.
+    # In start order: ZooKeeper first.
     processes: tuple[ProcessRecord, ...] = ()
 
     @property
@@ -88,11 +88,11 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Return what clients are given to find the cluster."""
+        """Return the bootstrap servers for clients."""
         return ",".join(broker.address for broker in self.brokers)
 
     def replacing(self, changed: Iterable[ProcessRecord]) -> ClusterRecord:
-        """Return the record with these processes in the place of those with the same role and id."""
+        """Return the record with these processes replacing those with the same role and id."""
         by_key = {(process.role, process.id): process for process in changed}
         processes = tuple(by_key.get((process.role, process.id), process) for process in self.processes)
         return msgspec.structs.replace(self, processes=processes)

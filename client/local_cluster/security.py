@@ -1,7 +1,7 @@
-"""What `ottla up --secure` makes: certificates, passwords, the brokers' options, and files that clients take.
+"""What `ottla up --secure` creates: certificates, passwords, the brokers' options, and option files for clients.
 
-All is in the folder `security` of the cluster's directory, made once. Users that are created later use SCRAM; the two
-that must be there before ZooKeeper has any, the administrator's and the brokers' own, use PLAIN, inside TLS.
+All of it is in the folder `security` of the cluster's directory, and is created once. Users that are created later use
+SCRAM. The administrator and the brokers must exist before ZooKeeper has any users, so they use PLAIN over TLS.
 """
 
 from __future__ import annotations
@@ -41,32 +41,32 @@ class ClusterSecurity:
         self._passwords_file = folder / "passwords.json"
 
     def prepare(self, bootstrap_servers: str, names: Iterable[str] = ()) -> None:
-        """Make what is not there yet, and tell clients where the brokers are now.
+        """Create missing files, and write the current broker addresses to the clients' files.
 
-        `names` are further hosts that the certificate is for, when one is made.
+        `names` are additional host names for a new certificate.
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # The authority's is written last: where it is there, so are the others.
+            # The authority's certificate is written last: if it exists, so do the others.
             if not self.authority.exists():
                 passwords = _Passwords(*(secrets.token_urlsafe(_PASSWORD_BYTES) for _ in range(2)))
                 write_private(self._passwords_file, msgspec.json.encode(passwords))
                 make_certificates(self.authority, self._broker, names)
             self._write_client_files(self.folder, bootstrap_servers, str(self.authority))
         except OSError as error:
-            raise ClusterError(f"{self.folder} cannot be used: {error.strerror}.") from error
+            raise ClusterError(f"Cannot use {self.folder}: {error.strerror}.") from error
 
     def export(self, folder: Path, bootstrap_servers: str) -> None:
-        """Write what clients elsewhere take: a folder to be copied, and to be run in, for the authority has no path."""
+        """Write a folder to copy for clients elsewhere; they run inside it, because its certificate has no path."""
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             (folder / self.authority.name).write_bytes(self.authority.read_bytes())
             self._write_client_files(folder, bootstrap_servers, self.authority.name)
         except OSError as error:
-            raise ClusterError(f"{folder} cannot be used: {error.strerror}.") from error
+            raise ClusterError(f"Cannot use {folder}: {error.strerror}.") from error
 
     def broker_options(self) -> dict[str, str]:
-        """Return the options of brokers that tell no secret."""
+        """Return the brokers' options that have no secrets."""
         return {
             "security.inter.broker.protocol": PROTOCOL,
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
@@ -80,7 +80,7 @@ class ClusterSecurity:
         }
 
     def broker_secrets(self, listeners: Sequence[str]) -> Mapping[str, str]:
-        """Return those that do; they belong into files, not on a command line that others see."""
+        """Return the brokers' options with secrets; they belong in files, not on a visible command line."""
         passwords = self._passwords()
         users = {ADMINISTRATOR: passwords.administrator, _BROKER: passwords.broker}
         known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
@@ -114,7 +114,7 @@ class ClusterSecurity:
             return msgspec.json.decode(self._passwords_file.read_bytes(), type=_Passwords)
         except (OSError, msgspec.MsgspecError) as error:
             raise ClusterError(
-                f"{self._passwords_file} cannot be read: {error}. Remove {self.folder} to have all made anew."
+                f"Cannot read {self._passwords_file}: {error}. Remove {self.folder} to create everything again."
             ) from error
 
 

@@ -11,13 +11,13 @@ from ottla.client.local_cluster import zookeeper
 from ottla.client.local_cluster.ports import is_accepting
 from ottla.client.local_cluster.record import ProcessRecord, Role
 
-# A broker answers from a thread that has nothing else to do.
+# A broker answers from a dedicated thread.
 HEALTH_TIMEOUT_S = 1.0
 HEALTH_BYTES_MAX = 64 * 1024
 
 
 class ProcessState(StrEnum):
-    """What a process does."""
+    """The state of a process."""
 
     RUNNING = "running"
     STARTING = "starting"
@@ -28,9 +28,9 @@ class ProcessState(StrEnum):
 
 
 class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One object of `ottla status --format json`; the pid is that of a process that runs.
+    """One object of `ottla status --format json`; the pid is set only for a running process.
 
-    What is known about the partitions is null for ZooKeeper, and where a broker does not answer.
+    The partition counts are null for ZooKeeper, and for a broker that does not answer.
     """
 
     role: Role
@@ -46,7 +46,7 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Health(msgspec.Struct, frozen=True):
-    """What we read of a broker's `/health`."""
+    """The fields of a broker's `/health` that we read."""
 
     is_controller: bool | None = None
     leaders: int | None = None

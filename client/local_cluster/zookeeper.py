@@ -1,4 +1,4 @@
-"""The embedded ZooKeeper: the real server, alone, on the loopback interface."""
+"""The embedded ZooKeeper: the real server, standalone, on the loopback interface."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ottla.client.local_cluster.properties import write_properties
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 CONFIG_NAME = "zoo.cfg"
-# Sessions end on a tick, so a short one makes dead brokers known early; the limits of a session stay wide.
+# Sessions expire on a tick, so a short tick detects dead brokers early; the session limits stay wide.
 TICK_MS = 500
 SESSION_MS_MIN = 1_000
 SESSION_MS_MAX = 60_000
 SNAPSHOT_TRANSACTIONS = 10_000
-# ZooKeeper writes this much zeroes ahead in its transaction log; its own choice of 64 MiB is for busy ensembles.
+# ZooKeeper preallocates this much of its transaction log; its default of 64 MiB is for busy ensembles.
 PREALLOCATED_KIB = 64
 ANSWER_BYTES_MAX = 64 * 1024
 ANSWER_TIMEOUT_S = 2.0
-# A question that comes while the server starts may never be answered, so it is asked again soon.
+# The server may never answer a request that arrives while it starts, so we repeat it soon.
 READY_TIMEOUT_S = 0.25
 
 _JAVA_OPTIONS = (
     "-Xmx128m",
-    # The collector with the least memory, the compiler with the quickest start.
+    # The garbage collector with the least memory, and the compiler with the fastest start.
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Xshare:auto",
@@ -38,13 +38,13 @@ _LOG_OPTIONS = (
     f"{_LOG_PREFIX}.level=INFO",
     f"{_LOG_PREFIX}.showdatetime=true",
     f"{_LOG_PREFIX}.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
-    # Being asked before the data is loaded makes this one log a stack trace.
+    # This class logs a stack trace if it is asked before the data is loaded.
     f"{_LOG_PREFIX}.org.apache.zookeeper.server.ServerCnxn.level=OFF",
 )
 
 
 def prepare(folder: Path, host: str, port: int) -> None:
-    """Make the folder and write the config that `command` starts a server with."""
+    """Create the folder and write the config for `command`."""
     data = folder / "data"
     data.mkdir(parents=True, exist_ok=True)
     write_properties(
@@ -67,19 +67,19 @@ def prepare(folder: Path, host: str, port: int) -> None:
 
 
 def command(folder: Path, *, fsync: bool = True) -> list[str]:
-    """Return the command line of a server; without `fsync`, what it has stored may not survive a power cut."""
+    """Return the command line of a server; without `fsync`, its data may not survive a power failure."""
     class_path = os.pathsep.join(map(str, find_zookeeper_jars()))
     options = (*_JAVA_OPTIONS, *_LOG_OPTIONS, f"-Dzookeeper.forceSync={'yes' if fsync else 'no'}")
     return [str(find_java()), *options, "-cp", class_path, MAIN_CLASS, str(folder.absolute() / CONFIG_NAME)]
 
 
 def is_serving(host: str, port: int, timeout_s: float = ANSWER_TIMEOUT_S) -> bool:
-    """Ask with the word `srvr`, which has a mode in the answer only when clients are served; `ruok` is too early."""
+    """Send `srvr`: its answer has a mode only if the server accepts clients. `ruok` succeeds too early."""
     return b"\nMode: " in four_letter_word(host, port, b"srvr", timeout_s)
 
 
 def four_letter_word(host: str, port: int, word: bytes, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes:
-    """Return the answer to one of ZooKeeper's four-letter words, or nothing where nobody answers."""
+    """Return the answer to one of ZooKeeper's four-letter words; empty if there is no answer."""
     answer = bytearray()
     try:
         with socket.create_connection((host, port), timeout_s) as connection:

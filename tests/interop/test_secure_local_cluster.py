@@ -132,8 +132,8 @@ def test_the_doctor_knows_mistakes_of_clients(cluster: SecureCluster, alice: Pat
     for config, found, change in (
         (nothing, "speaks TLS, and we speak plaintext", "security.protocol=SSL"),
         (strange, "an authority that we do not trust", "ssl.truststore.location="),
-        (trusting, "wants SASL, and we do not authenticate", "security.protocol=SASL_SSL"),
-        (wrong, "does not know this user with this password", "ottla user update alice"),
+        (trusting, "requires SASL, and we do not authenticate", "security.protocol=SASL_SSL"),
+        (wrong, "rejects this user and password", "ottla user update alice"),
     ):
         shown = cluster.run("doctor", config=config)
         assert (shown.returncode, found in shown.stdout, change in shown.stdout) == (2, True, True), shown.stdout

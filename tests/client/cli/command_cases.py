@@ -147,7 +147,7 @@ CASES: Final[dict[str, Case]] = {
         "USER STATUS",
         "user error",
         "{new}",
-        "Nobody is there to type a password",
+        "There is no terminal to ask for the password",
         2,
     ),
     "user update": Case(
@@ -164,7 +164,7 @@ CASES: Final[dict[str, Case]] = {
         2,
     ),
     "acl delete": Case(
-        "-b {acls} --principal {allowed} --yes", _RIGHT_HEADINGS, f"{_RIGHT} error", "--yes", "Which rights?", 2
+        "-b {acls} --principal {allowed} --yes", _RIGHT_HEADINGS, f"{_RIGHT} error", "--yes", "Which ACLs?", 2
     ),
     "quota list": Case("--user {limited}", "USER CLIENT-ID IP", "entity quotas", "--default group", "--default", 2),
     "quota alter": Case(

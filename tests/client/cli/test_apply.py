@@ -58,7 +58,7 @@ def test_if_one_topic_cannot_be_so_none_is_touched(ottla: Ottla, tmp_path: Path,
     refused = ottla("apply", "-f", str(file))
     assert refused.code == 1
     assert [row[1] for row in refused.rows] == ["refuse", "create"]
-    assert f"{topic} has 3 partitions, and cannot have fewer; the file says 2" in refused.err
+    assert f"{topic} has 3 partitions and cannot have fewer; the file has 2" in refused.err
     assert ottla("topic", "describe", f"{topic}-new").code == 1
 
     file.write_text(json.dumps({"topics": [{"name": topic, "replication_factor": 2}]}))
@@ -95,11 +95,11 @@ def test_yaml_is_read(tmp_path: Path) -> None:
         ('{"topics": [], "more": 1}', "nothing else"),
         ('{"topics": [{}]}', "topic 1 has no name"),
         ('{"topics": [{"name": "a"}, {"name": "a"}]}', "a more than once"),
-        ('{"topics": [{"name": "a", "partition": 1}]}', "partition, which is not known"),
+        ('{"topics": [{"name": "a", "partition": 1}]}', "unknown keys: partition"),
         ('{"topics": [{"name": "a", "partitions": 0}]}', "partitions is a whole number from 1"),
         ('{"topics": [{"name": "a", "partitions": true}]}', "partitions is a whole number from 1"),
         ('{"topics": [{"name": "a", "replication_factor": 40000}]}', "from 1 to 32767"),
-        ('{"topics": [{"name": "a", "configs": [1]}]}', "configs must be options"),
+        ('{"topics": [{"name": "a", "configs": [1]}]}', "configs must map options to values"),
         ('{"topics": [{"name": "a", "configs": {"b": {}}}]}', "b must be a text"),
     ],
 )

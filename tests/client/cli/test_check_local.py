@@ -14,7 +14,7 @@ def test_a_broker_is_healthy_when_it_answers_as_a_member(ottla: Ottla) -> None:
     """Versions and metadata came back."""
     check = ottla("check", "health", "--local")
     assert (check.code, check.out.split(":")[0]) == (0, "OK")
-    assert check.out.endswith("answers, and knows 1 brokers\n")
+    assert check.out.endswith("answers and knows 1 brokers\n")
 
 
 def test_a_broker_is_not_blamed_for_what_is_wrong_elsewhere(

@@ -24,7 +24,7 @@ def test_the_cluster_is_described(ottla: Ottla, broker: BrokerProcess) -> None:
     assert apis["Metadata"]["api_key"] == 3
     assert ["18", "ApiVersions"] in [row[:2] for row in ottla("cluster", "api-versions", "--broker", "1").rows]
     missing = ottla("cluster", "api-versions", "--broker", "9")
-    assert (missing.code, "There is no broker 9; those alive are 1." in missing.err) == (1, True)
+    assert (missing.code, "There is no broker 9; the live brokers are 1." in missing.err) == (1, True)
 
 
 def test_health_and_checks_see_a_dead_broker(

@@ -52,7 +52,7 @@ def test_a_detached_cluster_is_shown_and_stopped(bench: Bench, run: Run) -> None
     assert "num.partitions=3\n" in (bench.path / "broker-1" / "server.properties").read_text()
 
     code, printed, said = run(*bench.arguments(2))
-    assert (code, "Everything runs already." in said) == (0, True)
+    assert (code, "Everything is already running." in said) == (0, True)
     assert printed.count("running") == 2
 
     code, printed, said = run("down", *directory)
@@ -61,7 +61,7 @@ def test_a_detached_cluster_is_shown_and_stopped(bench: Bench, run: Run) -> None
 
     code, printed, _ = run("status", *directory)
     assert (code, printed.count("stopped")) == (1, 2)
-    assert "Nothing of the cluster" in run("down", *directory)[2]
+    assert "No process of the cluster" in run("down", *directory)[2]
 
 
 def test_fewer_brokers_are_refused(bench: Bench, run: Run) -> None:
@@ -71,7 +71,7 @@ def test_fewer_brokers_are_refused(bench: Bench, run: Run) -> None:
     code, _, said = run(*bench.arguments(1))
 
     assert code == 1
-    assert "Error: This cluster has 2 brokers, and none is removed" in said
+    assert "Error: This cluster has 2 brokers. None is removed" in said
     assert run("status", "--dir", str(bench.path))[0] == 0
 
 
@@ -126,7 +126,7 @@ def test_a_broker_that_fails_is_an_error_without_a_traceback(bench: Bench, run: 
         (("up", "-X", "nothing"), '"nothing" is not key=value'),
         (("up", "--brokers", "0"), "--brokers"),
         (("up", "--zookeeper", "a:b"), '"a:b" is not HOST:PORT'),
-        (("up", "--zookeeper", "a:1", "--zookeeper-port", "1"), "one or the other"),
+        (("up", "--zookeeper", "a:1", "--zookeeper-port", "1"), "use only one of them"),
         (("status", "--format", "xml"), "--format"),
         (("sideways",), "sideways"),
     ],

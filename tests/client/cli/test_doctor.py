@@ -109,7 +109,7 @@ def test_replicas_that_are_missing_are_a_warning_until_writers_are_refused(
 
     warned = ottla("doctor", bootstrap=at)
     assert warned.code == 1
-    assert f"1 partitions are short of one: {topic}-0\n" in warned.out
+    assert f"1 partitions are under-replicated: {topic}-0\n" in warned.out
     assert warned.out.endswith("replicas: Start broker 2.\n")
     ottla("topic", "alter", topic, "-c", "min.insync.replicas=2", bootstrap=at)
     assert "too few in sync for acks=all" in ottla("doctor", bootstrap=at).out

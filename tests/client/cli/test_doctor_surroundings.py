@@ -152,7 +152,7 @@ def test_clocks_that_differ_are_a_warning() -> None:
     unseen = clock_finding({1: None, 2: None})
     assert (unseen.status, unseen.found) == (
         Status.OK,
-        "not compared: brokers 1, 2, as no page over HTTP tells it",
+        "not compared: brokers 1, 2 (no HTTP response)",
     )
     one = clock_finding({1: 0.1, 2: 73.2, 3: None})
     assert one.status is Status.WARNING

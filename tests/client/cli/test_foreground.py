@@ -67,7 +67,7 @@ def test_a_death_is_told_and_the_others_keep_running(bench: Bench) -> None:
         os.kill(first.pid, signal.SIGKILL)
 
         said = read_until(up, "to start it:")
-        assert f"broker 1 (pid {first.pid}) has died: killed by SIGKILL. The others keep running." in said
+        assert f"broker 1 (pid {first.pid}) died: killed by SIGKILL. The others keep running." in said
         assert second.is_running()
 
         with ottla(*bench.arguments(2, "--detach")) as again:

@@ -97,7 +97,7 @@ def test_members_are_shown(ottla: Ottla, topic: str, member: Callable[..., Consu
     assert [each["client_id"] for each in described["partitions"]] == ["reader", "reader"]
 
     refused = ottla("group", "seek", group, "--to", "start", "--topic", topic, "--yes")
-    assert (refused.code, "stop them first" in refused.err) == (1, True)
+    assert (refused.code, "Stop them first" in refused.err) == (1, True)
     refused = ottla("group", "delete", group, "--yes")
     assert (refused.code, "Stop its members first" in refused.err) == (1, True)
 

@@ -88,7 +88,7 @@ def test_whole_segments_are_fine(ottla: Ottla, segment: Path) -> None:
         (lambda data, second: data[:-3], "second", "into a batch of"),
         (lambda data, second: data + bytes(99) + b"x", "end", "zeros instead of a batch"),
         (lambda data, second: data[:-1] + bytes([data[-1] ^ 1]), "second", "CRC"),
-        (lambda data, second: data[second:] + data[:second], "first", "offset 0 where 3 is the least"),
+        (lambda data, second: data[second:] + data[:second], "first", "offset 0, but at least 3 was expected"),
         (lambda data, second: data[: second + 8] + bytes(4) + data[second + 12 :], "length", "shorter than its header"),
     ],
 )

@@ -78,7 +78,7 @@ def test_a_file_that_is_not_ours_is_refused(tmp_path: Path, text: str) -> None:
     """With a typed error, whatever is in it."""
     file = tmp_path / "profiles.json"
     file.write_bytes(text.encode("latin-1"))
-    with pytest.raises(CommandError, match="Mend it, or delete it"):
+    with pytest.raises(CommandError, match="Fix it, or delete it"):
         read_profiles(file)
 
 

@@ -58,7 +58,7 @@ def test_a_user_is_created_once_and_updated_only_where_it_is(ottla: Ottla, user:
 @pytest.mark.parametrize(
     ("arguments", "stdin", "because"),
     [
-        (("--password-file", "-"), b"\n", "not empty"),
+        (("--password-file", "-"), b"\n", "The password is empty"),
         (("--password-file", "-"), b"\xff", "UTF-8"),
         (("--password-file", "missing.txt"), b"", "missing.txt"),
         (("--mechanism", "PLAIN"), b"", "SCRAM-SHA-256"),
@@ -127,7 +127,7 @@ def test_rights_of_producers_and_consumers_are_created_in_one_go(
         ("create --principal u --operation fly --topic t", "idempotent-write"),
         ("create --principal u --consumer --topic t", "--group"),
         ("create --principal u --producer --deny --topic t", "--producer"),
-        ("create --principal u --allow --deny --operation read --topic t", "exclude"),
+        ("create --principal u --allow --deny --operation read --topic t", "not both"),
         ("delete --principal u", "--yes"),
     ],
 )

@@ -183,7 +183,7 @@ def test_values_may_be_arguments_or_a_file(ottla: Ottla, topic: str, tmp_path: P
         (("consume", "{topic}", "-o", "soon", "-e"), 2, "is not an offset"),
         (("consume", "{topic}", "-o", "@soon", "-e"), 2, "is not a time"),
         (("consume", "{topic}", "-f", "%q", "-e"), 2, "%q"),
-        (("consume", "{topic}", "-f", "%s", "--json"), 2, "one of them"),
+        (("consume", "{topic}", "-f", "%s", "--json"), 2, "use only one"),
         (("consume", "{topic}", "-p", "7", "-e"), 1, "no partition 7"),
         (("consume", "not-there", "-e"), 1, "no topic 'not-there'"),
         (("produce", "{topic}", "x", "--acks", "2"), 2, "--acks"),

@@ -136,7 +136,7 @@ def test_a_broker_that_does_not_stop_is_killed(bench: Bench) -> None:
 
     assert not process.is_running()
     assert bench.reports[-2:] == [
-        f"broker 1 (pid {process.pid}) does not stop, so it is killed",
+        f"broker 1 (pid {process.pid}) did not stop in time and is killed",
         "broker 1 killed",
     ]
 

@@ -73,4 +73,4 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path, capsys: pytest.Ca
     """On standard error, with an exit code."""
     (tmp_path / "file").touch()
     assert main([str(tmp_path / "file"), *ARGUMENTS]) == 1
-    assert f"{tmp_path / 'file'} cannot be used" in capsys.readouterr().err
+    assert f"Cannot use {tmp_path / 'file'}" in capsys.readouterr().err

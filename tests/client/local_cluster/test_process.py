@@ -53,7 +53,7 @@ def test_no_pid_is_no_process() -> None:
 
 def test_a_program_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
     """The message names the program."""
-    with pytest.raises(ClusterError, match="/no/such/program cannot be started: No such file"):
+    with pytest.raises(ClusterError, match="Cannot start /no/such/program: No such file"):
         spawn(["/no/such/program"], tmp_path / "log", {})
 
 

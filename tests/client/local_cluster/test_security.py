@@ -64,7 +64,7 @@ def test_options_for_the_command_line_tell_no_password(made: ClusterSecurity) ->
 def test_lost_passwords_are_named_with_what_to_do(made: ClusterSecurity) -> None:
     """A folder that somebody tidied up is not half used."""
     (made.folder / "passwords.json").unlink()
-    with pytest.raises(ClusterError, match="made anew"):
+    with pytest.raises(ClusterError, match="create everything again"):
         made.prepare("127.0.0.1:9092")
 
 
