@@ -1,4 +1,4 @@
-"""Values that callers of the client give and get."""
+"""Arguments and results of the client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ValueT = TypeVar("ValueT")
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What a group has committed for a partition: the offset of the record to read next, and a text of its own."""
+    """What a group has committed for a partition: the offset of the next record to read, and free text."""
 
     offset: int
     metadata: str = ""
@@ -38,14 +38,14 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written. Without acknowledgements (acks=0) the offset is -1, as nobody says."""
+    """Where a record was written. Without acknowledgements (acks=0) the offset is unknown and -1."""
 
     topic: str
     partition: int
     topic_partition: TopicPartition
     offset: int
     timestamp: int | None
-    """Milliseconds since 1970: the record's own, or the broker's where the topic has LogAppendTime."""
+    """Milliseconds since 1970: the record's own, or the broker's if the topic has LogAppendTime."""
     timestamp_type: int
     """0 for CreateTime, 1 for LogAppendTime."""
     log_start_offset: int | None
@@ -54,10 +54,9 @@ class RecordMetadata(NamedTuple):
 class ConsumerRecord(msgspec.Struct, Generic[KeyT, ValueT], frozen=True, gc=False):
     """A record, with its key and value as the consumer's deserializers gave them.
 
-    It cannot be changed; records with equal fields are equal, and have a hash where key, value and headers have one.
-    A struct is made in a quarter of the time that a dataclass takes. It is not one: `msgspec.structs` has what
-    `dataclasses` has for those. The garbage collector does not look into it, so that a value which is made to refer to
-    its own record is never freed.
+    It is immutable. Records with equal fields are equal, and are hashable if key, value and headers are. A struct is
+    created in a quarter of the time of a dataclass. Use the functions in `msgspec.structs` instead of `dataclasses`.
+    The garbage collector does not track it, so a value that refers to its own record is never freed.
     """
 
     topic: str

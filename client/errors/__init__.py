@@ -1,6 +1,6 @@
-"""Errors that users of the client see. All are KafkaErrors; `retriable` says whether trying again may help.
+"""Errors that users of the client see. All are KafkaErrors; `retriable` says whether a retry may help.
 
-Each error code has a class under Kafka's name (`error_classes.py`); here are those that arise in the client itself.
+`error_classes.py` has a class for each error code, under Kafka's name. The errors of the client itself are here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [  # noqa: PLE0604 - the names of the classes are strings too
 
 
 class KafkaConnectionError(LocalError):
-    """There is no connection, or it broke; whether the broker acted on the request is not known."""
+    """There is no connection, or it broke; the broker may or may not have handled the request."""
 
     wire_code = ErrorCode.NETWORK_EXCEPTION
 
@@ -37,11 +37,11 @@ class KafkaConnectionError(LocalError):
 class NoBrokersAvailable(KafkaConnectionError):  # noqa: N818 - the name that other clients have
     """No broker of the cluster could be reached."""
 
-    advice = "Check bootstrap_servers, that the brokers run, and that this host can reach them; `ottla doctor` helps."
+    advice = "Check bootstrap_servers, and that the brokers are up and reachable from this host; `ottla doctor` helps."
 
 
 class KafkaTimeoutError(LocalError):
-    """It was not done in time; a broker may still act on it."""
+    """The call did not finish in time; a broker may still handle it."""
 
     wire_code = ErrorCode.REQUEST_TIMED_OUT
 
@@ -53,48 +53,48 @@ class KafkaConfigurationError(LocalError):
 
 
 class IllegalStateError(LocalError):
-    """The call does not fit what was called before."""
+    """The call is not allowed in the current state."""
 
 
 class ProducerClosed(IllegalStateError):  # noqa: N818 - the name that other clients have
     """The producer is closed, or was never started."""
 
-    advice = "Use `async with Producer(...)`, or call start() before and stop() after."
+    advice = "Use `async with Producer(...)`, or call start() first and stop() at the end."
 
 
 class ConsumerStoppedError(IllegalStateError):
     """The consumer is closed, or was never started."""
 
-    advice = "Use `async with Consumer(...)`, or call start() before and stop() after."
+    advice = "Use `async with Consumer(...)`, or call start() first and stop() at the end."
 
 
 class CommitFailedError(LocalError):
-    """The group gave the partitions to somebody else before their offsets were committed."""
+    """The group gave the partitions to another member before their offsets were committed."""
 
     wire_code = ErrorCode.ILLEGAL_GENERATION
     advice = (
-        "Records may be handled twice. Handle fewer at a time (max_poll_records), or allow more time for them "
+        "Records may be processed twice. Process fewer at a time (max_poll_records), or allow more time for them "
         "(max_poll_interval_ms)."
     )
 
 
 class LogTruncationError(OffsetOutOfRangeError):
-    """Records that were read are not in the log any more: a leader was elected that did not have them."""
+    """Records that were read are no longer in the log, because the new leader does not have them."""
 
-    advice = "Seek to `diverging`, or have auto_offset_reset do it."
+    advice = "Seek to `diverging`, or set auto_offset_reset."
 
     def __init__(self, detail: str = "", diverging: OffsetAndMetadata | None = None) -> None:
-        """`diverging` is where the log and what was read part, if the leader knows."""
+        """`diverging` is the offset where the log and the records read differ; None if the leader does not know it."""
         super().__init__(detail)
         self.diverging = diverging
         self.args = (detail, diverging)
 
 
 def error_for(code: int, detail: str = "") -> KafkaError:
-    """Return the error of a code from the wire; also for codes that no client should meet, and those of the future."""
+    """Return the error for a code from the wire, including codes that are unknown or not meant for clients."""
     known = ErrorCode.of(code)
     if known != code:
-        return KafkaError(f"{detail} (error code {code} is not known here)".lstrip())
+        return KafkaError(f"{detail} (unknown error code {code})".lstrip())
     error_class = CLASS_BY_CODE.get(known)
     if error_class is None:
         name = "".join(word.capitalize() for word in known.name.split("_")).removesuffix("Error") + "Error"
@@ -103,6 +103,6 @@ def error_for(code: int, detail: str = "") -> KafkaError:
 
 
 def raise_for(code: int, detail: str = "") -> None:
-    """Raise the error of a code from the wire, unless it is that of no error."""
+    """Raise the error for a code from the wire, unless the code means no error."""
     if code:
         raise error_for(code, detail)

@@ -1,4 +1,4 @@
-"""One class for each error code that a client may meet, under the name that Python's Kafka clients give it."""
+"""One class for each error code that a client may receive, with the names of Python's other Kafka clients."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class MessageSizeTooLargeError(
 
 
 class OffsetMetadataTooLargeError(
-    KafkaError, code=ErrorCode.OFFSET_METADATA_TOO_LARGE, advice="Commit a shorter text."
+    KafkaError, code=ErrorCode.OFFSET_METADATA_TOO_LARGE, advice="Commit shorter metadata."
 ): ...
 
 
@@ -67,7 +67,9 @@ class NotCoordinatorError(KafkaError, code=ErrorCode.NOT_COORDINATOR): ...
 
 
 class InvalidTopicError(
-    KafkaError, code=ErrorCode.INVALID_TOPIC_EXCEPTION, advice="Names have 1 to 249 of a-z, A-Z, 0-9, `.`, `_` and `-`."
+    KafkaError,
+    code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+    advice="A name has 1 to 249 of the characters a-z, A-Z, 0-9, `.`, `_` and `-`.",
 ): ...
 
 
@@ -77,7 +79,7 @@ class RecordListTooLargeError(KafkaError, code=ErrorCode.RECORD_LIST_TOO_LARGE, 
 class NotEnoughReplicasError(
     KafkaError,
     code=ErrorCode.NOT_ENOUGH_REPLICAS,
-    advice="Bring back brokers, or lower min.insync.replicas of the topic; `ottla cluster health` shows which.",
+    advice="Start the missing brokers (`ottla cluster health` shows them), or lower min.insync.replicas of the topic.",
 ): ...
 
 
@@ -134,12 +136,12 @@ class ClusterAuthorizationFailedError(
 class InvalidTimestampError(
     KafkaError,
     code=ErrorCode.INVALID_TIMESTAMP,
-    advice="Give milliseconds, not seconds; see message.timestamp.before.max.ms and after.max.ms of the topic.",
+    advice="Use milliseconds, not seconds; see message.timestamp.before.max.ms and after.max.ms of the topic.",
 ): ...
 
 
 class UnsupportedSaslMechanismError(
-    KafkaError, code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, advice="Choose a sasl_mechanism that the listener has."
+    KafkaError, code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, advice="Choose a sasl_mechanism that the listener offers."
 ): ...
 
 
@@ -296,7 +298,7 @@ class GroupMaxSizeReachedError(
 
 
 class FencedInstanceIdError(
-    KafkaError, code=ErrorCode.FENCED_INSTANCE_ID, advice="Give every consumer a group_instance_id of its own."
+    KafkaError, code=ErrorCode.FENCED_INSTANCE_ID, advice="Give every consumer its own group_instance_id."
 ): ...
 
 

@@ -1,4 +1,4 @@
-"""What all errors of the client have in common."""
+"""The base class of all client errors."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import ClassVar
 from ottla.protocol import errors as protocol_errors
 from ottla.protocol.errors import ErrorCode
 
-# Filled by the classes themselves, as they are declared.
+# Each class registers itself when it is declared.
 CLASS_BY_CODE: dict[ErrorCode, type[KafkaError]] = {}
 
 
 class KafkaError(protocol_errors.KafkaError):
-    """Something that a broker answered, or that kept the client from asking; each error code has its own class."""
+    """An error from a broker, or from the client before it reached one; each error code has its own class."""
 
     wire_code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
     advice: ClassVar[str] = ""
 
     def __init_subclass__(cls, *, code: ErrorCode | None = None, advice: str = "") -> None:
-        """Declare the class of a code, and what its reader may do about it."""
+        """Register the class for its code, with advice for the user."""
         super().__init_subclass__()
         if code is not None:
             cls.wire_code = code
@@ -27,19 +27,19 @@ class KafkaError(protocol_errors.KafkaError):
             cls.advice = advice
 
     def __init__(self, detail: str = "") -> None:
-        """`detail` says what was wrong in this very case: the name, the number, the limit."""
+        """`detail` says what was wrong in this case: the name, the number, the limit."""
         super().__init__(self.wire_code, detail)
-        # What unpickling passes on.
+        # The arguments for unpickling.
         self.args = (detail,)
 
     @property
     def errno(self) -> int:
-        """Kafka's number of the error."""
+        """Kafka's number for the error."""
         return int(self.code)
 
     @property
     def invalid_metadata(self) -> bool:
-        """Whether what we know of leaders and partitions is out of date."""
+        """Whether the error means that our metadata is out of date."""
         return self.code.refresh_metadata
 
     @property
@@ -49,7 +49,7 @@ class KafkaError(protocol_errors.KafkaError):
 
     @property
     def message(self) -> str:
-        """Kafka's name of the code."""
+        """Kafka's name for the code."""
         return self.code.name
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class KafkaError(protocol_errors.KafkaError):
 
 
 class LocalError(KafkaError):
-    """An error of the client's own: no broker has answered it, and its text is all there is to it."""
+    """An error of the client itself, without an error code from a broker."""
 
     def __str__(self) -> str:
         return " ".join(part for part in (self.detail and f"{self.detail}.", self.advice) if part)

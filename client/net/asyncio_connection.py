@@ -1,9 +1,8 @@
-"""An asyncio connection to one broker: requests go out one behind the other, and answers come back in that order.
+"""An asyncio connection to one broker. Requests are pipelined, and responses arrive in request order.
 
-Everything here runs on one event loop. Nothing waits for its turn: any number of tasks may have requests under way,
-up to IN_FLIGHT_MAX. After an error the connection is closed, and with it fails every request that waits for an answer;
-whether the broker acted on those is not known. A request that is not answered in time is such an error, since answers
-come in order and all behind it wait as well.
+Everything here runs on one event loop. Any number of tasks may have requests in flight, up to IN_FLIGHT_MAX. An error
+closes the connection and fails every request in flight; the broker may or may not have handled those. A request that
+times out is such an error: responses come in order, so all requests behind it wait too.
 """
 
 from __future__ import annotations
@@ -38,22 +37,22 @@ from ottla.version import __version__
 
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 IN_FLIGHT_MAX: Final = 1000
-# The longest time that a broker's word is taken for.
+# The longest throttle time that we accept from a broker.
 THROTTLED_SECONDS_MAX: Final = 600.0
 
-# A message, or how to make one for the version that is chosen.
+# A message, or a function that makes one for the chosen version.
 Request: TypeAlias = Message | Callable[[int], Message]
 
 _SOFTWARE_NAME: Final = "ottla"
 _CORRELATION_ID: Final = struct.Struct(">i")
 _ERROR_CODE: Final = struct.Struct(">h")
-# The first version of ApiVersions that says who we are, and the one that every broker answers.
+# The first version of ApiVersions that carries our name, and the version that every broker answers.
 _API_VERSIONS_NAMED: Final = 3
 _API_VERSIONS_OLDEST: Final = 0
 
 
 class _InFlight:
-    """A request whose answer is due."""
+    """A request in flight."""
 
     __slots__ = ("api", "correlation_id", "future", "timeout", "timer", "version")
 
@@ -62,19 +61,19 @@ class _InFlight:
         self.version = version
         self.correlation_id = correlation_id
         self.future = future
-        # Seconds, not counting what the broker makes us wait.
+        # Seconds, without throttle time.
         self.timeout = 0.0
         self.timer: asyncio.TimerHandle | None = None
 
 
 class AsyncioConnection(FrameReceiver):
-    """A connection that is open from `open` until `close`, an error, or a long silence."""
+    """A connection that is open from `open` until `close`, an error, or the idle timeout."""
 
     def __init__(self, host: str, port: int, settings: ClientSettings) -> None:
         super().__init__(RESPONSE_BYTES_MAX)
         self.host = host
         self.port = port
-        # What the broker speaks, by API key; empty until it has said so.
+        # The broker's versions by API key; empty until they arrive.
         self.versions: Mapping[int, Versions] = {}
         self._settings = settings
         self._loop = asyncio.get_running_loop()
@@ -85,12 +84,12 @@ class AsyncioConnection(FrameReceiver):
         self._headers = RequestHeaders(settings.client_id)
         self._chosen: dict[tuple[Api, int, int], int] = {}
         self._used_at = self._loop.time()
-        # Beyond a quota, the broker reads nothing of ours until then.
+        # The broker throttles us, and reads nothing from us, until this time.
         self._throttled_until = 0.0
-        # Past this time of the loop no new request may begin: the broker wants us to authenticate again.
+        # No new request may start after this loop time: the SASL session ends.
         self._ends_at = math.inf
         self._housekeeping: asyncio.TimerHandle | None = None
-        # Resolved when the kernel takes bytes again; None while it does.
+        # Resolved when the socket can be written again; None while it can.
         self._congestion: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
@@ -99,7 +98,7 @@ class AsyncioConnection(FrameReceiver):
 
     @classmethod
     async def open(cls, host: str, port: int, settings: ClientSettings) -> AsyncioConnection:
-        """Connect, learn what the broker speaks, and authenticate; KafkaError if any of it does not work."""
+        """Connect, get the broker's API versions, and authenticate; KafkaError if a step fails."""
         from ottla.client.net.security.tls import tls_context
 
         loop = asyncio.get_running_loop()
@@ -114,11 +113,11 @@ class AsyncioConnection(FrameReceiver):
             await connection.close()
             if isinstance(error, TimeoutError):
                 raise KafkaConnectionError(
-                    f"{host}:{port} was not connected within {settings.connect_timeout_ms} ms"
+                    f"no connection to {host}:{port} within {settings.connect_timeout_ms} ms"
                 ) from error
             if isinstance(error, OSError):
-                # Closed without a word: what speaks no TLS does that.
-                reason = str(error) or "it closed the connection within the TLS handshake: does it speak TLS there?"
+                # A server that does not speak TLS closes the connection like this.
+                reason = str(error) or "it closed the connection during the TLS handshake: does this listener use TLS?"
                 raise KafkaConnectionError(f"cannot connect to {host}:{port}: {reason}") from error
             raise
         connection._keep_house()
@@ -126,21 +125,21 @@ class AsyncioConnection(FrameReceiver):
 
     @property
     def is_closed(self) -> bool:
-        """Whether no more requests are taken."""
+        """Whether the connection accepts no more requests."""
         return self._error is not None
 
     @property
     def is_expiring(self) -> bool:
-        """Whether requests should go to a new connection, while those here are still answered."""
+        """Whether new requests need a new connection, while this one still answers those in flight."""
         return self._loop.time() >= self._ends_at
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answers."""
+        """The number of requests in flight."""
         return len(self._in_flight)
 
     def version(self, api: Api, version_min: int = 0, version_max: int = LAST_VERSION) -> int:
-        """Return the newest version that both sides know; UnsupportedVersionError where there is none."""
+        """Return the newest version that both sides support; UnsupportedVersionError if there is none."""
         key = api, version_min, version_max
         chosen = self._chosen.get(key)
         if chosen is None:
@@ -150,7 +149,7 @@ class AsyncioConnection(FrameReceiver):
                 raise UnsupportedVersionError(f"{self.host}:{self.port}: {error.detail}") from error
             if chosen < version_min:
                 raise UnsupportedVersionError(
-                    f"{self.host}:{self.port} knows {api.label} up to version {chosen}; this needs {version_min}"
+                    f"{self.host}:{self.port} supports {api.label} up to version {chosen}; this needs {version_min}"
                 )
             self._chosen[key] = chosen
         return chosen
@@ -164,10 +163,10 @@ class AsyncioConnection(FrameReceiver):
         version_max: int = LAST_VERSION,
         timeout_ms: int | None = None,
     ) -> Any:
-        """Send a request and return its response, in the newest version that both sides know.
+        """Send a request in the newest version that both sides support, and return its response.
 
-        Raises KafkaConnectionError, KafkaTimeoutError or UnsupportedVersionError; error codes in the response are the
-        caller's. A caller that is cancelled leaves the connection as it was: the answer is dropped when it comes.
+        Raises KafkaConnectionError, KafkaTimeoutError or UnsupportedVersionError. The caller checks error codes in the
+        response. Cancelling the caller does not affect the connection: the response is dropped when it arrives.
         """
         await self.writable()
         version = self.version(api, version_min, version_max)
@@ -175,9 +174,9 @@ class AsyncioConnection(FrameReceiver):
         return await self.submit(api, version, encode_parts(built, version), timeout_ms)
 
     def submit(self, api: Api, version: int, parts: list[Any], timeout_ms: int | None = None) -> asyncio.Future[Any]:
-        """Send a request that is encoded already, without its header; return the future of its response."""
+        """Send a request that is already encoded, without its header; return the future of its response."""
         if len(self._in_flight) >= IN_FLIGHT_MAX:
-            raise KafkaConnectionError(f"{self.host}:{self.port} has not answered {IN_FLIGHT_MAX} requests yet")
+            raise KafkaConnectionError(f"{self.host}:{self.port} has {IN_FLIGHT_MAX} unanswered requests")
         correlation_id = self.post(api, version, parts)
         future: asyncio.Future[Any] = self._loop.create_future()
         entry = _InFlight(api, version, correlation_id, future)
@@ -189,7 +188,7 @@ class AsyncioConnection(FrameReceiver):
 
     def post(self, api: Api, version: int, parts: list[Any]) -> int:
         """Send a request that the broker does not answer (Produce with acks=0); return its correlation id."""
-        # A transport that is closing drops what it is given, or raises a TypeError (asyncio of Python 3.13.0).
+        # A closing transport drops the data, or raises a TypeError (asyncio of Python 3.13.0).
         if self._error is not None or self._transport is None or self._transport.is_closing():
             raise self._error or KafkaConnectionError(f"{self.host}:{self.port} is not connected")
         self._used_at = self._loop.time()
@@ -197,25 +196,25 @@ class AsyncioConnection(FrameReceiver):
         return self._headers.correlation_id
 
     async def close(self) -> None:
-        """Close; requests that wait for their answers fail."""
+        """Close; requests in flight fail."""
         self.abort()
         if self._transport is not None:
             await self._closed
 
     def abort(self, error: KafkaError | None = None) -> None:
-        """Close without waiting for it; `error` is what requests under way fail with."""
+        """Close without waiting; requests in flight fail with `error`."""
         if self._error is None:
             self._fail(error or KafkaConnectionError(f"the connection to {self.host}:{self.port} was closed"))
 
     async def writable(self) -> None:
-        """Wait until the kernel takes bytes."""
+        """Wait until the socket can be written."""
         while self._congestion is not None:
             await asyncio.shield(self._congestion)
 
-    # What the event loop calls.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's is none by inheritance.
+        # uvloop's transport is not a subclass.
         self._transport = cast(asyncio.Transport, transport)
         if self._error is not None:
             self._transport.abort()
@@ -224,7 +223,7 @@ class AsyncioConnection(FrameReceiver):
         if self._error is None:
             reason = f": {exc}" if exc else ""
             if not reason and not self.versions:
-                reason = " and did not answer: is security_protocol that of its listener?"
+                reason = " without a response: does security_protocol match the listener?"
             self._fail(KafkaConnectionError(f"{self.host}:{self.port} closed the connection{reason}"))
         if not self._closed.done():
             self._closed.set_result(None)
@@ -239,14 +238,14 @@ class AsyncioConnection(FrameReceiver):
 
     def frame_received(self, frame: Buffer) -> None:
         if not self._in_flight:
-            self._fail(KafkaConnectionError(f"{self.host}:{self.port} answers what was not asked"))
+            self._fail(KafkaConnectionError(f"{self.host}:{self.port} sent a response without a request"))
             return
         entry = self._in_flight.popleft()
         if entry.timer is not None:
             entry.timer.cancel()
         try:
             if len(frame) < _CORRELATION_ID.size or _CORRELATION_ID.unpack_from(frame)[0] != entry.correlation_id:
-                raise DecodeError(f"no answer to request {entry.correlation_id}")
+                raise DecodeError(f"no response to request {entry.correlation_id}")
             if entry.future.done():
                 return
             version = entry.version
@@ -264,7 +263,7 @@ class AsyncioConnection(FrameReceiver):
         entry.future.set_result(response)
 
     def _throttled(self, seconds: float) -> None:
-        """Know that the broker takes nothing from us for a while, so that what waits for that does not time out."""
+        """Note that the broker throttles us, so that waiting requests do not time out meanwhile."""
         until = self._loop.time() + seconds
         added = until - max(self._loop.time(), self._throttled_until)
         self._throttled_until = max(until, self._throttled_until)
@@ -278,7 +277,7 @@ class AsyncioConnection(FrameReceiver):
         found = describe_first_bytes(first_bytes) if not self.versions else str(error)
         self._fail(KafkaConnectionError(f"{self.host}:{self.port} does not speak Kafka here, but {found}"))
 
-    # What follows is ours.
+    # Private methods.
 
     async def _negotiate(self) -> None:
         request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=__version__)
@@ -290,7 +289,7 @@ class AsyncioConnection(FrameReceiver):
                 break
         assert response is not None
         if response.error_code:
-            raise error_for(response.error_code, f"{self.host}:{self.port} does not say what it speaks")
+            raise error_for(response.error_code, f"{self.host}:{self.port} did not send its API versions")
         self.versions = {row.api_key: Versions(row.min_version, row.max_version) for row in response.api_keys}
 
     async def _log_in(self) -> None:
@@ -307,7 +306,7 @@ class AsyncioConnection(FrameReceiver):
 
     @staticmethod
     def _is_refused(frame: Buffer) -> bool:
-        """Whether this is the answer, always of version 0, to a version of ApiVersions that the broker lacks."""
+        """Whether this is the version 0 response to an ApiVersions version that the broker does not support."""
         at = _CORRELATION_ID.size
         has_code = len(frame) >= at + _ERROR_CODE.size
         return has_code and _ERROR_CODE.unpack_from(frame, at)[0] == ErrorCode.UNSUPPORTED_VERSION
@@ -318,7 +317,7 @@ class AsyncioConnection(FrameReceiver):
         )
 
     def _fail(self, error: KafkaError) -> None:
-        """Close, with `error` for all that wait; the first reason counts."""
+        """Close, and fail all requests in flight with `error`; only the first call counts."""
         if self._error is not None:
             return
         self._error = error
@@ -335,11 +334,11 @@ class AsyncioConnection(FrameReceiver):
         self.resume_writing()
 
     def _keep_house(self) -> None:
-        """Close when nothing was asked for long, or when the session of SASL ends; look again later otherwise."""
+        """Close an idle connection, or one whose SASL session has ended; otherwise check again later."""
         now = self._loop.time()
         ends_at = min(self._used_at + self._settings.connections_max_idle_ms / 1000, self._ends_at)
         if now >= ends_at and not self._in_flight:
             self.abort()
         elif not self.is_closed:
-            # Requests under way past the end are looked after once a second.
+            # With requests in flight after the session's end, check once a second.
             self._housekeeping = self._loop.call_at(max(ends_at, now + 1), self._keep_house)

@@ -1,4 +1,4 @@
-"""How long to wait before trying again: twice as long each time, up to a limit, and never quite the same."""
+"""Exponential backoff with a limit and jitter."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import random
 from typing import Final
 
 _JITTER: Final = 0.2
-# Past this many doublings the limit has long been reached.
+# After this many doublings the limit has been reached for certain.
 _DOUBLINGS_MAX: Final = 30
 
 
 class Backoff:
-    """The waits of one thing that fails; `reset` when it works."""
+    """The waits between retries of one operation; call `reset` on success."""
 
     __slots__ = ("_first", "_limit", "failures")
 

@@ -1,13 +1,13 @@
 """A blocking connection to a broker: one request, then its response.
 
-For threads that talk to one broker and have nothing else to do meanwhile, such as the controller's and the fetchers of
-replicas. One thread uses a connection; any thread may `close` or `interrupt` it, which ends a request under way. After
-an error the connection is closed: what the other side has read, or will still send, is not known. The next request
+For threads that talk to one broker and do nothing else meanwhile, such as the controller's threads and the replica
+fetchers. One thread uses a connection; any thread may `close` or `interrupt` it, which ends a request in flight. An
+error closes the connection, because we do not know what the broker has read or will still send. The next request
 connects again.
 
-A request costs two system calls where the answer is small: the socket blocks in the kernel, with the kernel's own
-timeout, since Python's asks before each call whether it would block; and the size of an answer is read together with
-the answer. Each call saved is also one less wait for the interpreter's lock.
+A request with a small response costs two system calls. The socket blocks in the kernel with the kernel's own timeout;
+Python's timeout would poll before each call. The size of a response is read together with the response. Each saved call
+also saves one wait for the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -33,39 +33,39 @@ from ottla.protocol.message import Message
 from ottla.protocol.requests import decode_response
 
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
-# The system chooses the size of a socket's buffer, and lets it grow.
+# The system chooses the size of a socket's buffer and lets it grow.
 SYSTEM_BUFFER: Final = -1
 
-# A response that fits is received here, size and all, and copied out; the rest of a larger one is received in place.
+# A response that fits is received here with its size and copied out. The rest of a larger one is received in place.
 _FIRST_BYTES: Final = 16 * 1024
-# The buffer of a larger response begins with this size and doubles as bytes come in, whatever size was announced.
+# The buffer of a larger response starts with this size and doubles as bytes arrive, whatever size was announced.
 _BUFFER_BYTES: Final = 1024 * 1024
-# What SO_RCVTIMEO and SO_SNDTIMEO take: struct timeval.
+# SO_RCVTIMEO and SO_SNDTIMEO take a struct timeval.
 _TIMEVAL: Final = struct.Struct("@ll")
-# Brokers close what was idle for long: after so many seconds we look whether that has happened.
+# Brokers close idle connections. After this many idle seconds we check for that.
 _IDLE_SECONDS: Final = 1.0
-# The login of blocking connections uses these versions, without asking which ones the broker has.
+# The login of blocking connections uses these versions without asking the broker for its own.
 _LOGIN_VERSIONS: Final = {Api.SASL_HANDSHAKE: HANDSHAKE_VERSION_MIN, Api.SASL_AUTHENTICATE: AUTHENTICATE_VERSION}
 
 
 class ConnectionFailedError(KafkaError):
-    """There is no connection, or it broke; whether the broker acted on the request is not known."""
+    """There is no connection, or it broke; the broker may or may not have handled the request."""
 
     def __init__(self, detail: str) -> None:
-        """Say with whom, and what happened."""
+        """`detail` names the broker and says what happened."""
         super().__init__(ErrorCode.NETWORK_EXCEPTION, detail)
 
 
 class ResponseTimeoutError(KafkaError):
-    """The broker did not answer in time; it may still act on the request."""
+    """The broker did not respond in time; it may still handle the request."""
 
     def __init__(self, detail: str) -> None:
-        """Say who, and how long."""
+        """`detail` names the broker and the timeout."""
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, detail)
 
 
 class BlockingConnection:
-    """A connection to one address, made when it is first needed."""
+    """A connection to one address; it connects when it is first used."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class BlockingConnection:
         tls: Callable[[], ssl.SSLContext] | None = None,
         login: SaslLogin | None = None,
     ) -> None:
-        """`tls` gives the context of a new connection, None is one in the clear; `login` says who we are.
+        """`tls` returns the context for a new connection; None means no TLS. `login` has our credentials.
 
-        The time to connect doubles with each failure up to `connect_timeout_max_ms`, and shrinks again on success.
+        The connect timeout doubles with each failure up to `connect_timeout_max_ms`, and shrinks again on success.
         """
         self.host = host
         self.port = port
@@ -96,13 +96,13 @@ class BlockingConnection:
         self._response_bytes_max = response_bytes_max
         self._tls = tls
         self._login = login
-        # When to log in again, where the broker limits how long a login is valid.
+        # When to log in again, if the broker limits the lifetime of a login.
         self._login_due = float("inf")
-        # TLS has no way to wait for all.
+        # TLS sockets do not support MSG_WAITALL.
         self._wait_for_all = 0 if tls is not None else socket.MSG_WAITALL
         self._used_at = 0.0
         self._first = memoryview(bytearray(_FIRST_BYTES))
-        # The two below change under the lock, since `close` comes from other threads.
+        # The two below change under the lock, because other threads call `close`.
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._closed = False
@@ -112,11 +112,11 @@ class BlockingConnection:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection, as far as we know."""
+        """Whether the connection is open, as far as we know."""
         return self._socket is not None
 
     def connect(self) -> None:
-        """Connect, if that is not done; ConnectionFailedError if it does not work."""
+        """Connect, unless connected; ConnectionFailedError if that fails."""
         if self._socket is not None:
             return
         try:
@@ -143,7 +143,7 @@ class BlockingConnection:
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
             if self._tls is not None:
                 made = self._tls().wrap_socket(made, server_hostname=self.host)
-                # OpenSSL takes the kernel's timeout for a reason to try again, for ever.
+                # OpenSSL would retry for ever after the kernel's timeout.
                 made.settimeout(self._request_timeout)
                 return made
             made.settimeout(None)
@@ -168,19 +168,19 @@ class BlockingConnection:
         except KafkaError as error:
             self._drop()
             if isinstance(error, client_errors.KafkaError):
-                # Without the advice, which is about a client's options.
+                # Without the advice, which is about client options.
                 raise KafkaError(error.code, error.detail) from error
             raise
 
     def request(self, api: Api, version: int, message: Message) -> Any:
         """Send a request and return the response.
 
-        Raises ConnectionFailedError, ResponseTimeoutError, or a ProtocolError where the bytes make no sense.
+        Raises ConnectionFailedError, ResponseTimeoutError, or a ProtocolError if the bytes are not a valid response.
         """
         return self.request_encoded(api, version, encode(message, version))
 
     def request_encoded(self, api: Api, version: int, body: bytes) -> Any:
-        """Send a request that is encoded already, without its header, and return the response; raises as `request`."""
+        """Send a request that is already encoded, without its header, and return the response; raises as `request`."""
         if time.monotonic() - self._used_at > _IDLE_SECONDS and self._is_ended():
             self._drop()
         self.connect()
@@ -214,19 +214,19 @@ class BlockingConnection:
             raise
 
     def close(self) -> None:
-        """Close for good, from any thread; a request under way fails."""
+        """Close for good, from any thread; a request in flight fails."""
         with self._lock:
             self._closed = True
         self._drop()
 
     def interrupt(self) -> None:
-        """End the request under way, from any thread; the next one connects again.
+        """End the request in flight, from any thread; the next one connects again.
 
-        Between two requests, the next one may fail in place of the last.
+        Called between two requests, it may make the next one fail.
         """
         with self._lock:
             if self._socket is not None:
-                # Closing is left to the thread that uses the socket, which may be about to name its descriptor.
+                # The thread that uses the socket closes it: it may be about to use the descriptor.
                 with contextlib.suppress(OSError):
                     _shut_down(self._socket)
 
@@ -234,15 +234,15 @@ class BlockingConnection:
         with self._lock:
             dropped, self._socket = self._socket, None
         if dropped is not None:
-            # The shutdown wakes a thread that waits in a read; closing alone would not.
+            # The shutdown wakes up a thread that blocks in a read; closing alone would not.
             with contextlib.suppress(OSError):
                 _shut_down(dropped)
             dropped.close()
 
     def _is_ended(self) -> bool:
-        """Whether the broker has closed the connection since the last answer: nothing can be lost with it.
+        """Whether the broker has closed the connection since the last response. No request is in flight then.
 
-        All that can be there to receive is the end, or the word of TLS that it comes.
+        The only thing that can be received here is the end of the stream, or TLS's announcement of it.
         """
         connected = self._socket
         if connected is None:
@@ -263,13 +263,13 @@ class BlockingConnection:
             filled += self._received(connected.recv_into(first[filled:]))
         end = SIZE_BYTES + frame_size(first, self._response_bytes_max)
         if filled > end:
-            raise DecodeError(f"{self.host}:{self.port} sent {filled - end} bytes more than its answer")
+            raise DecodeError(f"{self.host}:{self.port} sent {filled - end} bytes more than its response")
         if filled == end:
             return bytes(first[SIZE_BYTES:end])
         return self._rest(connected, bytes(first[SIZE_BYTES:filled]), end - SIZE_BYTES, deadline)
 
     def _rest(self, connected: socket.socket, begun: bytes, size: int, deadline: float) -> bytearray:
-        """Receive what is missing of a response; the caller may keep views of it."""
+        """Receive the rest of a response; the caller may keep views of it."""
         buffer = bytearray(min(size, _BUFFER_BYTES))
         filled = len(begun)
         buffer[:filled] = begun
@@ -288,11 +288,11 @@ class BlockingConnection:
 
     @staticmethod
     def _check(deadline: float) -> None:
-        """Give up on one that sends a little now and then; the kernel's timeout is for each call."""
+        """Time out a broker that keeps sending a few bytes; the kernel's timeout covers only one call."""
         if time.monotonic() >= deadline:
             raise TimeoutError
 
 
 def _shut_down(connected: socket.socket) -> None:
-    """End both directions. A socket with TLS would turn itself into one in the clear for that, a moment too early."""
+    """Shut down both directions. The method of a TLS socket would turn it into a plaintext socket too early."""
     socket.socket.shutdown(connected, socket.SHUT_RDWR)

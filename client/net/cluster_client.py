@@ -1,7 +1,7 @@
-"""The cluster as a client sees it: its brokers, who leads what, and a way to send requests to them.
+"""The cluster as a client sees it: its brokers, the leaders of partitions, and a way to send requests.
 
-`ClusterClient` alone changes the snapshot of the metadata, and only on its event loop. One task keeps it fresh: it asks
-when a caller finds that it is out of date, once for all callers since the last answer, and when it has grown old.
+Only `ClusterClient` changes the metadata snapshot, and only on its event loop. One task keeps the snapshot fresh. It
+sends a request when the snapshot is too old, or when a caller finds it out of date; callers share one request.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.message import LAST_VERSION
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-# The first version of Metadata in which an empty list means no topic, and null all of them.
+# The first version of Metadata in which an empty list means no topics, and null means all topics.
 _METADATA_VERSION_MIN: Final = 1
-# The first version that can leave a missing topic missing.
+# The first version that can ask for a missing topic without creating it.
 _NO_AUTO_CREATE_VERSION: Final = 4
 
 Listener = Callable[[ClusterMetadata], None]
@@ -47,7 +47,7 @@ class ClusterClient:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
-        # The last metadata that came in; replaced whole.
+        # The latest metadata; replaced as a whole.
         self.snapshot = ClusterMetadata()
         self._connections = Connections(settings)
         self._coordinators = Coordinators(self)
@@ -71,7 +71,7 @@ class ClusterClient:
         await self.close()
 
     async def start(self) -> None:
-        """Reach one of the bootstrap servers; NoBrokersAvailable if none answers."""
+        """Connect to one of the bootstrap servers; NoBrokersAvailable if none answers."""
         try:
             await self._update((), allow_auto_create=False)
         except BaseException:
@@ -80,7 +80,7 @@ class ClusterClient:
         self._refreshing = asyncio.create_task(self._keep_fresh())
 
     async def close(self) -> None:
-        """Close all connections; requests under way fail."""
+        """Close all connections; requests in flight fail."""
         self._closed = True
         if self._refreshing is not None:
             self._refreshing.cancel()
@@ -96,12 +96,12 @@ class ClusterClient:
 
     @property
     def controller_id(self) -> int | None:
-        """The broker that takes requests for the controller."""
+        """The broker that accepts requests for the controller."""
         return self.snapshot.controller_id
 
     @property
     def cluster_id(self) -> str | None:
-        """The name that the cluster gave itself."""
+        """The id of the cluster."""
         return self.snapshot.cluster_id
 
     # Metadata.
@@ -109,16 +109,16 @@ class ClusterClient:
     async def metadata(
         self, topics: Collection[str] | None = (), *, allow_auto_create: bool = False, force: bool = False
     ) -> ClusterMetadata:
-        """Return a snapshot that tells of these topics, of all with None; from memory where that is known and fresh.
+        """Return a snapshot with these topics, or with all if None; from memory if it has them and is fresh.
 
-        A topic that does not exist is in it too, with its error.
+        It also has topics that do not exist, with their errors.
         """
         if topics is None or force or not self._knows(topics):
             await self._update(topics, allow_auto_create)
         return self.snapshot
 
     def add_topics(self, topics: Iterable[str], *, allow_auto_create: bool = False) -> None:
-        """Keep these topics in the snapshot, and fresh."""
+        """Add topics to those that the snapshot keeps fresh."""
         self._topics.update(topics)
         self._auto_create |= allow_auto_create
 
@@ -128,11 +128,11 @@ class ClusterClient:
         self.snapshot = self.snapshot.without(set(self.snapshot.topics) - self._topics)
 
     def add_listener(self, listener: Listener) -> None:
-        """Have a function called with each new snapshot."""
+        """Call a function with each new snapshot."""
         self._listeners.append(listener)
 
     def request_refresh(self) -> asyncio.Future[None]:
-        """Have the metadata of the kept topics asked for soon; return when that is done, well or not."""
+        """Refresh the metadata of the kept topics soon; return when that has succeeded or failed."""
         if self._refreshed is None:
             self._refreshed = asyncio.get_running_loop().create_future()
         self._refresh_asked.set()
@@ -145,7 +145,7 @@ class ClusterClient:
     def learn_leader(
         self, partition: TopicPartition, leader_id: int, leader_epoch: int, endpoints: Iterable[Any] = ()
     ) -> bool:
-        """Take a hint from the answer to a Produce or Fetch request; return whether it was news."""
+        """Apply the leader named in a Produce or Fetch response; return whether it was new."""
         if leader_id < 0 or leader_epoch < 0:
             return False
         brokers = {row.node_id: BrokerAddress(row.node_id, row.host, row.port, row.rack) for row in endpoints}
@@ -158,18 +158,18 @@ class ClusterClient:
         return True
 
     def learn_brokers(self, brokers: Mapping[int, BrokerAddress]) -> None:
-        """Take in where brokers are, from an answer that says so."""
+        """Apply the broker addresses from a response that has them."""
         self.snapshot = self.snapshot.with_brokers(brokers)
 
     # Requests.
 
     def ready(self, node_id: int, lane: str = "") -> AsyncioConnection | None:
-        """Return the connection to a broker if it is there."""
+        """Return the open connection to a broker, if there is one."""
         broker = self.brokers.get(node_id)
         return None if broker is None else self._connections.ready(HostPort(broker.host, broker.port), lane)
 
     async def connection(self, node_id: int, lane: str = "") -> AsyncioConnection:
-        """Return the connection to a broker, made if need be; each lane is a connection of its own."""
+        """Return the connection to a broker, and connect if needed; each lane has its own connection."""
         broker = self.brokers.get(node_id)
         if broker is None:
             self.request_refresh()
@@ -191,7 +191,7 @@ class ClusterClient:
         version_min: int = 0,
         version_max: int = LAST_VERSION,
     ) -> Any:
-        """Send a request to one broker, once, and return its response; a KafkaError if that does not work."""
+        """Send a request to one broker, once, and return its response; KafkaError if that fails."""
         limit_ms = self.settings.request_timeout_ms if timeout_ms is None else timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000):
@@ -215,7 +215,7 @@ class ClusterClient:
         version_min: int = 0,
         version_max: int = LAST_VERSION,
     ) -> Any:
-        """Send a request to whichever broker answers, and keep trying until the time is up."""
+        """Send a request to any broker, and retry until the timeout."""
 
         async def attempt() -> Any:
             return await self._ask_around(api, message, version_min, version_max)
@@ -231,9 +231,9 @@ class ClusterClient:
         version_min: int = 0,
         version_max: int = LAST_VERSION,
     ) -> Any:
-        """Send a request to the controller, and to the next one if it is no longer that.
+        """Send a request to the controller; if the controller has changed, send it to the new one.
 
-        As in Java's client, a request whose answer was lost is sent again.
+        As in Java's client, a request is sent again if its response was lost.
         """
 
         async def attempt() -> Any:
@@ -258,15 +258,15 @@ class ClusterClient:
         return await self.retrying(attempt, timeout_ms)
 
     async def coordinator(self, key: str, key_type: int = 0, timeout_ms: int | None = None) -> int:
-        """Return the broker that looks after a group (key type 0) or a transactional id (1)."""
+        """Return the coordinator of a group (key type 0) or a transactional id (1)."""
         return await self._coordinators.find(key, key_type, timeout_ms)
 
     def forget_coordinator(self, key: str, key_type: int = 0) -> None:
-        """Look the coordinator up again next time."""
+        """Forget the coordinator, so that the next call looks it up again."""
         self._coordinators.forget(key, key_type)
 
     async def retrying(self, attempt: Callable[[], Any], timeout_ms: int | None = None) -> Any:
-        """Await `attempt()` until it works, fails for good, or the time is up; then its last error counts."""
+        """Await `attempt()` until it succeeds, fails for good, or times out; raise its last error then."""
         limit_ms = self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
         backoff = Backoff(self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
         last: KafkaError | None = None
@@ -283,7 +283,7 @@ class ClusterClient:
         except TimeoutError as error:
             raise last or KafkaTimeoutError(f"no answer within {limit_ms} ms") from error
 
-    # What follows is ours.
+    # Private methods.
 
     def _knows(self, topics: Collection[str]) -> bool:
         known = self.snapshot.topics
@@ -294,15 +294,15 @@ class ClusterClient:
     async def _update(
         self, topics: Collection[str] | None, allow_auto_create: bool, *, is_doubted: bool = False
     ) -> None:
-        """Ask for metadata and take it in.
+        """Request metadata and apply it.
 
-        Where what we know is doubted, any broker is asked: the one that we are connected to may be cut off from the
-        others, and would tell the same for ever.
+        If our metadata may be wrong, ask a random broker: the one that we are connected to may be cut off from the
+        others, and would give the same answer for ever.
         """
         wanted = None if topics is None else sorted({*topics, *self._topics})
 
         def build(version: int) -> MetadataRequest:
-            # Older brokers create what is asked for, if they are set to.
+            # Older brokers create the topics that are asked for, if auto-creation is on.
             creates = allow_auto_create or version < _NO_AUTO_CREATE_VERSION
             rows = None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted]
             return MetadataRequest(topics=rows, allow_auto_topic_creation=creates)
@@ -322,7 +322,7 @@ class ClusterClient:
     async def _ask_around(
         self, api: Api, message: Request, version_min: int, version_max: int, *, by_chance: bool = False
     ) -> Any:
-        """Send a request to one address after the other until one answers; NoBrokersAvailable if none does."""
+        """Send a request to each address in turn until one answers; NoBrokersAvailable if none does."""
         if self._closed:
             raise IllegalStateError("the client is closed")
         failures = []
@@ -335,9 +335,9 @@ class ClusterClient:
         raise NoBrokersAvailable("; ".join(dict.fromkeys(failures)))
 
     def _addresses(self, *, by_chance: bool) -> list[HostPort]:
-        """All addresses: brokers, those that failed lately after the others, then bootstrap servers.
+        """All addresses: brokers first, those that failed recently after them, then bootstrap servers.
 
-        Connections that are there and least busy come first, unless it is left to chance.
+        Open connections with the fewest requests come first, unless the order is random.
         """
         connections = self._connections
         known = [HostPort(broker.host, broker.port) for broker in self.brokers.values()]
@@ -353,7 +353,7 @@ class ClusterClient:
             self.snapshot = replace(self.snapshot, controller_id=None)
 
     async def _keep_fresh(self) -> None:
-        """Ask for metadata when it is wanted, and now and then; never more often than the backoff allows."""
+        """Request metadata on demand and periodically, but never more often than the backoff allows."""
         backoff = Backoff(self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
         while True:
             with contextlib.suppress(TimeoutError):

@@ -1,8 +1,8 @@
-"""The connections of a client: at most one to each broker and lane, made when it is needed.
+"""The connections of a client: at most one per broker and lane, opened on demand.
 
-A broker answers the requests of a connection in order, so what it holds back for long, such as a JoinGroup or a Fetch
-that waits for records, holds up all behind it. Requests that must not wait for those of another kind go by a lane of
-their own, which is a second connection to the same broker.
+A broker answers the requests of a connection in order. So a request that it holds back, such as a JoinGroup or a Fetch
+that waits for records, delays all requests behind it. Requests that must not wait for such requests use another lane,
+which is a second connection to the same broker.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from ottla.client.net.asyncio_connection import AsyncioConnection
 from ottla.client.net.backoff import Backoff
 from ottla.client.net.settings import ClientSettings, HostPort
 
-# A lane's name, "" for the common one; and where it leads to.
+# The name of a lane ("" for the common one), and the address.
 _Key = tuple[str, HostPort]
 
 
 class _Slot:
-    """What is known of the connection to one address: whether it is there, under way, or failed lately."""
+    """The state of the connection to one address: open, connecting, or failed recently."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.connection: AsyncioConnection | None = None
         self.opening: asyncio.Task[AsyncioConnection] | None = None
         self.backoff = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
-        # The last time that it was tried.
+        # The result of the last attempt.
         self.has_failed = False
         # No attempt before this time of the loop.
         self.not_before = 0.0
@@ -38,12 +38,12 @@ class Connections:
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._slots: dict[_Key, _Slot] = {}
-        # Past their SASL session, but with answers still to come.
+        # Connections whose SASL session has ended, with responses still to come.
         self._expiring: set[AsyncioConnection] = set()
         self._closed = False
 
     def ready(self, address: HostPort, lane: str = "") -> AsyncioConnection | None:
-        """Return the connection to an address if it is there."""
+        """Return the open connection to an address, if there is one."""
         slot = self._slots.get((lane, address))
         if slot is None or slot.connection is None or slot.connection.is_closed:
             return None
@@ -54,7 +54,7 @@ class Connections:
         return slot.connection
 
     async def get(self, address: HostPort, lane: str = "") -> AsyncioConnection:
-        """Return the connection to an address, made if need be; KafkaError if that does not work.
+        """Return the connection to an address, and connect if needed; KafkaError if that fails.
 
         After a failure the next attempt waits, longer each time.
         """
@@ -69,7 +69,7 @@ class Connections:
         if slot.opening is None:
             slot.opening = asyncio.create_task(self._open(address, slot))
             slot.opening.add_done_callback(_take_exception)
-        # Several may wait for the same attempt, and one of them giving up must not end it.
+        # Several callers may wait for one attempt. One of them giving up must not cancel it.
         return await asyncio.shield(slot.opening)
 
     async def _open(self, address: HostPort, slot: _Slot) -> AsyncioConnection:
@@ -79,7 +79,7 @@ class Connections:
             slot.connection = await AsyncioConnection.open(address.host, address.port, self._settings)
             slot.has_failed = False
             slot.backoff.reset()
-            # For a broker that lets us in and then breaks the connection, over and over.
+            # For a broker that accepts connections and then breaks them, over and over.
             slot.not_before = loop.time() + self._settings.reconnect_backoff_ms / 1000
             return slot.connection
         except KafkaError:
@@ -90,17 +90,17 @@ class Connections:
             slot.opening = None
 
     def in_flight(self, address: HostPort) -> int:
-        """Return how many requests wait on the common lane to an address."""
+        """Return how many requests are in flight on the common lane to an address."""
         connection = self.ready(address)
         return 0 if connection is None else connection.in_flight
 
     def is_failing(self, address: HostPort) -> bool:
-        """Whether the last attempt to connect to an address failed, or is under way."""
+        """Whether the last attempt to connect to an address failed or is still running."""
         slot = self._slots.get(("", address))
         return slot is not None and (slot.has_failed or slot.opening is not None)
 
     async def close(self) -> None:
-        """Close all, and make no more."""
+        """Close all connections, and open no more."""
         self._closed = True
         slots, self._slots = self._slots, {}
         for slot in slots.values():
@@ -115,6 +115,6 @@ class Connections:
 
 
 def _take_exception(opening: asyncio.Task[AsyncioConnection]) -> None:
-    """Mark an error as seen: all who waited for this attempt may have given up."""
+    """Mark an error as retrieved: all callers that waited for this attempt may have given up."""
     if not opening.cancelled():
         opening.exception()

@@ -11,10 +11,10 @@ from ottla.client.net.security.login import SaslLogin
 
 
 class Connector:
-    """How a broker reaches others on one of their listeners. Thread-safe."""
+    """Connects a broker to other brokers on one of their listeners. Thread-safe."""
 
     def __init__(self, tls: Callable[[], ssl.SSLContext] | None = None, login: SaslLogin | None = None) -> None:
-        """`tls` gives the present context, None is in the clear; `login` says who we are, None is nobody."""
+        """`tls` returns the current TLS context, None means no TLS; `login` has our credentials, if we log in."""
         self.tls = tls
         self.login = login
 

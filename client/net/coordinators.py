@@ -1,4 +1,4 @@
-"""Which broker coordinates a group or a transactional id: asked once, and again when that broker says no."""
+"""The coordinators of groups and transactional ids: looked up once, and again when that broker denies it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 if TYPE_CHECKING:
     from ottla.client.net.cluster_client import ClusterClient
 
-# From this version on, several keys may be asked for, and each has its answer.
+# The first version that takes several keys and answers each of them.
 _KEYS_VERSION: Final = 4
 
 
@@ -24,7 +24,7 @@ class Coordinators:
         self._known: dict[tuple[int, str], int] = {}
 
     async def find(self, key: str, key_type: int, timeout_ms: int | None) -> int:
-        """Return the node id of a coordinator, asking until there is one."""
+        """Return the node id of a coordinator; retries until there is one."""
         known = self._known.get((key_type, key))
         if known is not None and known in self._cluster.brokers:
             return known
@@ -37,7 +37,7 @@ class Coordinators:
         return node_id
 
     def forget(self, key: str, key_type: int) -> None:
-        """Ask again next time."""
+        """Forget a coordinator."""
         self._known.pop((key_type, key), None)
 
     async def _ask(self, key: str, key_type: int) -> int:

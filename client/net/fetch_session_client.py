@@ -1,9 +1,9 @@
-"""The asking side of an incremental fetch session (KIP-227), for followers and consumers: what each fetch has to say.
+"""The client side of an incremental fetch session (KIP-227), for followers and consumers.
 
-The broker that is asked keeps, for a session, which partitions are fetched and from where. The first fetch names all of
-them; each later one names only partitions that are new or whose position has changed, and those to be forgotten. So a
-fetch costs as much as has changed, however many partitions there are. Both sides count the fetches of a session. Where
-the counts differ, a fetch or its answer got lost, and the session starts over.
+The broker remembers, per session, which partitions are fetched and from which positions. The first fetch names all
+partitions. Each later one names only partitions that are new, have another position, or are to be forgotten. So the
+cost of a fetch depends on the changes, not on the number of partitions. Both sides count the fetches of a session. If
+the counts differ, a fetch or its response was lost, and the session starts over.
 
 No I/O, and no lock: one thread, or one event loop, uses a session, for one fetch at a time.
 """
@@ -26,12 +26,12 @@ from ottla.protocol.primitives import UUID_ZERO
 
 _FULL: Final = 0
 
-# From where a partition is fetched; positions that are equal ask for the same.
+# The position to fetch a partition from; equal positions mean the same request.
 PositionT = TypeVar("PositionT")
 
 
 class SessionPartition(NamedTuple):
-    """A partition in a session. A topic that was deleted and created again has another id: it is another partition."""
+    """A partition in a session. If a topic was deleted and created again, its new id makes it another partition."""
 
     topic: str
     topic_id: bytes
@@ -43,21 +43,21 @@ class SessionFetch(NamedTuple, Generic[PositionT]):
 
     session_id: int
     session_epoch: int
-    # Those that are new to the broker or have changed; and those that it shall forget.
+    # Partitions that are new to the broker or have changed, and partitions to forget.
     positions: Mapping[SessionPartition, PositionT]
     forgotten: Collection[SessionPartition]
 
 
 class FetchSessionClient(Generic[PositionT]):
-    """What is to be fetched from one broker, and how much of that it knows already."""
+    """The partitions to fetch from one broker, and which of them the broker already knows."""
 
     def __init__(self) -> None:
         self.session_id = NO_SESSION
         self._epoch = _FULL
         self._wanted: dict[SessionPartition, PositionT] = {}
-        # Partitions of topics without an id; while there is one, topics are named in the older way.
+        # Partitions of topics without an id. While there is one, topics are identified by name.
         self._nameless: set[SessionPartition] = set()
-        # Of the broker's side: what its session holds, and by how much that differs from what is wanted.
+        # The broker's side of the session, and how it differs from what we want.
         self._known: set[SessionPartition] = set()
         self._changed: dict[SessionPartition, PositionT] = {}
         self._forgotten: dict[SessionPartition, None] = {}
@@ -71,7 +71,7 @@ class FetchSessionClient(Generic[PositionT]):
 
     @property
     def is_by_id(self) -> bool:
-        """Whether topics can be named by their ids, which version 13 demands and older ones cannot."""
+        """Whether all topics have ids: version 13 requires ids, older versions require names."""
         return not self._nameless
 
     @property
@@ -80,17 +80,18 @@ class FetchSessionClient(Generic[PositionT]):
         return self._epoch == _FULL
 
     def enter(self, partition: SessionPartition, position: PositionT) -> None:
-        """Fetch a partition, and have the broker report everything about it, also what it has reported before.
+        """Fetch a partition, and make the broker report everything about it, even what it has reported before.
 
-        A broker reports only what has changed since its last answer. If we did not take that in, say because the
-        partition was removed meanwhile and is back, its high watermark would be missing until the next record.
+        A broker reports only what has changed since its last response. If we did not apply that response, for example
+        because the partition was removed meanwhile and added again, we would miss its high watermark until the next
+        record.
         """
         if partition in self._known:
             self.restart()
         self.put(partition, position)
 
     def put(self, partition: SessionPartition, position: PositionT) -> None:
-        """Fetch a partition from a position that is new or has changed."""
+        """Fetch a partition from this position."""
         self._wanted[partition] = self._changed[partition] = position
         self._forgotten.pop(partition, None)
         if partition.topic_id == UUID_ZERO:
@@ -112,17 +113,17 @@ class FetchSessionClient(Generic[PositionT]):
         for partition, position in wanted.items():
             if self._wanted.get(partition) != position:
                 self.put(partition, position)
-        # A fetch that names all of them names them in this order.
+        # A full fetch lists the partitions in this order.
         self._wanted = dict(wanted)
 
     def restart(self) -> None:
-        """Start over: nobody knows what the broker remembers. The next fetch closes the session that there was."""
+        """Start over, because the broker's state is unknown. The next fetch closes the previous session."""
         self._epoch = _FULL
 
     def next_fetch(self) -> SessionFetch[PositionT]:
-        """Return what to send now; `answered` or `restart` must follow before the next one."""
+        """Return what to send now; call `answered` or `restart` before the next one."""
         if self._was_by_id != self.is_by_id:
-            # A session that names topics in one way cannot go on in the other.
+            # A session cannot change between names and ids.
             self._was_by_id = self.is_by_id
             self.restart()
         if self._epoch == _FULL:
@@ -137,14 +138,14 @@ class FetchSessionClient(Generic[PositionT]):
         return fetch
 
     def answered(self, response: FetchResponse) -> ErrorCode:
-        """Take in the answer to the last fetch; return its error, after which the session starts over."""
+        """Apply the response to the last fetch; return its error, after which the session starts over."""
         code = ErrorCode.of(response.error_code)
         if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.session_id = NO_SESSION
         if code is not ErrorCode.NONE:
             self.restart()
         elif response.session_id == NO_SESSION:
-            # The broker has no room for a session, or closed it.
+            # The broker's session cache is full, or it closed the session.
             self.session_id = NO_SESSION
             self.restart()
         else:

@@ -1,11 +1,10 @@
-"""Cuts what a connection receives into frames, large ones without a copy.
+"""Splits the bytes of a connection into frames, large ones without a copy.
 
     int32 size | size bytes: header and body of one response
 
-Small frames are copied out of one buffer that the connection keeps. A frame that does not fit in there is received
-straight into a buffer of its own, which its reader may keep views of. That buffer begins small and doubles as bytes
-come in, whatever size was announced. Once nobody has views of it any more, it serves for another frame: fresh memory
-costs more than it takes to fill it.
+Small frames are copied out of one buffer that the connection keeps. A frame that does not fit is received directly into
+its own buffer, and readers may keep views of that. The buffer starts small and doubles as bytes arrive, whatever size
+was announced. When no views are left, it is reused for another frame: allocating new memory costs more than filling it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ottla.protocol.frame import SIZE_BYTES, Buffer, frame_size
 _SHARED_BYTES: Final = 64 * 1024
 # A little more than what one partition sends at a time.
 _OWN_BYTES_FIRST: Final = 1024 * 1024 + 64 * 1024
-# Buffers are kept up to this number and size: enough for what is read while more is fetched.
+# Buffers are kept up to this number and size: enough to read some while others are filled.
 _KEPT_MAX: Final = 4
 _KEPT_BYTES_MAX: Final = 4 * 1024 * 1024
 
@@ -39,15 +38,15 @@ class FrameReceiver(asyncio.BufferedProtocol):
         self._refused = False
 
     def frame_received(self, frame: Buffer) -> None:
-        """Take a frame; must not raise."""
+        """Handle a frame; must not raise."""
         raise NotImplementedError
 
     def frame_refused(self, error: ProtocolError, first_bytes: Buffer) -> None:
-        """Learn that the stream cannot be followed any further."""
+        """Handle a stream that cannot be split any further."""
         raise NotImplementedError
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Offer room for the next bytes."""
+        """Return the buffer for the next bytes."""
         own = self._own
         if own is None:
             return self._shared[self._filled :]
@@ -56,7 +55,7 @@ class FrameReceiver(asyncio.BufferedProtocol):
         return memoryview(own)[self._filled : self._own_size]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take note of bytes that were received."""
+        """Handle bytes that were received."""
         self._filled += nbytes
         if self._refused:
             self._filled = 0
@@ -105,7 +104,7 @@ class FrameReceiver(asyncio.BufferedProtocol):
 
 
 def _has_no_views(buffer: bytearray) -> bool:
-    """Whether the buffer could change its size, which Python does not let it do under a view."""
+    """Whether the buffer has no views: Python refuses to resize a buffer that has some."""
     try:
         buffer.append(0)
     except BufferError:

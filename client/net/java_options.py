@@ -1,4 +1,4 @@
-"""Options that Java's clients have and ours do not, in terms of ours: a file that works for them works here."""
+"""Translate options that only Java's clients have into ours, so that their files work here too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PEM: Final = "PEM"
 
 
 def without_java_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config with what stands for them; KafkaConfigurationError where there is no such thing."""
+    """Return the config with our options in their place; KafkaConfigurationError if there is no equivalent."""
     translated: dict[str, Any] = {}
     for key, value in config.items():
         translate = _TRANSLATIONS.get(key)
@@ -31,14 +31,14 @@ def _login(key: str, text: str) -> dict[str, Any]:
 def _store_type(key: str, text: str) -> dict[str, Any]:
     if text.upper() != _PEM:
         raise KafkaConfigurationError(
-            f"{key} is {_PEM} here, not {text!r}. To make PEM of a PKCS12 file: openssl pkcs12 -in FILE -out FILE.pem"
+            f"{key} must be {_PEM}, not {text!r}. To convert PKCS12 to PEM: openssl pkcs12 -in FILE -out FILE.pem"
         )
     return {}
 
 
 def _host_name_check(key: str, text: str) -> dict[str, Any]:
     if text.lower() not in ("", "https"):
-        raise KafkaConfigurationError(f"{key} is https, or empty for no check, not {text!r}")
+        raise KafkaConfigurationError(f"{key} must be https, or empty for no check, not {text!r}")
     return {"ssl.check.hostname": text.lower() == "https"}
 
 

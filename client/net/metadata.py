@@ -1,4 +1,4 @@
-"""What is known of a cluster: an immutable snapshot; each Metadata response makes a new one."""
+"""An immutable snapshot of the cluster metadata; each Metadata response makes a new one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """Who has a partition; `leader` is None while there is none."""
+    """The leader and the replicas of a partition; `leader` is None while there is none."""
 
     partition: int
     leader: int | None
@@ -38,7 +38,7 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic and its partitions by number; with an error, there may be none."""
+    """A topic and its partitions by number; a topic with an error may have none."""
 
     name: str
     topic_id: bytes = UUID_ZERO
@@ -50,7 +50,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """All of it at one time. Topics that nobody asked for are not in it."""
+    """Brokers and topics at one time. It has only topics that were asked for."""
 
     cluster_id: str | None = None
     controller_id: int | None = None
@@ -58,7 +58,7 @@ class ClusterMetadata:
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
 
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
-        """Return what is known of a partition."""
+        """Return the metadata of a partition."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)
 
@@ -68,14 +68,14 @@ class ClusterMetadata:
         return None if known is None else known.leader
 
     def partitions_for(self, topic: str) -> set[int] | None:
-        """Return the partitions of a topic; None where it is not known."""
+        """Return the partitions of a topic; None if the topic is unknown."""
         known = self.topics.get(topic)
         return None if known is None or not known.partitions else set(known.partitions)
 
     def merged(self, response: Any) -> ClusterMetadata:
-        """Return the snapshot with an answer taken in: its topics replace ours, other topics stay.
+        """Return the snapshot with a response applied: its topics replace ours, other topics stay.
 
-        A partition whose leader epoch is older than what we know keeps what we know: another broker was faster to hear.
+        A partition keeps our metadata if the response has an older leader epoch: another broker had newer metadata.
         """
         topics = dict(self.topics)
         for row in response.topics:
@@ -96,7 +96,7 @@ class ClusterMetadata:
         return replace(self, topics=MappingProxyType(kept))
 
     def with_brokers(self, brokers: Mapping[int, BrokerAddress]) -> ClusterMetadata:
-        """Return the snapshot with brokers that another response named; itself, where none of them is new."""
+        """Return the snapshot with brokers from another response; the same snapshot if none of them is new."""
         news = {
             node_id: told
             for node_id, told in brokers.items()
@@ -105,7 +105,7 @@ class ClusterMetadata:
         return replace(self, brokers=MappingProxyType({**self.brokers, **news})) if news else self
 
     def with_leader(self, partition: TopicPartition, leader: int, leader_epoch: int) -> ClusterMetadata:
-        """Return the snapshot with another leader, if its epoch is newer than the one that we know."""
+        """Return the snapshot with another leader, if its epoch is newer than ours."""
         known = self.partition(partition)
         if known is None or known.leader_epoch >= leader_epoch:
             return self
@@ -144,7 +144,7 @@ def _topic(row: Any, known: TopicInfo | None) -> TopicInfo:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the numbers of partitions by topic, both in the order in which they come."""
+    """Return the partition numbers by topic, both in the given order."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for topic, number in partitions:
         numbers[topic].append(number)

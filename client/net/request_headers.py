@@ -1,4 +1,4 @@
-"""What each request of a connection begins with.
+"""The request headers of a connection.
 
 int32 size of the frame | int16 API key | int16 version | int32 correlation id | client id | tags (2+)
 """
@@ -24,7 +24,7 @@ class RequestHeaders:
 
     def __init__(self, client_id: str | None) -> None:
         self._client_id = client_id
-        # What follows the correlation id: the same each time.
+        # The part after the correlation id; it never changes.
         self._ends: dict[tuple[Api, int], bytes] = {}
         # Of the last request.
         self.correlation_id = -1

@@ -137,12 +137,12 @@ class ClientSettings:
     }
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, with KafkaConfigurationError."""
+        """Raise KafkaConfigurationError for values that cannot work."""
         _ = self.addresses
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.name.endswith(("_ms", "_bytes")) and (not isinstance(value, int) or value < 0):
-                raise KafkaConfigurationError(f"{field.name} must be a whole number from 0, not {value!r}")
+                raise KafkaConfigurationError(f"{field.name} must be a whole number of at least 0, not {value!r}")
         self._check_choice("security_protocol", get_args(SecurityProtocol))
         self._check_choice("sasl_mechanism", get_args(SaslMechanism))
         if self.uses_sasl and self.sasl_mechanism == "OAUTHBEARER":
@@ -154,7 +154,7 @@ class ClientSettings:
     def _check_choice(self, name: str, choices: Sequence[object]) -> None:
         value = getattr(self, name)
         if value not in choices:
-            raise KafkaConfigurationError(f"{name} is one of {', '.join(map(str, choices))}, not {value!r}")
+            raise KafkaConfigurationError(f"{name} must be one of {', '.join(map(str, choices))}, not {value!r}")
 
     @property
     def uses_tls(self) -> bool:
@@ -168,7 +168,7 @@ class ClientSettings:
 
     @property
     def addresses(self) -> list[HostPort]:
-        """The bootstrap servers; KafkaConfigurationError where they do not make sense."""
+        """The bootstrap servers; KafkaConfigurationError if they are not valid."""
         given = self.bootstrap_servers
         servers = given.split(",") if isinstance(given, str) else given
         addresses = [parse_address(server) for server in servers if server.strip()]
@@ -187,12 +187,12 @@ class ClientSettings:
 
     @classmethod
     def from_config(cls, config: Config, **overrides: Any) -> Self:
-        """Take dotted names, from a mapping or a .properties file; values may be text."""
+        """Take options with dotted names, from a mapping or a .properties file; values may be text."""
         return cls.from_kwargs(cls.kwargs_from_config(config, overrides))
 
     @classmethod
     def kwargs_from_config(cls, config: Config, overrides: Mapping[str, object] | None = None) -> dict[str, Any]:
-        """Turn dotted names into keyword arguments, and text into what the option is; `overrides` are those already."""
+        """Turn dotted names into keyword arguments, and text into typed values; `overrides` are already that."""
         if not isinstance(config, Mapping):
             config = read_properties(Path(config))
         fields = {field.name: field for field in dataclasses.fields(cls)}
@@ -216,7 +216,7 @@ def parse_address(text: str) -> HostPort:
         host, _, port = rest.partition(":")
         is_address = ":" not in port
     if not host or not is_address or not ((port.isascii() and port.isdigit()) or port == ""):
-        raise KafkaConfigurationError(f"{text!r} is not the address of a broker: write host:port, or [ipv6]:port")
+        raise KafkaConfigurationError(f"{text!r} is not a broker address: write host:port or [ipv6]:port")
     number = int(port or PORT_DEFAULT)
     if not 0 < number < 1 << 16:
         raise KafkaConfigurationError(f"{text!r}: there is no port {number}")
@@ -224,7 +224,7 @@ def parse_address(text: str) -> HostPort:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Read a .properties file; KafkaConfigurationError where there is none, or it does not parse."""
+    """Read a .properties file; KafkaConfigurationError if it is missing or not valid."""
     import javaproperties
 
     try:
@@ -235,18 +235,18 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def _parsed(key: str, text: str, annotation: str) -> object:
-    """Read a value by the annotation of its field; text where that is what the field takes."""
+    """Convert text to the type in the field's annotation."""
     text = text.strip()
     if annotation.startswith("bool"):
         if text.lower() not in _BOOLEANS:
-            raise KafkaConfigurationError(f"{key} is true or false, not {text!r}")
+            raise KafkaConfigurationError(f"{key} must be true or false, not {text!r}")
         return _BOOLEANS[text.lower()]
     if annotation.startswith("int"):
         try:
             return int(text)
         except ValueError:
             if "|" not in annotation:
-                raise KafkaConfigurationError(f"{key} is a whole number, not {text!r}") from None
+                raise KafkaConfigurationError(f"{key} must be a whole number, not {text!r}") from None
     return text
 
 

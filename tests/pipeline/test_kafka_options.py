@@ -68,7 +68,7 @@ def test_an_empty_identification_algorithm_skips_the_check_of_the_hostname() -> 
         ({**SERVERS, "kafka.value.deserializer": "x"}, "functions of Spark"),
         ({**SERVERS, "kafka.fetch.min.byte": "1"}, "did you mean kafka.fetch.min.bytes?"),
         ({**SERVERS, "kafka.fetch.min.bytes": "one"}, "whole number"),
-        ({**SERVERS, "kafka.bootstrap.servers": "one:nine"}, "not the address of a broker"),
+        ({**SERVERS, "kafka.bootstrap.servers": "one:nine"}, "not a broker address"),
     ],
 )
 def test_wrong_options_say_what_to_change(options: dict[str, str], advice: str) -> None:

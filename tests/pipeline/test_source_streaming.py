@@ -208,7 +208,7 @@ def test_a_stream_is_written_to_a_topic(
         (["id as value"], {"topic": "t"}, "The column 'value' is bigint; it must be a string or binary"),
         (["'x' as value", "id as partition"], {"topic": "t"}, "The column 'partition' is bigint"),
         (["'x' as value", "cast(null as string) as topic"], {}, "A row has null in the column 'topic'"),
-        (["'x' as value"], {"topic": "t", "kafka.acks": "maybe"}, "acks is one of"),
+        (["'x' as value"], {"topic": "t", "kafka.acks": "maybe"}, "acks must be one of"),
     ],
 )
 def test_rows_that_cannot_be_written_are_told_in_plain_words(

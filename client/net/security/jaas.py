@@ -1,8 +1,8 @@
-"""The text that Kafka's options name logins with, after Java's JAAS:
+"""The login syntax of Kafka's options, after Java's JAAS:
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="b" password="s" user_alice="p";
 
-Only the values count. The class is a word that tells the mechanism; nothing is loaded by its name.
+Only the values matter. The class name selects the mechanism; no class is loaded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _USER_PREFIX: Final = "user_"
 
 
 class JaasError(ValueError):
-    """The text cannot be read; what is said about it holds nothing of it, since it has passwords."""
+    """The text is not valid. The message quotes nothing from it, because it has passwords."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class JaasLogin:
 
     @property
     def users(self) -> dict[str, str]:
-        """Who may log in with PLAIN, with their passwords."""
+        """The users that may log in with PLAIN, with their passwords."""
         named = _USER_PREFIX
         return {name[len(named) :]: value for name, value in self.options.items() if name.startswith(named)}
 
     def option(self, name: str) -> str:
-        """Return a value that the broker's own login needs; JaasError where it is missing."""
+        """Return a value that the broker's own login needs; JaasError if it is missing."""
         if name not in self.options:
             raise JaasError(f"the login has no {name}")
         return self.options[name]

@@ -1,4 +1,4 @@
-"""A SASL login, as the requests that it takes and the responses that it expects. No I/O: connections send them."""
+"""A SASL login as a sequence of requests and responses. No I/O: connections send them."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 if TYPE_CHECKING:
     from ottla.client.net.settings import ClientSettings
 
-# From this version of SaslHandshake on, the tokens travel in SaslAuthenticate; and from this version of that, the
-# broker says for how long the login is valid.
+# From this version of SaslHandshake on, tokens are sent in SaslAuthenticate. From this version of SaslAuthenticate on,
+# the broker returns the lifetime of the login.
 HANDSHAKE_VERSION_MIN: Final = 1
 AUTHENTICATE_VERSION: Final = 1
 
-# A login is renewed when this part of its lifetime is over: early enough that requests under way are still answered.
+# A login is renewed after this part of its lifetime: early enough to get the responses to requests in flight.
 _LIFETIME_SHARE: Final = 0.85
 
 
 class SaslLogin(NamedTuple):
-    """A mechanism, and what begins an exchange in it."""
+    """A mechanism, and the function that starts an exchange."""
 
     mechanism: str
     begin: Callable[[], sasl.Exchange]
 
 
 def login_steps(login: SaslLogin) -> Generator[tuple[Api, Message], Any, float]:
-    """Yield the requests of a login, each to be answered with its response; return in how many seconds to renew it.
+    """Yield the requests of a login and receive their responses; return after how many seconds to renew it.
 
-    Raises the KafkaError that the broker answers, or SaslAuthenticationFailedError where it does not prove itself.
+    Raises the broker's KafkaError, or SaslAuthenticationFailedError if the broker cannot prove its identity.
     """
     handshake = yield Api.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=login.mechanism)
     if handshake.error_code:
         offered = ", ".join(handshake.mechanisms) or "none"
-        raise error_for(handshake.error_code, f"{login.mechanism} is not offered, but {offered}")
+        raise error_for(handshake.error_code, f"{login.mechanism} is not offered; the broker offers {offered}")
     exchange = login.begin()
     token = next(exchange)
     while True:
@@ -55,7 +55,7 @@ def login_steps(login: SaslLogin) -> Generator[tuple[Api, Message], Any, float]:
 
 
 async def login_of(settings: ClientSettings) -> SaslLogin:
-    """Return the login that a client's options describe; a token is asked for now."""
+    """Return the login for a client's options; this fetches a token if one is needed."""
     mechanism = settings.sasl_mechanism
     if mechanism == "OAUTHBEARER":
         assert settings.sasl_oauth_token_provider is not None

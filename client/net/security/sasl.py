@@ -1,7 +1,7 @@
-"""The client's side of SASL: who we are, told in the steps that the mechanism has. No I/O.
+"""The client side of the SASL mechanisms. No I/O.
 
-A mechanism is a generator: it yields what to send to the broker, and is sent what the broker answered. It ends when
-nothing more is to be said, and raises SaslAuthenticationFailedError where the broker does not prove itself.
+A mechanism is a generator: it yields the tokens to send to the broker, and receives the broker's responses. It ends
+after the last token, and raises SaslAuthenticationFailedError if the broker cannot prove its identity.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from ottla.client.errors import SaslAuthenticationFailedError
 Exchange = Generator[bytes, bytes, None]
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-# The broker chooses the number, and each round costs time: Kafka allows 4096 to 16384 of them.
+# The broker chooses the number of iterations, and each costs time. Kafka allows 4096 to 16384.
 _ITERATIONS_MAX: Final = 1 << 20
 
 
 def plain(username: str, password: str) -> Exchange:
-    """Send name and password as they are, which only an encrypted connection keeps to itself."""
+    """Send name and password in clear text; only an encrypted connection keeps them secret."""
     yield f"\0{username}\0{password}".encode()
 
 
 def oauth_bearer(token: str) -> Exchange:
-    """Send a token that some other server gave; the broker answers nothing, or why it does not like it."""
+    """Send a token from another server; the broker's response is empty, or says why it refuses the token."""
     answer = yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
     if answer:
         raise SaslAuthenticationFailedError(answer.decode(errors="replace"))
 
 
 def scram(mechanism: str, username: str, password: str, nonce: str | None = None) -> Exchange:
-    """Prove that we know the password, and have the broker prove it too, without sending it (RFC 5802, 7677)."""
+    """Prove that we know the password without sending it, and check that the broker knows it (RFC 5802, 7677)."""
     digest = _HASHES[mechanism]
     nonce = nonce or secrets.token_urlsafe(24)
     escaped = username.replace("=", "=3D").replace(",", "=2C")
@@ -45,7 +45,7 @@ def scram(mechanism: str, username: str, password: str, nonce: str | None = None
     fields = _fields(server_first)
     server_nonce, iterations = fields.get("r", ""), fields.get("i", "")
     if not server_nonce.startswith(nonce):
-        raise SaslAuthenticationFailedError("the broker answered somebody else's exchange")
+        raise SaslAuthenticationFailedError("the broker's response belongs to another exchange")
     if not iterations.isdigit() or not 0 < int(iterations) <= _ITERATIONS_MAX:
         raise SaslAuthenticationFailedError(f"the broker asks for {iterations!r} iterations")
 
@@ -61,7 +61,7 @@ def scram(mechanism: str, username: str, password: str, nonce: str | None = None
         raise SaslAuthenticationFailedError(server_final["e"])
     expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), message, digest)
     if not hmac.compare_digest(_decoded(server_final.get("v", "")), expected):
-        raise SaslAuthenticationFailedError("the broker does not know the password either: it may not be the right one")
+        raise SaslAuthenticationFailedError("the broker does not know the password: it may be an impostor")
 
 
 def _fields(message: str) -> dict[str, str]:

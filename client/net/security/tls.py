@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def tls_context(settings: ClientSettings) -> SSLContext | None:
-    """Return the TLS context of a connection, None for one in the clear."""
+    """Return the TLS context of a connection; None for plaintext."""
     if not settings.uses_tls:
         return None
     if settings.ssl_context is not None:
@@ -26,6 +26,6 @@ def tls_context(settings: ClientSettings) -> SSLContext | None:
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password)
     except OSError as error:
         raise KafkaConfigurationError(
-            f"the TLS files (ssl_cafile, ssl_certfile, ssl_keyfile) do not load: {error}"
+            f"cannot load the TLS files (ssl_cafile, ssl_certfile, ssl_keyfile): {error}"
         ) from error
     return context

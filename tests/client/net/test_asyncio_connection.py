@@ -67,7 +67,7 @@ async def test_the_newest_version_that_both_sides_know_is_used() -> None:
         built = await connection.request(Api.HEARTBEAT, heartbeat)
         with pytest.raises(UnsupportedVersionError, match="up to version 3; this needs 4"):
             await connection.request(Api.HEARTBEAT, HEARTBEAT, version_min=4)
-        with pytest.raises(UnsupportedVersionError, match="does not have DescribeCluster"):
+        with pytest.raises(UnsupportedVersionError, match="does not support DescribeCluster"):
             await connection.request(Api.DESCRIBE_CLUSTER, HEARTBEAT)
         await connection.close()
 

@@ -58,10 +58,10 @@ def test_bootstrap_servers_are_a_text_or_a_list() -> None:
         ({"bootstrap_servers": "host:0"}, "there is no port 0"),
         ({"request_timeout_ms": -1}, "request_timeout_ms must be"),
         ({"request_timeout_ms": "1"}, "request_timeout_ms must be"),
-        ({"security_protocol": "TLS"}, "security_protocol is one of PLAINTEXT"),
+        ({"security_protocol": "TLS"}, "security_protocol must be one of PLAINTEXT"),
         ({"security_protocol": "SASL_SSL"}, "PLAIN needs sasl_plain_username"),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "sasl_oauth_token_provider"),
-        ({"sasl_mechanism": "GSSAPI"}, "sasl_mechanism is one of"),
+        ({"sasl_mechanism": "GSSAPI"}, "sasl_mechanism must be one of"),
         ({"bootstrap_server": "host"}, "there is no option bootstrap_server; did you mean bootstrap_servers?"),
         ({"colour": "red"}, "there is no option colour"),
     ],
@@ -107,8 +107,8 @@ def test_dotted_names_and_texts_make_the_same_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ({"request.timeout.ms": "soon"}, "request.timeout.ms is a whole number, not 'soon'"),
-        ({"ssl.check.hostname": "yes"}, "ssl.check.hostname is true or false"),
+        ({"request.timeout.ms": "soon"}, "request.timeout.ms must be a whole number, not 'soon'"),
+        ({"ssl.check.hostname": "yes"}, "ssl.check.hostname must be true or false"),
         ({"request.timeot.ms": "1"}, "did you mean request.timeout.ms?"),
         (Path("missing.properties"), "cannot read missing.properties"),
     ],

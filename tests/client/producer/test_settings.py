@@ -15,10 +15,10 @@ from ottla.client.producer.producer import Producer
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"acks": 2}, "acks is one of"),
+        ({"acks": 2}, "acks must be one of"),
         ({"acks": 1, "enable_idempotence": True}, "enable_idempotence needs acks='all'"),
         ({"max_in_flight_requests_per_connection": 6}, "at most 5"),
-        ({"compression_type": "rar"}, "compression_type is one of"),
+        ({"compression_type": "rar"}, "compression_type must be one of"),
         ({"max_batch_size": 0}, "max_batch_size must be"),
         ({"buffer_memory": 1000}, "does not fit"),
         ({"linger_ms": 10, "delivery_timeout_ms": 5}, "less than linger_ms"),
