@@ -5,8 +5,8 @@
         for topic in await admin.list_topics():
             print(topic.name, topic.num_partitions)
 
-Calls that concern many things return one result for each. If one of them failed its error is raised; with
-`raise_errors=False` all results are returned, and each has its `error`.
+Calls about several things return one result for each. If one of them failed, its error is raised. With
+`raise_errors=False` all results are returned, each with its `error`.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ from ottla.client.types import OffsetAndMetadata, TopicPartition
 
 
 class Admin:
-    """All that can be asked of a cluster, and changed in it; use it on one event loop, as a context or with start."""
+    """Reads and changes a cluster; use it on one event loop, with `async with` or with `start` and `close`."""
 
     def __init__(self, **options: Unpack[ClientOptions]) -> None:
-        """Take options; KafkaConfigurationError for what is unknown or cannot work. Nothing is connected yet."""
+        """Take options; KafkaConfigurationError if one is unknown or not valid. Does not connect yet."""
         self._requests = AdminRequests(ClientSettings.from_kwargs(options))
 
     @classmethod
@@ -83,11 +83,11 @@ class Admin:
 
     @property
     def cluster(self) -> ClusterClient:
-        """Connections and metadata, for requests that have no call here."""
+        """Connections and metadata, for requests that have no method here."""
         return self._requests.cluster
 
     async def start(self) -> None:
-        """Reach the cluster; NoBrokersAvailable if no bootstrap server answers."""
+        """Connect to the cluster; NoBrokersAvailable if no bootstrap server answers."""
         await self._requests.cluster.start()
 
     async def close(self) -> None:
@@ -99,7 +99,7 @@ class Admin:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, raise_errors: bool = True
     ) -> tuple[CreatedTopic, ...]:
-        """Create topics; with `validate_only` say whether it would work."""
+        """Create topics; with `validate_only`, only check whether that would work."""
         results = await topic_requests.create_topics(self._requests, topics, validate_only=validate_only)
         return raised(results, raise_errors)
 
@@ -116,20 +116,20 @@ class Admin:
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> tuple[TopicOutcome, ...]:
-        """Raise the number of partitions of topics to these; `assignments` has the brokers of the new ones."""
+        """Increase the partitions of topics to these numbers; `assignments` has the brokers of the new partitions."""
         results = await topic_requests.create_partitions(
             self._requests, counts, assignments=assignments, validate_only=validate_only
         )
         return raised(results, raise_errors)
 
     async def list_topics(self, *, include_internal: bool = False) -> tuple[TopicListing, ...]:
-        """List all topics, by name; those that Kafka keeps for itself only if they are wanted."""
+        """List all topics, sorted by name; internal topics only on request."""
         return await topic_requests.list_topics(self._requests, include_internal=include_internal)
 
     async def describe_topics(
         self, names: Collection[str] | None = None, *, raise_errors: bool = True
     ) -> tuple[TopicDescription, ...]:
-        """Describe topics with their partitions, by name; all of them where no names are given."""
+        """Describe topics with their partitions; all topics if no names are given."""
         results = await topic_requests.describe_topics(self._requests, names)
         return raised(results, raise_errors)
 
@@ -140,7 +140,7 @@ class Admin:
         return await cluster_requests.describe_cluster(self._requests)
 
     async def api_versions(self, broker_id: int) -> tuple[ApiSupport, ...]:
-        """Return which APIs a broker serves, in which versions."""
+        """Return the APIs that a broker serves, with their versions."""
         return await cluster_requests.api_versions(self._requests, broker_id)
 
     async def describe_configs(
@@ -151,7 +151,7 @@ class Admin:
         include_documentation: bool = False,
         raise_errors: bool = True,
     ) -> tuple[ConfigDescription, ...]:
-        """Return the options of topics and brokers, all of them or those with these names."""
+        """Return the options of topics and brokers: all options, or those with these names."""
         results = await config_requests.describe_configs(
             self._requests, resources, names=names, include_documentation=include_documentation
         )
@@ -164,7 +164,7 @@ class Admin:
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> tuple[ConfigOutcome, ...]:
-        """Change options and leave all others; None takes an option back to its default."""
+        """Change options; others keep their values. None resets an option to its default."""
         results = await config_requests.alter_configs(self._requests, changes, validate_only=validate_only)
         return raised(results, raise_errors)
 
@@ -173,7 +173,7 @@ class Admin:
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, raise_errors: bool = True
     ) -> tuple[DeletedRecords, ...]:
-        """Delete the records before an offset; -1 stands for all that there are."""
+        """Delete the records before an offset; -1 means all records."""
         results = await partition_requests.delete_records(self._requests, offsets)
         return raised(results, raise_errors)
 
@@ -195,10 +195,10 @@ class Admin:
         election_type: ElectionType = "preferred",
         raise_errors: bool = True,
     ) -> tuple[PartitionOutcome, ...]:
-        """Make the preferred replicas leaders, of all partitions where none are given.
+        """Make the preferred replicas leaders, in all partitions if none are given.
 
-        An unclean election takes any live replica where there is no leader; records may be lost. Partitions whose
-        leader is right already are not in the result, or without an error.
+        An unclean election elects any live replica where there is no leader; records may be lost. A partition that
+        already has the right leader is missing in the result, or has no error there.
         """
         results = await partition_requests.elect_leaders(self._requests, partitions, election_type=election_type)
         return raised(results, raise_errors)
@@ -206,29 +206,29 @@ class Admin:
     async def alter_partition_reassignments(
         self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, raise_errors: bool = True
     ) -> tuple[PartitionOutcome, ...]:
-        """Begin to move partitions to these brokers, the preferred leader first; None ends a move that is under way."""
+        """Start to move partitions to these brokers, the preferred leader first; None cancels a move."""
         results = await partition_requests.alter_partition_reassignments(self._requests, replicas)
         return raised(results, raise_errors)
 
     async def list_partition_reassignments(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> tuple[Reassignment, ...]:
-        """List the moves that are under way, of these partitions or of all."""
+        """List the current moves of these partitions, or of all."""
         return await partition_requests.list_partition_reassignments(self._requests, partitions)
 
     async def describe_log_dirs(
         self, partitions: Collection[TopicPartition] | None = None, *, raise_errors: bool = True
     ) -> tuple[LogDirDescription, ...]:
-        """Describe the log directories of all brokers, with these partitions or all."""
+        """Describe the log directories of all brokers, with these partitions or with all."""
         results = await partition_requests.describe_log_dirs(self._requests, partitions)
         return raised(results, raise_errors)
 
     async def alter_replica_log_dirs(
         self, moves: Mapping[TopicPartitionReplica, str], *, raise_errors: bool = True
     ) -> tuple[ReplicaOutcome, ...]:
-        """Begin to move replicas to other log directories of their brokers; `describe_log_dirs` shows their progress.
+        """Start to move replicas to other log directories of their brokers; `describe_log_dirs` shows the progress.
 
-        Naming the directory where a replica is now ends its move. A replica that the broker does not have yet will be
+        Naming the current directory of a replica cancels its move. A replica that the broker does not have yet will be
         created in the directory; until then the outcome is ReplicaNotAvailableError.
         """
         results = await partition_requests.alter_replica_log_dirs(self._requests, moves)
@@ -237,25 +237,25 @@ class Admin:
     # Consumer groups.
 
     async def list_groups(self) -> tuple[GroupListing, ...]:
-        """List the groups of all coordinators, by name."""
+        """List the groups of all coordinators, sorted by name."""
         return await group_requests.list_groups(self._requests)
 
     async def describe_groups(
         self, group_ids: Sequence[str], *, raise_errors: bool = True
     ) -> tuple[GroupDescription, ...]:
-        """Describe groups with their members, whichever protocol they use."""
+        """Describe groups of both protocols, with their members."""
         results = await group_requests.describe_groups(self._requests, group_ids)
         return raised(results, raise_errors)
 
     async def delete_groups(self, group_ids: Sequence[str], *, raise_errors: bool = True) -> tuple[GroupOutcome, ...]:
-        """Delete groups that have no members, with all that they have committed."""
+        """Delete groups that have no members, with all their committed offsets."""
         results = await group_requests.delete_groups(self._requests, group_ids)
         return raised(results, raise_errors)
 
     async def list_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> tuple[GroupOffset, ...]:
-        """Return what a group has committed, for these partitions or for all; those without an offset are left out."""
+        """Return the committed offsets of a group, for these partitions or for all; skips partitions without one."""
         return raised(await group_requests.list_group_offsets(self._requests, group_id, partitions), raise_errors=True)
 
     async def alter_group_offsets(
@@ -265,26 +265,26 @@ class Admin:
         *,
         raise_errors: bool = True,
     ) -> tuple[PartitionOutcome, ...]:
-        """Set what a group without members has committed; the group is made if need be."""
+        """Set the committed offsets of a group that has no members; creates the group if needed."""
         results = await group_requests.alter_group_offsets(self._requests, group_id, offsets)
         return raised(results, raise_errors)
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition], *, raise_errors: bool = True
     ) -> tuple[PartitionOutcome, ...]:
-        """Delete what a group has committed for partitions that no member of it reads."""
+        """Delete the committed offsets of partitions that no member of the group reads."""
         results = await group_requests.delete_group_offsets(self._requests, group_id, partitions)
         return raised(results, raise_errors)
 
     # ACLs, quotas and users.
 
     async def create_acls(self, acls: Sequence[AclBinding], *, raise_errors: bool = True) -> tuple[AclOutcome, ...]:
-        """Add ACLs; one that is there already is no error."""
+        """Add ACLs; an existing one is not an error."""
         results = await security_requests.create_acls(self._requests, acls)
         return raised(results, raise_errors)
 
     async def describe_acls(self, matching: AclFilter | None = None) -> tuple[AclBinding, ...]:
-        """Return the ACLs that a filter matches; without one, all."""
+        """Return the ACLs that a filter matches; all of them without a filter."""
         return await security_requests.describe_acls(self._requests, matching)
 
     async def delete_acls(self, filters: Sequence[AclFilter], *, raise_errors: bool = True) -> tuple[DeletedAcls, ...]:
@@ -295,9 +295,9 @@ class Admin:
     async def describe_client_quotas(
         self, entity: Mapping[str, str | None] | None = None, *, strict: bool = False
     ) -> tuple[ClientQuota, ...]:
-        """Return the quotas of all entities that have these names; None is the default, ANY_NAME any name.
+        """Return the quotas of all entities that have these names; None means the default, ANY_NAME any name.
 
-        With `strict` only of those that have no other names besides.
+        With `strict`, only those of entities that have no further names.
         """
         return await security_requests.describe_client_quotas(self._requests, entity, strict=strict)
 
@@ -308,14 +308,14 @@ class Admin:
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> tuple[ClientQuotaOutcome, ...]:
-        """Change quotas of entities and leave all others; None removes one."""
+        """Change quotas of entities; others keep their values. None removes a quota."""
         results = await security_requests.alter_client_quotas(self._requests, changes, validate_only=validate_only)
         return raised(results, raise_errors)
 
     async def describe_user_scram_credentials(
         self, users: Sequence[str] | None = None, *, raise_errors: bool = True
     ) -> tuple[UserScramCredentials, ...]:
-        """Return which SCRAM mechanisms users have; without names, of all users."""
+        """Return the SCRAM credentials of these users, or of all users."""
         results = await security_requests.describe_user_scram_credentials(self._requests, users)
         return raised(results, raise_errors)
 
@@ -325,6 +325,6 @@ class Admin:
         *,
         raise_errors: bool = True,
     ) -> tuple[UserOutcome, ...]:
-        """Set and delete SCRAM credentials; all that concerns one user happens at once."""
+        """Set and delete SCRAM credentials; all changes to one user are applied at once."""
         results = await security_requests.alter_user_scram_credentials(self._requests, alterations)
         return raised(results, raise_errors)

@@ -22,7 +22,7 @@ async def describe_cluster(requests: AdminRequests) -> ClusterDescription:
 
 
 async def api_versions(requests: AdminRequests, broker_id: int) -> tuple[ApiSupport, ...]:
-    """Return which APIs a broker serves, in which versions."""
+    """Return the APIs that a broker serves, with their versions."""
     connection = await requests.cluster.connection(broker_id)
     return tuple(
         ApiSupport(key, Api(key).label if key in _API_KEYS else "unknown", versions.first, versions.last)

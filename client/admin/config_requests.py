@@ -130,7 +130,7 @@ def _forgotten(resource: ConfigResource) -> ConfigDescription:
 
 
 def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:
-    # Version 0 knows only whether it is the default.
+    # Version 0 says only whether the value is the default.
     source = _SOURCES.get(row.config_source, "" if row.config_source < _WITHOUT_SOURCE else str(row.config_source))
     return ConfigEntry(
         row.name,

@@ -42,7 +42,7 @@ from ottla.protocol.messages.offset_delete import (
 
 _CONSUMER: Final = "consumer"
 _CLASSIC: Final = "classic"
-# How a coordinator tells that it does not know a group.
+# A coordinator returns these codes if it does not know a group.
 _DEAD: Final = "Dead"
 
 
@@ -147,7 +147,7 @@ async def _describe(requests: AdminRequests, group_id: str) -> GroupDescription:
 
 
 async def _describe_consumer(requests: AdminRequests, group_id: str) -> GroupDescription | None:
-    """Describe a group of KIP-848; None where this is none, or the broker knows of none."""
+    """Describe a group of KIP-848; None if it is not one, or if the broker does not support them."""
     request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
     try:
         coordinator, response = await requests.on_coordinator(
@@ -226,7 +226,7 @@ def _classic_member(member: DescribedGroupMember, protocol_type: str) -> GroupMe
 
 
 def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """Read what the leader of a group gave a member; it is the business of clients, and may be anything."""
+    """Decode the assignment of a member. Clients define its format, so it may be anything."""
     try:
         return tuple(sorted(decode_assignment(data)))
     except DecodeError:

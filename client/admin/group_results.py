@@ -11,7 +11,7 @@ from ottla.protocol.identifiers import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class GroupListing(Result):
-    """A group in short; state and type are empty where the broker is too old to tell."""
+    """A group in a list; state and type are empty if the broker is too old to report them."""
 
     group_id: str
     protocol_type: str
@@ -22,7 +22,7 @@ class GroupListing(Result):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember(Result):
-    """A member of a group; what is None is not known of members of its kind."""
+    """A member of a group; fields that its protocol does not have are None."""
 
     member_id: str
     instance_id: str | None
@@ -52,7 +52,7 @@ class GroupDescription(Result):
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome(Result):
-    """Whether something was done to a group."""
+    """The outcome of a change to a group."""
 
     group_id: str
     error: KafkaError | None = None
@@ -60,7 +60,7 @@ class GroupOutcome(Result):
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset(Result):
-    """What a group has committed for a partition: the offset of the record to read next."""
+    """The committed offset of a group in a partition: the next record to read."""
 
     topic: str
     partition: int

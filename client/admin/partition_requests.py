@@ -49,7 +49,7 @@ from ottla.protocol.messages.list_partition_reassignments import (
 ElectionType = Literal["preferred", "unclean"]
 
 _CLIENT = -1
-# The first version that answers one offset.
+# The first version that returns a single offset.
 _LIST_OFFSETS_VERSION_MIN = 1
 _ELECTION_TYPES: dict[ElectionType, int] = {"preferred": 0, "unclean": 1}
 

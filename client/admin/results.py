@@ -1,6 +1,6 @@
 """What Admin takes and returns: frozen values, each with `to_dict()` for JSON.
 
-A result about one of many things has an `error`, None where all went well.
+A result about one of several things has an `error`, which is None on success.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ottla.protocol.config_resources import ConfigResourceType
 
 
 class Result:
-    """What all results have in common."""
+    """The base class of all results."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as what JSON knows; an error as its name, its code and its text."""
+        """Return the fields as JSON types; an error becomes its name, code and text."""
         fields = dataclasses.fields(cast(Any, self))
         return {each.name: _plain(getattr(self, each.name)) for each in fields}
 
@@ -43,7 +43,7 @@ def _plain(value: object) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 leaves a number to the broker, and assignments stand for both numbers."""
+    """A topic to create; -1 means the broker's default, and assignments replace both numbers."""
 
     name: str
     num_partitions: int = -1
@@ -55,7 +55,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic(Result):
-    """A topic that was created; numbers and id are None where the broker is too old to tell."""
+    """A topic that was created; numbers and id are None if the broker is too old to report them."""
 
     name: str
     topic_id: str | None
@@ -66,7 +66,7 @@ class CreatedTopic(Result):
 
 @dataclass(frozen=True, slots=True)
 class TopicOutcome(Result):
-    """Whether something was done to a topic."""
+    """The outcome of a change to a topic."""
 
     name: str
     error: KafkaError | None = None
@@ -74,7 +74,7 @@ class TopicOutcome(Result):
 
 @dataclass(frozen=True, slots=True)
 class TopicListing(Result):
-    """A topic in short."""
+    """A topic in a list."""
 
     name: str
     topic_id: str | None
@@ -85,7 +85,7 @@ class TopicListing(Result):
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription(Result):
-    """Who has a partition; `leader` is None while there is none."""
+    """The leader and the replicas of a partition; `leader` is None while there is none."""
 
     partition: int
     leader: int | None
@@ -112,7 +112,7 @@ class TopicDescription(Result):
 
     @property
     def replication_factor(self) -> int:
-        """The most replicas that one of its partitions has."""
+        """The largest number of replicas among its partitions."""
         return max((len(each.replicas) for each in self.partitions), default=0)
 
 
@@ -121,7 +121,7 @@ class TopicDescription(Result):
 
 @dataclass(frozen=True, slots=True)
 class PartitionOutcome(Result):
-    """Whether something was done to a partition."""
+    """The outcome of a change to a partition."""
 
     topic: str
     partition: int
@@ -130,7 +130,7 @@ class PartitionOutcome(Result):
 
 @dataclass(frozen=True, slots=True)
 class DeletedRecords(Result):
-    """Where a partition begins after records were deleted."""
+    """The start of a partition after records were deleted."""
 
     topic: str
     partition: int
@@ -148,7 +148,7 @@ class OffsetSpec(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedOffset(Result):
-    """An offset that was looked up; -1 where no record is that young."""
+    """An offset that was looked up; -1 if no record is that recent."""
 
     topic: str
     partition: int
@@ -160,7 +160,7 @@ class ListedOffset(Result):
 
 @dataclass(frozen=True, slots=True)
 class Reassignment(Result):
-    """A partition that moves; `replicas` are the old ones and the new ones."""
+    """A partition that is moving; `replicas` has the old and the new ones."""
 
     topic: str
     partition: int
@@ -184,7 +184,7 @@ class BrokerDescription(Result):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription(Result):
-    """The cluster in short; `controller_id` is None while there is no controller."""
+    """The id, the controller and the brokers of a cluster; `controller_id` is None while there is no controller."""
 
     cluster_id: str | None
     controller_id: int | None
@@ -193,7 +193,7 @@ class ClusterDescription(Result):
 
 @dataclass(frozen=True, slots=True)
 class ApiSupport(Result):
-    """An API that a broker serves, and in which versions."""
+    """An API that a broker serves, with its versions."""
 
     api_key: int
     name: str
@@ -203,7 +203,7 @@ class ApiSupport(Result):
 
 @dataclass(frozen=True, slots=True)
 class LogDirReplica(Result):
-    """A replica in a log directory; `offset_lag` is how far it is behind, `is_future` that it is moving here."""
+    """A replica in a log directory; `offset_lag` is its lag, `is_future` means that it is moving here."""
 
     topic: str
     partition: int
@@ -214,7 +214,7 @@ class LogDirReplica(Result):
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription(Result):
-    """A log directory of a broker; sizes of its disk are None where the broker is too old to tell."""
+    """A log directory of a broker; the sizes of its disk are None if the broker is too old to report them."""
 
     broker_id: int
     path: str
@@ -225,7 +225,7 @@ class LogDirDescription(Result):
 
     @property
     def size_bytes(self) -> int:
-        """What the replicas take."""
+        """The total size of the replicas."""
         return sum(each.size_bytes for each in self.replicas)
 
 
@@ -239,7 +239,7 @@ class TopicPartitionReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOutcome(Result):
-    """Whether something was done to a replica."""
+    """The outcome of a change to a replica."""
 
     topic: str
     partition: int
@@ -248,7 +248,7 @@ class ReplicaOutcome(Result):
 
 
 class ConfigResource(NamedTuple):
-    """A topic, or a broker by its id; the broker "" stands for what holds for all of them."""
+    """A topic, or a broker by its id; the broker "" means the options for all brokers."""
 
     type: ConfigResourceType
     name: str
@@ -261,14 +261,14 @@ class ConfigAppend(NamedTuple):
 
 
 class ConfigSubtract(NamedTuple):
-    """Take away from an option that is a list."""
+    """Remove from an option that is a list."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry(Result):
-    """An option with its value, None where it is a secret or has none."""
+    """An option with its value, which is None if it is a secret or not set."""
 
     name: str
     value: str | None
@@ -291,7 +291,7 @@ class ConfigDescription(Result):
 
 @dataclass(frozen=True, slots=True)
 class ConfigOutcome(Result):
-    """Whether the options of a topic or a broker were changed."""
+    """The outcome of a change to the options of a topic or a broker."""
 
     resource_type: str
     resource_name: str

@@ -1,7 +1,7 @@
-"""Which broker an admin request goes to, and when it is sent again.
+"""Routes admin requests to brokers, and retries them.
 
-A retriable error of one partition or group does not fail the call: that part alone is asked for again, after the
-metadata or the coordinator was looked up again, until `default_api_timeout_ms` is over.
+A retriable error of one partition or group does not fail the call. The metadata or the coordinator is looked up again,
+and only that part is retried, until `default_api_timeout_ms` is over.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOOK_UP_COORDINATOR = frozenset(
 
 
 class HasError(Protocol):
-    """A result about one of many things."""
+    """A result about one of several things."""
 
     @property
     def error(self) -> KafkaError | None: ...
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class AdminRequests:
-    """The cluster, and ways to ask it."""
+    """Sends requests to the leaders, coordinators and brokers of a cluster."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -55,7 +55,7 @@ class AdminRequests:
         ask: Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, ResultT]]],
         failed: Callable[[TopicPartition, KafkaError], ResultT],
     ) -> list[ResultT]:
-        """Ask the leaders of partitions, each for those it leads; return the results in the order of the partitions."""
+        """Ask each leader about its partitions; return the results in the order of the partitions."""
         results: dict[TopicPartition, ResultT] = {}
         remaining = set(partitions)
 
@@ -66,7 +66,7 @@ class AdminRequests:
             answers = await asyncio.gather(*(self._asked(ask, failed, node, list(groups[node])) for node in groups))
             for answer in answers:
                 results.update(answer)
-            # A topic that does not exist is not waited for, though its code is one that may be retried.
+            # Do not wait for a topic that does not exist, although its error is retriable.
             failures = {each: found for each in remaining if (found := results[each].error) is not None}
             again = {each: found for each, found in failures.items() if found.retriable and self._exists(each)}
             remaining.intersection_update(again)
@@ -131,7 +131,7 @@ class AdminRequests:
         return answer
 
     async def _led(self, partitions: set[TopicPartition]) -> dict[int | None, dict[TopicPartition, KafkaError]]:
-        """Sort partitions by leader; those under None cannot be asked for, for the reason that stands with them."""
+        """Group partitions by leader; those under None have no leader to ask, and an error that says why."""
         metadata = await self.cluster.metadata({each.topic for each in partitions})
         groups: dict[int | None, dict[TopicPartition, KafkaError]] = defaultdict(dict)
         for each in sorted(partitions):
@@ -170,19 +170,19 @@ class AdminRequests:
 
 
 def only_row(rows: Sequence[T], what: str) -> T:
-    """Return the row about the one thing that was asked for; an error where the broker forgot it."""
+    """Return the row about the requested thing; raises if the response does not have it."""
     if not rows:
         raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker did not answer for {what}")
     return rows[0]
 
 
 def error_of(code: int, message: str | None, detail: str) -> KafkaError | None:
-    """Return the error of a row, None where there is none; what the broker says of it goes before our own words."""
+    """Return the error of a row, None if there is none; the broker's message is preferred to ours."""
     return error_for(code, (message or detail).rstrip(".")) if code else None
 
 
 def raised(results: Sequence[ResultT], raise_errors: bool) -> tuple[ResultT, ...]:
-    """Return the results; raise the first error among them if that is wanted."""
+    """Return the results; with `raise_errors`, raise the first error among them."""
     if raise_errors:
         for result in results:
             if result.error is not None:

@@ -42,7 +42,7 @@ from ottla.protocol.scram import ScramMechanism, salted_password
 
 _SALT_BYTES: Final = 24
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
-# Stands for any name of a type in `describe_client_quotas`.
+# Matches any name of a type in `describe_client_quotas`.
 ANY_NAME: Final = "*any*"
 
 

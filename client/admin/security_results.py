@@ -1,4 +1,4 @@
-"""What Admin takes and returns about users, rights and quotas."""
+"""What Admin takes and returns about users, ACLs and quotas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class AclBinding(Result):
-    """A right: who, from where, may or may not do what, with which resources."""
+    """An ACL: allows or denies an operation on resources to a principal from a host."""
 
     principal: str
     operation: AclOperation
@@ -43,7 +43,7 @@ class AclBinding(Result):
     host: str = "*"
 
     def to_dict(self) -> dict[str, object]:
-        """Return the fields, numbers of the protocol by their names."""
+        """Return the fields, with names instead of the protocol's numbers."""
         return {
             "principal": self.principal,
             "host": self.host,
@@ -57,7 +57,7 @@ class AclBinding(Result):
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Which ACLs are meant; None and ANY are all."""
+    """A filter for ACLs; None and ANY match everything."""
 
     resource_type: ResourceType = ResourceType.ANY
     resource_name: str | None = None
@@ -70,13 +70,13 @@ class AclFilter:
 
 @dataclass(frozen=True, slots=True)
 class AclOutcome(Result):
-    """Whether something was done about an ACL."""
+    """The outcome of a change to an ACL."""
 
     acl: AclBinding
     error: KafkaError | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """Return the fields of the ACL and the error beside each other."""
+        """Return the fields of the ACL and the error in one dict."""
         return {**self.acl.to_dict(), "error": Result.to_dict(self)["error"]}
 
 
@@ -98,7 +98,7 @@ class ClientQuota(Result):
 
 @dataclass(frozen=True, slots=True)
 class ClientQuotaOutcome(Result):
-    """Whether the quotas of an entity were changed."""
+    """The outcome of a change to the quotas of an entity."""
 
     entity: Mapping[str, str | None]
     error: KafkaError | None = None
@@ -106,14 +106,14 @@ class ClientQuotaOutcome(Result):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredentialUpsertion:
-    """A password to set; it is salted here, and never sent."""
+    """A password to set; it is salted and hashed here, and never sent."""
 
     user: str
     password: str = field(repr=False)
     mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512
     iterations: int = ITERATIONS_DEFAULT
     salt: bytes | None = field(default=None, repr=False)
-    """Made at random where none is given."""
+    """Random by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class ScramCredentialDeletion:
 
 @dataclass(frozen=True, slots=True)
 class ScramCredentialInfo(Result):
-    """What is known of a credential: its mechanism and how slow it is to try passwords."""
+    """The mechanism and the iterations of a credential."""
 
     mechanism: str
     iterations: int
@@ -143,7 +143,7 @@ class UserScramCredentials(Result):
 
 @dataclass(frozen=True, slots=True)
 class UserOutcome(Result):
-    """Whether the credentials of a user were changed."""
+    """The outcome of a change to the credentials of a user."""
 
     user: str
     error: KafkaError | None = None

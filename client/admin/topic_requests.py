@@ -1,4 +1,4 @@
-"""Requests about topics: create, grow, delete, list and describe them."""
+"""Requests about topics: create, delete, add partitions, list and describe."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ottla.protocol.messages.create_topics import (
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.primitives import UUID_ZERO, uuid_to_text
 
-# From this version on topics are rows, which may name an id instead.
+# From this version on, topics are rows with a name or an id.
 _DELETE_ROWS_VERSION = 6
 
 
@@ -114,7 +114,7 @@ async def describe_topics(requests: AdminRequests, names: Collection[str] | None
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
-    # The broker takes either numbers or assignments.
+    # The broker accepts either numbers or assignments.
     is_assigned = bool(topic.replica_assignments)
     return CreatableTopic(
         name=topic.name,

@@ -1,8 +1,8 @@
-"""Where a consumer is in each of its partitions, and what was fetched ahead of it.
+"""The position of a consumer in each of its partitions, and the records that were fetched ahead.
 
-All offsets of a partition are here: what is asked for next (`fetch_offset`), what the caller gets next (`position`) and
-up to where the caller is done (`processed`). A seek makes a new `session`; what was asked for in an older one is
-dropped when it comes. Nothing here waits, and only the event loop's thread comes here.
+All offsets of a partition are here: the next one to fetch (`fetch_offset`), the next one for the caller (`position`),
+and the end of what the caller has processed (`processed`). A seek starts a new `session`; responses to requests of an
+older one are dropped. Nothing here waits, and everything runs on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.client.types import ConsumerRecord
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.identifiers import TopicPartition
 
-# How a partition gets its first position: by what the group committed, or at one of its ends.
+# How a partition gets its first position: from the committed offset, or at one of its ends.
 Reset = Literal["committed", "earliest", "latest"]
 
 
@@ -29,37 +29,37 @@ class AssignedPartition:
 
     def __init__(self, partition: TopicPartition, reset: Reset | None) -> None:
         self.partition = partition
-        # None while `reset` is to be carried out.
+        # None while `reset` is pending.
         self.position: int | None = None
         self.reset = reset
         self.fetch_offset = 0
-        # What was handed out before the caller last asked for more; that is what auto-commit commits.
+        # The end of the records handed out before the caller last asked for more. Auto-commit commits this offset.
         self.processed: int | None = None
-        # The epochs of the records before `position` and before `fetch_offset`, where they are known.
+        # The epochs of the records before `position` and before `fetch_offset`, if known.
         self.leader_epoch: int | None = None
         self.fetch_epoch: int | None = None
-        # The newest epoch of a leader that was seen to have what was fetched.
+        # The newest leader epoch that is known to have the fetched records.
         self.validated_epoch = -1
         self.session = 0
         self.paused = False
-        # Neither fetched nor handed out, while a rebalance listener is called for it.
+        # Neither fetched nor handed out while a rebalance listener runs for it.
         self.held = False
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
         self.buffered_bytes = 0
-        # The replica that the leader sent us to, and until when (time of the loop).
+        # The preferred read replica that the leader named, and until when (loop time).
         self.read_replica: int | None = None
         self.read_replica_until = 0.0
-        # No request for it before this time of the loop.
+        # No request for it before this loop time.
         self.not_before = 0.0
-        # When it last got records, by a count of fetches; the longest waiting is asked for first.
+        # The number of the fetch that last returned records; the lowest number is fetched first.
         self.served = 0
-        # Raised when nothing else is left to hand out; it goes on after that.
+        # Raised when all records were handed out; fetching continues after that.
         self.failure: Exception | None = None
-        # Batches, None for one that is passed over; each with the offset behind it and its epoch.
+        # Batches, or None for one that is skipped; each with the offset after it and its epoch.
         self._buffer: deque[tuple[FetchedBatch | None, int, int | None]] = deque()
-        # The records of the first batch, once it is open, and how many of them were handed out.
+        # The records of the first batch once it is opened, and how many of them were handed out.
         self._opened: list[ConsumerRecord[Any, Any]] | None = None
         self._taken = 0
 
@@ -67,12 +67,12 @@ class AssignedPartition:
         return f"<AssignedPartition {self.partition} position={self.position} buffered={self.buffered_bytes}>"
 
     def seek(self, offset: int, leader_epoch: int | None = None) -> None:
-        """Go on with this offset."""
+        """Continue at this offset."""
         self.rewind(offset, leader_epoch)
         self.processed = offset
 
     def rewind(self, offset: int, leader_epoch: int | None) -> None:
-        """Drop what was fetched, and fetch from here; what the caller is done with stays done, up to this offset."""
+        """Drop fetched records and fetch from this offset; processed records before it stay processed."""
         self._begin_session()
         self.reset = None
         self.position = self.fetch_offset = offset
@@ -81,7 +81,7 @@ class AssignedPartition:
         self.processed = None if self.processed is None else min(self.processed, offset)
 
     def seek_by(self, reset: Reset) -> None:
-        """Look up again where to go on."""
+        """Look up the position again."""
         self._begin_session()
         self.reset = reset
         self.position = None
@@ -96,11 +96,11 @@ class AssignedPartition:
 
     @property
     def has_records(self) -> bool:
-        """Whether there is something to hand out."""
+        """Whether there are records to hand out."""
         return bool(self._buffer) and not self.paused and not self.held
 
     def add(self, batch: FetchedBatch | None, next_offset: int, leader_epoch: int | None) -> None:
-        """Take in what was fetched at `fetch_offset`."""
+        """Store what was fetched at `fetch_offset`."""
         self.fetch_offset = next_offset
         self.fetch_epoch = leader_epoch
         if batch is None and not self._buffer:
@@ -112,7 +112,7 @@ class AssignedPartition:
     def take_records(
         self, limit: int, key_deserializer: Deserializer | None, value_deserializer: Deserializer | None
     ) -> list[ConsumerRecord[Any, Any]]:
-        """Hand out up to `limit` records; an error comes when those before it have been handed out."""
+        """Hand out up to `limit` records; an error is raised after the records before it."""
         taken: list[ConsumerRecord[Any, Any]] = []
         while self._buffer and limit > 0:
             batch = self._buffer[0][0]
@@ -153,7 +153,7 @@ class AssignedPartition:
         return [] if self._opened is None or not self.has_records else self._opened[self._taken : -1]
 
     def take_ahead(self, count: int) -> None:
-        """Note that so many of those were handed out; the caller may not be done with the last one."""
+        """Note how many of those were handed out; the caller may still be processing the last one."""
         if count and self._opened is not None:
             done, last = self._taken + count - 2, self._taken + count - 1
             self.processed = self._opened[done].offset + 1 if count > 1 else self.position
@@ -161,7 +161,7 @@ class AssignedPartition:
             self._taken += count
 
     def take_batches(self) -> list[FetchedBatch]:
-        """Hand out all batches, the first without the records that were handed out before."""
+        """Hand out all batches, the first one without the records that were already handed out."""
         taken = []
         while self._buffer:
             batch = self._buffer[0][0]
@@ -180,7 +180,7 @@ class AssignedPartition:
             raise CorruptRecordError(f"{batch}: {error}") from error
 
     def _finish_opened(self, batch: FetchedBatch) -> None:
-        """Go on behind the opened records, which may end before the batch does."""
+        """Continue after the opened records, which may end before the batch does."""
         assert self._opened is not None
         if len(self._opened) < len(batch.columns()):
             batch.begin_at(self._opened[-1].offset + 1)
@@ -189,7 +189,7 @@ class AssignedPartition:
             self._pop()
 
     def _pop(self) -> None:
-        """Drop the first batch, and what is passed over behind it."""
+        """Drop the first batch, and skipped batches after it."""
         self._opened = None
         batch, next_offset, leader_epoch = self._buffer.popleft()
         assert batch is not None
@@ -204,16 +204,16 @@ class AssignedPartition:
 
 
 class AssignedPartitions:
-    """The partitions that a consumer has now, and the two calls that go between the caller and the fetcher.
+    """The current partitions of a consumer, and the two events between the caller and the fetcher.
 
-    Records may be lent to another thread. Every access to a state settles it first: what that thread took until then
-    counts as handed out, and it takes no more.
+    Records may be lent to another thread. Every access to a state ends the loan first: the records that the thread took
+    until then count as handed out, and it can take no more.
     """
 
     def __init__(self) -> None:
         self._states: dict[TopicPartition, AssignedPartition] = {}
         self._lent: LentRecords | None = None
-        # Set when there may be something to hand out, and when there may be something to fetch.
+        # Set when there may be records to hand out, and when there may be partitions to fetch.
         self.arrived = asyncio.Event()
         self.wanted = asyncio.Event()
         self._turn = 0
@@ -234,7 +234,7 @@ class AssignedPartitions:
         return self._states.get(partition)
 
     def lend(self, state: AssignedPartition, poll_passed: Callable[[], None]) -> LentRecords | None:
-        """Lend what is opened of a partition to another thread, if there is any."""
+        """Lend the opened records of a partition to another thread, if there are any."""
         self.settle()
         records = state.opened_ahead()
         if not records or self._states.get(state.partition) is not state:
@@ -243,24 +243,24 @@ class AssignedPartitions:
         return self._lent
 
     def settle(self) -> None:
-        """Have back what was lent."""
+        """Take back lent records."""
         if self._lent is not None:
             lent, self._lent = self._lent, None
             lent.give_back()
 
     def names(self) -> set[TopicPartition]:
-        """Return what is assigned."""
+        """Return the assigned partitions."""
         return set(self._states)
 
     def add(self, partitions: Iterable[TopicPartition], reset: Reset | None) -> None:
-        """Begin with more partitions."""
+        """Add partitions."""
         for partition in partitions:
             if partition not in self._states:
                 self._states[partition] = AssignedPartition(partition, reset)
         self.wanted.set()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """End with some of them; what was fetched of them is dropped."""
+        """Remove partitions, and drop their fetched records."""
         self.settle()
         for partition in partitions:
             state = self._states.pop(partition, None)
@@ -269,11 +269,11 @@ class AssignedPartitions:
         self.wanted.set()
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these for now."""
+        """Stop to hand out records of these partitions for now."""
         self._set_held(partitions, held=True)
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand them out again."""
+        """Hand out their records again."""
         self._set_held(partitions, held=False)
         self.wanted.set()
         self.arrived.set()
@@ -285,13 +285,13 @@ class AssignedPartitions:
                 state.held = held
 
     def mark_processed(self) -> None:
-        """The caller asks for more: it is done with all that it has."""
+        """Note that the caller asks for more, so it has processed all records that it got."""
         self.settle()
         for state in self._states.values():
             state.processed = state.position
 
     def in_turn(self, wanted: Iterable[TopicPartition]) -> list[AssignedPartition]:
-        """Return the partitions, those of `wanted` if there are any, beginning with another each time."""
+        """Return the partitions, limited to `wanted` if given, starting with another one each time."""
         self.settle()
         names = set(wanted)
         states = [state for name, state in self._states.items() if not names or name in names]
@@ -301,7 +301,7 @@ class AssignedPartitions:
         return states[self._turn :] + states[: self._turn]
 
     def raise_failure(self, wanted: Iterable[TopicPartition]) -> None:
-        """Raise what is wrong with a partition, so that its reader learns of it; it is tried again after that."""
+        """Raise the error of a partition to the reader, and clear it so that the partition is retried."""
         for state in self.in_turn(wanted):
             if state.failure is not None and not state.paused:
                 failure, state.failure = state.failure, None
@@ -310,7 +310,7 @@ class AssignedPartitions:
 
 
 class LentRecords:
-    """Records that another thread may take one by one, without asking the event loop for each."""
+    """Records that another thread may take one by one, without a call to the event loop for each."""
 
     def __init__(
         self, state: AssignedPartition, records: list[ConsumerRecord[Any, Any]], poll_passed: Callable[[], None]
@@ -319,13 +319,13 @@ class LentRecords:
         self._session = state.session
         self._records = records
         self._poll_passed = poll_passed
-        # Under the lock, so that nothing is taken that the loop does not know of.
+        # Under the lock, so that the event loop knows of every record that was taken.
         self._lock = threading.Lock()
         self._taken = 0
         self._is_over = False
 
     def take(self) -> ConsumerRecord[Any, Any] | None:
-        """Return the next record; None if the event loop is to be asked. For any thread."""
+        """Return the next record; None if the caller must ask the event loop. For any thread."""
         with self._lock:
             if self._is_over or self._taken == len(self._records) or self._state.session != self._session:
                 return None
@@ -335,7 +335,7 @@ class LentRecords:
         return record
 
     def give_back(self) -> None:
-        """Have the state say what was taken. For the event loop's thread."""
+        """Record in the state what was taken. For the event loop's thread."""
         with self._lock:
             self._is_over = True
         if self._state.session == self._session:
@@ -343,7 +343,7 @@ class LentRecords:
 
 
 def joined_columns(batches: Sequence[FetchedBatch]) -> Columns:
-    """Open batches and put their columns one behind the other; CorruptRecordError where one is bad."""
+    """Open batches and concatenate their columns; CorruptRecordError if one is damaged."""
     try:
         return open_together(batches)
     except CorruptBatchError as error:

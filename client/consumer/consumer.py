@@ -1,4 +1,4 @@
-"""The consumer: reads the partitions that it is given, or that its group gives it."""
+"""The consumer: reads partitions that the caller or the group assigns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ottla.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimes
 from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 
 _UNLIMITED: Final = 1 << 62
-# How often to see whether a position is known by now.
+# How often to check whether a position is known.
 _POSITION_WAIT_S: Final = 0.005
 
 Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
@@ -39,23 +39,24 @@ Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
 class Consumer:
     """Reads records; use it on one event loop, between `start` and `stop`, or as `async with`.
 
-    Topics given here are subscribed to, which needs a group_id; without one, or with `assign`, the caller chooses the
-    partitions. Auto-commit commits what the caller is done with: all that it got before it last asked for more.
+    With a group_id, the group shares the topics given here; without one, this consumer reads all their partitions. With
+    `assign` the caller chooses the partitions. Auto-commit commits processed records: all that the caller got before it
+    last asked for more.
     """
 
     def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
-        """Take topics and options; KafkaConfigurationError for what is unknown or cannot work. Connects nothing yet."""
+        """Take topics and options; KafkaConfigurationError if one is unknown or not valid. Does not connect yet."""
         self.settings = ConsumerSettings.from_kwargs(options)
         self._assignors = assignors_by_name(self.settings.partition_assignment_strategy)
         self._first_topics = topics
         self._started = False
-        # Set when `stop` begins and when all is closed: in between, a rebalance listener can still commit.
+        # Set when `stop` starts, and when all is closed. In between, a rebalance listener can still commit.
         self._stopping = False
         self._stopped = False
         self._member: ClassicGroupMember | ConsumerGroupMember | None = None
         self._commits: Commits | None = None
         self._pattern: PatternSubscription | None = None
-        # What is read without a group.
+        # The topics that are read without a group.
         self._own_topics: frozenset[str] = frozenset()
 
     @classmethod
@@ -70,9 +71,9 @@ class Consumer:
     # Life.
 
     async def start(self) -> None:
-        """Reach the cluster, and begin to join and to fetch; NoBrokersAvailable if nobody answers."""
+        """Connect to the cluster, and start to join and to fetch; NoBrokersAvailable if no broker answers."""
         if self._started:
-            raise IllegalStateError("the consumer was started before")
+            raise IllegalStateError("the consumer was already started")
         settings = self.settings
         self._cluster = ClusterClient(settings)
         await self._cluster.start()
@@ -91,7 +92,7 @@ class Consumer:
             self.subscribe(self._first_topics)
 
     async def stop(self) -> None:
-        """Commit what the caller has, with auto-commit; leave the group and close."""
+        """With auto-commit, commit the records that the caller got; leave the group and close."""
         if self._started and not self._stopping:
             self._partitions.mark_processed()
         await self._close()
@@ -123,7 +124,7 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close; after an error, what the caller got last counts as not done with."""
+        """Close; after an error, the last records that the caller got count as not processed."""
         await (self.stop() if error is None else self._close())
 
     # What to read.
@@ -134,23 +135,23 @@ class Consumer:
         pattern: str | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Share topics with the group: those named, or all whose names match the pattern."""
+        """Subscribe to these topics with the group, or to all topics whose names match the pattern."""
         self._check_running()
         topics = [topics] if isinstance(topics, str) else topics
         if bool(topics) == bool(pattern):
-            raise IllegalStateError("subscribe to topics or to a pattern")
+            raise IllegalStateError("subscribe to either topics or a pattern")
         if self._partitions and self._member is None:
-            raise IllegalStateError("partitions were assigned by hand; call unsubscribe() first")
+            raise IllegalStateError("partitions were assigned manually; call unsubscribe() first")
         if not self.settings.group_id:
             if pattern or listener:
-                raise IllegalStateError("without group_id there is no group to share with")
+                raise IllegalStateError("subscribe() with a pattern or a listener needs group_id")
             self._own_topics = frozenset(topics)
             self._cluster.add_topics(topics, allow_auto_create=self.settings.allow_auto_create_topics)
             self._cluster.add_listener(self._follow_topics)
             self._cluster.request_refresh()
             return
         if self._pattern is not None:
-            raise IllegalStateError("a pattern is subscribed to; call unsubscribe() first")
+            raise IllegalStateError("the consumer is subscribed to a pattern; call unsubscribe() first")
         self._host.listener = listener or self._host.listener
         if pattern:
             self._pattern = PatternSubscription(self._cluster, self.settings, pattern, self._topics_changed)
@@ -166,14 +167,14 @@ class Consumer:
         return ClassicGroupMember(self._cluster, self.settings, self._host, self._assignors)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, and have no partitions."""
+        """Leave the group and give up all partitions."""
         self._check_running()
         if self._pattern is not None:
             await self._pattern.close()
             self._pattern = None
         self._own_topics = frozenset()
         try:
-            # A member until the listener has been told: what it commits, it commits as that member.
+            # Stay a member until the listener has run, because it may commit as that member.
             if self._member is not None:
                 await self._member.close()
         finally:
@@ -182,7 +183,7 @@ class Consumer:
             self._partitions.remove(self._partitions.names())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without sharing them with a group."""
+        """Read exactly these partitions, without group assignment."""
         self._check_running()
         if self._member is not None:
             raise IllegalStateError("the group assigns the partitions; call unsubscribe() first")
@@ -193,17 +194,17 @@ class Consumer:
         self._partitions.add(wanted, "committed")
 
     def subscription(self) -> frozenset[str]:
-        """Return the topics that are subscribed to."""
+        """Return the subscribed topics."""
         self._check_running()
         return self._host.topics
 
     def assignment(self) -> set[TopicPartition]:
-        """Return the partitions that are ours at the moment."""
+        """Return the currently assigned partitions."""
         self._check_open()
         return self._partitions.names()
 
     async def topics(self) -> set[str]:
-        """Return the names of all topics that there are."""
+        """Return the names of all topics."""
         return set((await self._running().metadata(None)).topics)
 
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
@@ -234,7 +235,7 @@ class Consumer:
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Return the records that are there, by partition; wait up to `timeout_ms` if there are none."""
+        """Return the available records by partition; wait up to `timeout_ms` if there are none."""
         self._check_running()
         limit = max_records or self.settings.max_poll_records or _UNLIMITED
         return await self._reader.many(partitions, timeout_ms, limit)
@@ -244,22 +245,22 @@ class Consumer:
     async def getbatches(
         self, *partitions: TopicPartition, timeout_ms: int = 0
     ) -> dict[TopicPartition, list[FetchedBatch]]:
-        """Return what is there as whole batches, which are opened when they are read; deserializers are not used."""
+        """Return the available records as whole batches, which are opened when read; deserializers are not used."""
         self._check_running()
         return await self._reader.batches(partitions, timeout_ms)
 
     async def getcolumns(self, *partitions: TopicPartition, timeout_ms: int = 0) -> dict[TopicPartition, Columns]:
-        """Return what is there as columns, without an object for each record; deserializers are not used."""
+        """Return the available records as columns, without an object per record; deserializers are not used."""
         batches = await self.getbatches(*partitions, timeout_ms=timeout_ms)
         return {partition: joined_columns(some) for partition, some in batches.items()}
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these partitions, until they are resumed."""
+        """Stop returning records of these partitions until `resume`."""
         for state in self._states(partitions):
             state.paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with paused partitions."""
+        """Return records of paused partitions again."""
         for state in self._states(partitions):
             state.paused = False
         self._partitions.wanted.set()
@@ -273,7 +274,7 @@ class Consumer:
     # Positions.
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on with this offset; what was fetched before is dropped."""
+        """Continue at this offset; fetched records are dropped."""
         given = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         if given.offset < 0:
             raise IllegalStateError(f"there is no offset {given.offset}")
@@ -281,11 +282,11 @@ class Consumer:
         self._partitions.wanted.set()
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on with the first record of these partitions, or of all."""
+        """Continue at the first record of these partitions, or of all."""
         await self._seek_to_end("earliest", partitions)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the last record of these partitions, or of all."""
+        """Continue after the last record of these partitions, or of all."""
         await self._seek_to_end("latest", partitions)
 
     async def _seek_to_end(self, end: Any, partitions: Collection[TopicPartition]) -> None:
@@ -297,21 +298,21 @@ class Consumer:
             await self.position(state.partition)
 
     async def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the record that comes next, waiting until that is known."""
+        """Return the offset of the next record; waits until it is known."""
         deadline = asyncio.get_running_loop().time() + self.settings.default_api_timeout_ms / 1000
         while (position := self._state(partition).position) is None:
             self._partitions.raise_failure([partition])
             if asyncio.get_running_loop().time() > deadline:
-                raise KafkaTimeoutError(f"no position of {partition} within {self.settings.default_api_timeout_ms} ms")
+                raise KafkaTimeoutError(f"no position for {partition} within {self.settings.default_api_timeout_ms} ms")
             await asyncio.sleep(_POSITION_WAIT_S)
         return position
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the offset behind the last record that may be read; None before the first fetch."""
+        """Return the high watermark: the offset after the last readable record; None before the first fetch."""
         return self._state(partition).high_watermark
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """Return the offset below which all transactions are decided; None before the first fetch."""
+        """Return the offset below which all transactions are completed; None before the first fetch."""
         return self._state(partition).last_stable_offset
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -319,7 +320,7 @@ class Consumer:
         return await self._ends(partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset that comes behind the last record of each partition."""
+        """Return the offset after the last record of each partition."""
         return await self._ends(partitions, LATEST)
 
     async def _ends(self, partitions: Iterable[TopicPartition], end: int) -> dict[TopicPartition, int]:
@@ -336,21 +337,21 @@ class Consumer:
     # Commits.
 
     async def commit(self, offsets: Offsets | None = None) -> None:
-        """Commit offsets to the group, and return when they are: these, or those behind all that was handed out."""
+        """Commit these offsets, or those after all records that were handed out; returns when they are committed."""
         await self._group().commit(offsets)
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """Return the offset that the group committed for a partition; None where it did not."""
+        """Return the committed offset of the group for a partition; None if there is none."""
         known = (await self.committed_offsets([partition]))[partition]
         return None if known is None else known.offset
 
     async def committed_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what the group committed for partitions, with its metadata."""
+        """Return the committed offsets of the group for partitions, with their metadata."""
         return await self._group().committed(partitions)
 
-    # What follows is ours.
+    # Private methods.
 
     def _membership(self) -> GroupMembership:
         return GroupMembership() if self._member is None else self._member.membership()
@@ -360,7 +361,7 @@ class Consumer:
             await self._commits.commit_processed(partitions)
 
     def _follow_topics(self, metadata: ClusterMetadata) -> None:
-        """Without a group, have all partitions of the topics, also those to come."""
+        """Without a group, read all partitions of the topics, including ones added later."""
         numbers = {topic: metadata.partitions_for(topic) or () for topic in self._own_topics}
         self._partitions.add(
             (TopicPartition(topic, number) for topic, some in numbers.items() for number in some), "committed"
@@ -387,7 +388,7 @@ class Consumer:
     def _group(self) -> Commits:
         self._check_open()
         if self._commits is None:
-            raise IllegalStateError("offsets are committed to a group, and there is no group_id")
+            raise IllegalStateError("committing offsets needs group_id")
         return self._commits
 
     def _state(self, partition: TopicPartition) -> AssignedPartition:

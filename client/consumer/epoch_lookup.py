@@ -1,7 +1,7 @@
-"""Whether what was read is still in the log (KIP-320): where an epoch ends, by OffsetForLeaderEpoch.
+"""Detects truncation (KIP-320) by asking where an epoch ends, with OffsetForLeaderEpoch.
 
-A new leader may lack records that the old one had handed out. A position carries the epoch of the record before it; if
-that epoch ends before the position in the log of today's leader, the log was truncated.
+A new leader may lack records that the old one had returned. A position carries the epoch of the record before it. If
+that epoch ends before the position in the current leader's log, the log was truncated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-# The first version that is not for brokers alone.
+# The first version that clients may use.
 _VERSION_MIN: Final = 3
 
 
@@ -42,7 +42,7 @@ Ends = dict[TopicPartition, "EpochEnd | KafkaError"]
 
 
 async def epoch_ends(cluster: ClusterClient, wanted: Mapping[TopicPartition, int]) -> Ends:
-    """Ask the leader of each partition where an epoch ends; what did not work is an error."""
+    """Ask the leader of each partition where an epoch ends; a failure becomes an error in the result."""
     led, leaderless = by_leader(cluster, wanted)
     found: Ends = {**leaderless}
     for answer in await asyncio.gather(*(_ask(cluster, leader, rows) for leader, rows in led.items())):

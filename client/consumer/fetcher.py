@@ -1,11 +1,11 @@
-"""Fetches ahead of the caller: at most one request under way to each broker, and a bounded number of bytes in store.
+"""Fetches ahead of the caller, with at most one request in flight per broker and a bounded number of buffered bytes.
 
-A partition is asked for until it has more than one full answer in store, so that the caller always has one to go on
-with while the next is under way; all together until they have fetch_max_bytes.
+A partition is fetched until it has more than one full response buffered, so that the caller has records while the next
+request is in flight. All partitions together buffer up to fetch_max_bytes.
 
-One task looks after all: whenever something may have changed it sees which partitions have room, and starts a request
-to each broker that has none under way; partitions that do not know where to begin are asked about beside that. What
-goes wrong with one partition is noted in its state and leaves the others alone.
+One task does all this. After each change it checks which partitions have space, and sends a request to each broker that
+has none in flight. Positions that are still unknown are looked up in parallel. An error in one partition is stored in
+its state and does not affect the others.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from ottla.protocol.messages.fetch import FetchPartition, FetchRequest
 from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 from ottla.protocol.primitives import UUID_ZERO
 
-# A Fetch that waits for records must not hold up what else goes to the broker.
+# A Fetch that waits for records must not delay other requests to the broker.
 LANE: Final = "fetch"
 
-# The first version in which only batches of today's format come, and the last that names topics by name.
+# The first version that returns only batches of magic 2, and the last that identifies topics by name.
 _VERSION_MIN: Final = 4
 _NAMED_VERSION_MAX: Final = 12
-# How long a broker may wait for records while a partition of it is left out because its store is full: once that has
-# room again, it should not have to wait long for the others.
+# How long a broker may wait for records while one of its partitions is left out because its buffer is full. Once it has
+# space again, it should not have to wait long for the others.
 _IMPATIENT_WAIT_MS: Final = 20
 _PAUSE_MAX: Final = 60.0
 
@@ -55,7 +55,7 @@ Committed = Callable[[list[TopicPartition]], Awaitable[Mapping[TopicPartition, O
 
 
 class _Asked(NamedTuple):
-    """What was asked for of a partition, and in which session of its state."""
+    """The requested position of a partition, and the session of its state."""
 
     state: AssignedPartition
     session: int
@@ -63,7 +63,7 @@ class _Asked(NamedTuple):
 
 
 class _Position(NamedTuple):
-    """From where a partition is fetched, and in which epoch its leader leads."""
+    """The position to fetch a partition from, and the leader epoch."""
 
     offset: int
     leader_epoch: int
@@ -88,7 +88,7 @@ class ConsumerFetcher:
         self._requests: set[asyncio.Task[None]] = set()
         self._busy_nodes: set[int] = set()
         self._sessions: dict[int, FetchSessionClient[_Position]] = {}
-        # Partitions whose position is being asked for.
+        # Partitions whose position is being looked up.
         self._resolving: set[AssignedPartition] = set()
         self._truncation = Truncation(cluster, settings, partitions, self._refused)
         self._fetches = 0
@@ -99,13 +99,13 @@ class ConsumerFetcher:
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Stop; answers that are under way are dropped."""
+        """Stop; responses to requests in flight are dropped."""
         await cancelled([*self._requests, *([self._task] if self._task else [])])
 
     async def _run(self) -> None:
         while True:
             self._partitions.wanted.clear()
-            # One moment for all of it: what is too early now must not be due when the pause is worked out.
+            # Use one time for all checks: a partition that is not due now must not be due when the pause is computed.
             now = self._loop.time()
             self._resolve_positions(now)
             if suspected := self._truncation.due(now):
@@ -127,7 +127,7 @@ class ConsumerFetcher:
             raise error
 
     def _pause(self, now: float) -> float:
-        """Return for how long nothing needs to be done, unless `wanted` is set."""
+        """Return how long to sleep, unless `wanted` is set."""
         waiting = [state.not_before - now for state in self._partitions if state.not_before > now]
         return min([*waiting, _PAUSE_MAX])
 
@@ -139,7 +139,7 @@ class ConsumerFetcher:
             self._start(self._fetch(node_id, states, full))
 
     def _plan(self, now: float) -> list[tuple[int, list[AssignedPartition], bool]]:
-        """Return, for each broker without a request, what to fetch; and whether a partition of it is full."""
+        """Return for each idle broker what to fetch, and whether one of its partitions is full."""
         if sum(state.buffered_bytes for state in self._partitions) >= self._settings.fetch_max_bytes:
             return []
         by_node: dict[int, list[AssignedPartition]] = defaultdict(list)
@@ -177,7 +177,7 @@ class ConsumerFetcher:
         ids = {name: topics[name].topic_id for name, _ in asked if name in topics}
         has_ids = UUID_ZERO not in ids.values() and all(name in ids for name, _ in asked)
         session = self._sessions.setdefault(node_id, FetchSessionClient())
-        # A request names all topics by id, or all of them by name.
+        # A request identifies all topics by id, or all of them by name.
         session.replace(self._positions(asked, ids if has_ids else {}))
         fetch = session.next_fetch()
         request = FetchRequest(
@@ -212,7 +212,7 @@ class ConsumerFetcher:
             self._take_in(node_id, asked, {topic_id: name for name, topic_id in ids.items()}, response)
         finally:
             self._busy_nodes.discard(node_id)
-        # In this order, so that the broker is at work again while the reader opens what came.
+        # In this order, so that the broker works on the next request while the reader opens the records.
         self._start_fetches(self._loop.time())
         self._partitions.arrived.set()
 
@@ -276,7 +276,7 @@ class ConsumerFetcher:
             ):
                 state.add(batch, next_offset, leader_epoch)
         except CorruptBatchError as error:
-            # A broker that is asked again may send it whole; the reader learns of it in any case.
+            # A retry may return it undamaged; the reader gets the error in any case.
             state.failure = CorruptRecordError(f"{state.partition} at offset {state.fetch_offset}: {error}")
             self._hold_off(state)
 
@@ -284,7 +284,7 @@ class ConsumerFetcher:
         state = one.state
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if state.read_replica is not None and state.read_replica == node_id:
-                # A follower may not have it yet, or no longer; the leader knows.
+                # A follower may not have the offset yet, or no longer; ask the leader.
                 state.read_replica = None
             else:
                 self._reset_by_policy(state, f"{state.partition} has no offset {one.offset}")
@@ -296,7 +296,7 @@ class ConsumerFetcher:
         self._refused(state, error)
 
     def _refused(self, state: AssignedPartition, error: KafkaError) -> None:
-        """Try again later, and tell the reader where that may not help."""
+        """Retry later, and report the error to the reader if a retry may not help."""
         state.read_replica = None
         self._hold_off(state)
         if error.invalid_metadata or error.retriable:
@@ -376,4 +376,4 @@ class ConsumerFetcher:
             if known is not None:
                 state.seek(known.offset, known.leader_epoch)
             else:
-                self._reset_by_policy(state, f"nothing is committed for {state.partition}")
+                self._reset_by_policy(state, f"no committed offset for {state.partition}")

@@ -14,7 +14,7 @@ from ottla.protocol.api import Api
 from ottla.protocol.identifiers import CONSUMER_REPLICA_ID, TopicPartition
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
-# Version 0 answers in another way, and no broker needs it any more.
+# Version 0 has another response format, and no broker needs it any more.
 _VERSION_MIN: Final = 1
 
 Found = dict[TopicPartition, "OffsetAndTimestamp | KafkaError"]
@@ -23,20 +23,20 @@ Found = dict[TopicPartition, "OffsetAndTimestamp | KafkaError"]
 def by_leader(
     cluster: ClusterClient, wanted: Mapping[TopicPartition, int]
 ) -> tuple[dict[int, dict[TopicPartition, int]], dict[TopicPartition, LeaderNotAvailableError]]:
-    """Split what is wanted of partitions by their leaders; return that, and an error for each without a leader."""
+    """Group requests for partitions by leader; return them, and an error for each partition without a leader."""
     led: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
     leaderless = {}
     for partition, number in wanted.items():
         leader = cluster.leader(partition)
         if leader is None:
-            leaderless[partition] = LeaderNotAvailableError(f"{partition} has no leader that we know of")
+            leaderless[partition] = LeaderNotAvailableError(f"{partition} has no known leader")
         else:
             led[leader][partition] = number
     return led, leaderless
 
 
 async def look_up_once(cluster: ClusterClient, wanted: Mapping[TopicPartition, int], isolation: int) -> Found:
-    """Ask for the offset at each timestamp; what did not work is an error, and the offset -1 where there is none."""
+    """Look up the offset at each timestamp; a failure becomes an error, and the offset is -1 if there is none."""
     led, leaderless = by_leader(cluster, wanted)
     found: Found = {**leaderless}
     answers = await asyncio.gather(*(_ask(cluster, leader, rows, isolation) for leader, rows in led.items()))
@@ -50,7 +50,7 @@ async def look_up_once(cluster: ClusterClient, wanted: Mapping[TopicPartition, i
 async def look_up(
     cluster: ClusterClient, wanted: Mapping[TopicPartition, int], isolation: int, timeout_ms: int | None = None
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """Ask until all is known or the time is up; a KafkaError then, or when asking again would not help."""
+    """Retry until all offsets are known; KafkaError after the timeout, or if a retry would not help."""
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
 
     async def attempt() -> None:

@@ -1,4 +1,4 @@
-"""A subscription to all topics whose names match; they are looked up whenever metadata grows old."""
+"""A subscription to all topics whose names match; it checks again whenever the metadata is too old."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.client.net.metadata import ClusterMetadata
 
 
 class PatternSubscription:
-    """Tells `changed` which topics match, from `start` to `close`, each time that they are others than before."""
+    """Calls `changed` with the matching topics, each time they change, from `start` to `close`."""
 
     def __init__(
         self,
@@ -34,18 +34,18 @@ class PatternSubscription:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start to look for topics."""
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
     def matching(self, metadata: ClusterMetadata) -> frozenset[str]:
-        """Return the topics that match from the beginning of their names, internal ones only if they are wanted."""
+        """Return the topics whose names match from the start; internal ones only on request."""
         with_internal = not self._settings.exclude_internal_topics
         return frozenset(
             name

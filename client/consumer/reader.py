@@ -1,4 +1,4 @@
-"""Hands out what was fetched: waits for it, takes it from the partitions in turn, and raises what is wrong there."""
+"""Hands out fetched records: waits for them, takes them from the partitions in turn, and raises their errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class RecordReader:
-    """The calls for records. What a caller has is done with when it asks for more."""
+    """The calls for records. Records count as processed when the caller asks for more."""
 
     def __init__(self, settings: ConsumerSettings, partitions: AssignedPartitions, host: GroupHost) -> None:
         self._settings = settings
@@ -27,14 +27,14 @@ class RecordReader:
         self._last: AssignedPartition | None = None
 
     async def one(self, wanted: Sequence[TopicPartition], timeout_ms: int | None) -> ConsumerRecord[Any, Any] | None:
-        """Wait for a record; None when the time is up."""
+        """Wait for a record; None after the timeout."""
         if not wanted and (record := self._next_of_same()) is not None:
             return record
         found = await self._wait(lambda: self._records(wanted, 1), wanted, timeout_ms)
         return next((records[0] for records in found.values()), None) if found else None
 
     def _next_of_same(self) -> ConsumerRecord[Any, Any] | None:
-        """Return the record behind the last one without looking at all partitions, if it is in store and opened."""
+        """Return the record after the last one without checking all partitions, if it is buffered and opened."""
         state = self._last
         if state is None or self._partitions.get(state.partition) is not state:
             return None
@@ -46,7 +46,7 @@ class RecordReader:
         return record
 
     async def lent(self, timeout_ms: int | None) -> tuple[ConsumerRecord[Any, Any] | None, LentRecords | None]:
-        """Wait for a record, and lend those behind it to the thread that asks; None when the time is up."""
+        """Wait for a record, and lend those after it to the calling thread; None after the timeout."""
         record = await self.one((), timeout_ms)
         if record is None or self._last is None:
             return record, None
@@ -55,17 +55,17 @@ class RecordReader:
     async def many(
         self, wanted: Sequence[TopicPartition], timeout_ms: int, limit: int
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Wait until there are records, or the time is up."""
+        """Wait for records, at most until the timeout."""
         return await self._wait(lambda: self._records(wanted, limit), wanted, timeout_ms) or {}
 
     async def batches(
         self, wanted: Sequence[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, list[FetchedBatch]]:
-        """Wait until there are batches, or the time is up."""
+        """Wait for batches, at most until the timeout."""
         return await self._wait(lambda: self._batches(wanted), wanted, timeout_ms) or {}
 
     async def _wait(self, take: Callable[[], T], wanted: Sequence[TopicPartition], timeout_ms: int | None) -> T | None:
-        """Call `take` until it gives something."""
+        """Call `take` until it returns something."""
         self._host.poll_began()
         try:
             self._partitions.mark_processed()
@@ -93,7 +93,7 @@ class RecordReader:
             try:
                 records = state.take_records(limit, keys, values)
             except Exception:
-                # Others must not lose what was taken already; this one fails again in the next call.
+                # The records already taken must not be lost. This partition fails again in the next call.
                 if taken:
                     continue
                 raise

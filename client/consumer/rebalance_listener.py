@@ -1,4 +1,4 @@
-"""What a consumer of a group may want to know about its partitions."""
+"""The listener for rebalances of a group."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ottla.protocol.identifiers import TopicPartition
 
 
 class ConsumerRebalanceListener(ABC):
-    """Told when partitions come and go; each method may be a coroutine, and the rebalance waits for it."""
+    """Called when partitions are assigned and revoked; methods may be coroutines, and the rebalance waits for them."""
 
     @abstractmethod
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Awaitable[None] | None:
-        """Finish with these partitions, which are still ours: the place to commit their offsets."""
+        """These partitions are about to be revoked but are still ours: commit their offsets here."""
 
     @abstractmethod
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> Awaitable[None] | None:
-        """Begin with these partitions, which are new: the place to seek."""
+        """These partitions are newly assigned: seek here."""
 
     def on_partitions_lost(self, lost: set[TopicPartition]) -> Awaitable[None] | None:
-        """Drop these partitions, which others may have already: commits are too late; as revoked if not overridden."""
+        """These partitions may already belong to others; commits are too late. Default: as on_partitions_revoked."""
         return self.on_partitions_revoked(lost)

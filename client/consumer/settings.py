@@ -51,47 +51,47 @@ class ConsumerSettings(ClientSettings):
     group_id: str | None = None
     """The group to share partitions with and to commit offsets for."""
     group_instance_id: str | None = None
-    """Makes this a static member, which keeps its partitions over restarts shorter than the session timeout."""
+    """Makes this a static member, which keeps its partitions across restarts shorter than the session timeout."""
     group_protocol: GroupProtocol = "classic"
     """The group protocol to speak: classic, or that of KIP-848 (consumer)."""
     group_remote_assignor: str | None = None
-    """The assignor the coordinator is to use, with group_protocol="consumer"; None leaves it the choice."""
+    """The assignor that the coordinator should use, with group_protocol="consumer"; None lets it choose."""
     partition_assignment_strategy: str | Sequence[str | type[Assignor]] = ("range", "cooperative-sticky")
     """Assignors, by preference; the group uses the first that all members have. With group_protocol="classic"."""
     key_deserializer: Callable[[bytes], Any] | None = None
-    """Turns the bytes of keys into what records hold."""
+    """Turns the bytes of keys into the keys of records."""
     value_deserializer: Callable[[bytes], Any] | None = None
-    """Turns the bytes of values into what records hold."""
+    """Turns the bytes of values into the values of records."""
     fetch_min_bytes: int = 1
     """A broker answers a fetch when it has this many bytes, or after fetch_max_wait_ms."""
     fetch_max_bytes: int = 50 * MiB
-    """The most bytes that one fetch returns, and that all partitions together keep in store."""
+    """The most bytes that one fetch returns, and that all partitions together buffer."""
     fetch_max_wait_ms: int = 500
     """How long a broker may wait for fetch_min_bytes."""
     max_partition_fetch_bytes: int = 1 * MiB
-    """The most bytes that one fetch returns of each partition."""
+    """The most bytes that one fetch returns for each partition."""
     max_poll_records: int | None = None
     """The most records that one call returns; None sets no limit."""
     max_poll_interval_ms: int = 5 * MINUTES
     """How long the caller may take between two calls before its partitions go to other members."""
     auto_offset_reset: OffsetReset = "latest"
-    """Where to begin without a committed offset, or when it is out of range; none raises an error."""
+    """Where to start without a committed offset, or if it is out of range; none raises an error."""
     enable_auto_commit: bool = True
-    """Whether offsets are committed in the background, for records that the caller is done with."""
+    """Whether the offsets of processed records are committed in the background."""
     auto_commit_interval_ms: int = 5 * SECONDS
     """The time between two commits in the background."""
     check_crcs: bool = True
     """Whether the checksums of batches are checked."""
     session_timeout_ms: int = 45 * SECONDS
-    """A member that the coordinator does not hear from for this long loses its partitions."""
+    """A member without a heartbeat for this long loses its partitions."""
     heartbeat_interval_ms: int = 3 * SECONDS
     """The time between two heartbeats to the coordinator."""
     isolation_level: IsolationLevel = "read_uncommitted"
     """Whether records of open and aborted transactions are returned."""
     client_rack: str = ""
-    """The rack of this client; records come from a replica in the same rack where there is one."""
+    """The rack of this client; records come from a replica in the same rack if there is one."""
     exclude_internal_topics: bool = True
-    """Whether a pattern leaves out topics like __consumer_offsets."""
+    """Whether a pattern skips internal topics such as __consumer_offsets."""
     allow_auto_create_topics: bool = False
     """Whether subscribing to a missing topic may create it."""
 
@@ -103,7 +103,7 @@ class ConsumerSettings(ClientSettings):
     }
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, with KafkaConfigurationError."""
+        """Raise KafkaConfigurationError for values that cannot work."""
         super().__post_init__()
         self._check_choice("auto_offset_reset", get_args(OffsetReset))
         self._check_choice("isolation_level", get_args(IsolationLevel))
@@ -114,7 +114,7 @@ class ConsumerSettings(ClientSettings):
         for name in ("fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
-                raise KafkaConfigurationError(f"{name} must be a whole number from 1, not {value!r}")
+                raise KafkaConfigurationError(f"{name} must be a whole number of at least 1, not {value!r}")
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise KafkaConfigurationError("heartbeat_interval_ms must be less than session_timeout_ms")
         if self.group_instance_id is not None and not self.group_id:
@@ -122,10 +122,10 @@ class ConsumerSettings(ClientSettings):
 
     @property
     def reads_committed(self) -> bool:
-        """Whether records of transactions that did not commit are left out."""
+        """Whether only committed records are returned."""
         return self.isolation_level == "read_committed"
 
     @property
     def isolation(self) -> int:
-        """The isolation level as it goes on the wire."""
+        """The isolation level in wire format."""
         return int(self.reads_committed)

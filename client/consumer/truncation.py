@@ -1,4 +1,4 @@
-"""Finds positions that a new leader's log does not have, before anything more is fetched there (KIP-320)."""
+"""Finds positions that are not in a new leader's log, before anything is fetched there (KIP-320)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.client.types import OffsetAndMetadata
 
 
 class Truncation:
-    """Asks about positions whose partition has a newer leader epoch than when they were last known to be good."""
+    """Validates positions whose partition has a newer leader epoch than at their last validation."""
 
     def __init__(
         self,
@@ -29,14 +29,14 @@ class Truncation:
         self._asking: set[AssignedPartition] = set()
 
     def is_suspected(self, state: AssignedPartition) -> bool:
-        """Whether nothing may be fetched before the leader was asked."""
+        """Whether the position must be validated before the next fetch."""
         if state.position is None or state.fetch_epoch is None:
             return False
         known = self._cluster.snapshot.partition(state.partition)
         return known is not None and known.leader_epoch > max(state.validated_epoch, state.fetch_epoch)
 
     def due(self, now: float) -> list[AssignedPartition]:
-        """Return the positions to ask about now; they are asked about until `ask` returns."""
+        """Return the positions to validate now; they count as in progress until `ask` returns."""
         due = [
             state
             for state in self._partitions
@@ -49,14 +49,14 @@ class Truncation:
         return due
 
     async def ask(self, states: list[AssignedPartition]) -> None:
-        """Ask the leaders, and put right what is not in their logs."""
+        """Ask the leaders, and correct positions that are not in their logs."""
         asked = {state: (state.session, state.fetch_offset, self._epoch(state)) for state in states}
         wanted = {state.partition: state.fetch_epoch for state in states if state.fetch_epoch is not None}
         try:
             found = await epoch_ends(self._cluster, wanted)
             for state, (session, offset, leader_epoch) in asked.items():
                 end = found.get(state.partition)
-                # What was fetched meanwhile is asked about by itself.
+                # Records fetched meanwhile are validated separately.
                 if (state.session, state.fetch_offset) != (session, offset) or end is None:
                     continue
                 if isinstance(end, UnsupportedVersionError):
@@ -72,21 +72,21 @@ class Truncation:
             self._partitions.wanted.set()
 
     def found(self, state: AssignedPartition, end: EpochEnd) -> None:
-        """What was fetched ahead is not in the log; go on where the log and what was read part, or tell the reader."""
+        """Drop fetched records that are not in the log; continue where the log diverges, or raise to the reader."""
         position, epoch = state.position, self._epoch(state)
         if position is None:
             return
         if end.is_known and end.end_offset >= position:
-            # All that the caller got is still there.
+            # All records that the caller got are still in the log.
             state.rewind(position, state.leader_epoch)
             state.validated_epoch = epoch
             return
         policy = self._settings.auto_offset_reset
         if policy == "none":
-            # What is in store is of the log that was: the caller has to choose first.
+            # The buffered records are from the old log: the caller has to choose a position first.
             state.rewind(position, state.leader_epoch)
             diverging = OffsetAndMetadata(end.end_offset, "", end.leader_epoch) if end.is_known else None
-            where = f"it is the same up to offset {end.end_offset}" if end.is_known else "no common epoch is known"
+            where = f"it is unchanged up to offset {end.end_offset}" if end.is_known else "no common epoch is known"
             state.failure = LogTruncationError(f"{state.partition} was truncated before {position}; {where}", diverging)
         elif end.is_known:
             state.rewind(end.end_offset, end.leader_epoch)

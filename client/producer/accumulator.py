@@ -1,7 +1,7 @@
-"""Where records wait to be sent: gathered into batches by partition, in bounded memory.
+"""Collects records into batches by partition until they are sent, in bounded memory.
 
-Memory is counted by batch, not by record: a new batch takes the size that it may grow to, gives back what it did not
-need when it is closed, and the rest when it is done. So a record that fits in an open batch costs no accounting at all.
+Memory is counted per batch, not per record. A new batch takes its maximum size, returns the unused part when it is
+closed, and the rest when it is done. So a record that fits in an open batch needs no accounting.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ottla.protocol.identifiers import NO_OFFSET, TopicPartition
 from ottla.protocol.record_batch_builder import RecordBatchBuilder
 from ottla.protocol.records import BATCH_HEADER_BYTES
 
-# One batch in flight keeps the order where the broker does not check sequences.
+# If the broker does not check sequences, only one batch may be in flight to keep the order.
 _IN_FLIGHT_MAX_UNNUMBERED: Final = 1
 
 
 class Memory:
-    """Bytes to lend; who comes first is served first."""
+    """A budget of bytes; callers are served in order."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -40,7 +40,7 @@ class Memory:
         return bool(self._waiters)
 
     def take_now(self, size: int) -> bool:
-        """Take bytes if they are free and nobody waits."""
+        """Take bytes if they are free and no caller waits."""
         if self._waiters or self.free < size:
             return False
         self.free -= size
@@ -63,7 +63,7 @@ class Memory:
             if isinstance(error, TimeoutError):
                 raise KafkaTimeoutError(
                     f"buffer_memory of {self.total} bytes was full for {timeout_ms} ms: "
-                    "the brokers do not take records as fast as they are sent"
+                    "the brokers are slower than the producer"
                 ) from error
             raise
 
@@ -89,14 +89,14 @@ class TopicQueues:
         self._sticky_bytes = sticky_bytes
         self._sticky_left = 0
         self._sticky: PartitionQueue | None = None
-        # More than there are partitions if the topic was created again with fewer; what waits there will time out.
+        # More than `count` if the topic was created again with fewer partitions; batches in the extra queues time out.
         self.queues: list[PartitionQueue] = []
         self.count = 0
         self.available: list[int] = []
         self.update(metadata)
 
     def update(self, metadata: TopicInfo) -> None:
-        """Take in how many partitions there are, and which have a leader."""
+        """Update the number of partitions, and which of them have a leader."""
         self.count = len(metadata.partitions)
         for index in range(len(self.queues), self.count):
             self.queues.append(PartitionQueue(TopicPartition(self.name, index), self._in_flight_max))
@@ -110,7 +110,7 @@ class TopicQueues:
 
     @property
     def sticky(self) -> PartitionQueue:
-        """The queue for records without a key: the same until it had a batch full of them."""
+        """The queue for records without a key; it changes after each full batch."""
         if self._sticky is None:
             choice = random.choice(self.available) if self.available else random.randrange(self.count)
             self._sticky = self.queues[choice]
@@ -118,20 +118,20 @@ class TopicQueues:
         return self._sticky
 
     def sent(self, queue: PartitionQueue, size: int) -> None:
-        """Take note that a batch of a queue is closed."""
+        """Note that a batch of a queue is closed."""
         if queue is self._sticky:
             self._sticky_left -= size
             if self._sticky_left <= 0:
                 self._sticky = None
 
     def unstick(self, queue: PartitionQueue) -> None:
-        """Choose another queue for records without a key, if it was this one."""
+        """Choose another queue for records without a key, if the current one is this one."""
         if queue is self._sticky:
             self._sticky = None
 
 
 class Accumulator:
-    """All batches that are not done; the producer fills them, the sender takes them."""
+    """All batches that are not done; the producer fills them, the sender sends them."""
 
     def __init__(self, settings: ProducerSettings, ready: Callable[[PartitionQueue], None]) -> None:
         self._settings = settings
@@ -145,13 +145,13 @@ class Accumulator:
         )
         self.memory = Memory(settings.buffer_memory)
         self.topics: dict[str, TopicQueues] = {}
-        # Whose futures are not done.
+        # Batches whose futures are not done.
         self.unfinished: set[ProducerBatch] = set()
-        # While a caller flushes, nothing lingers.
+        # While a caller flushes, batches do not linger.
         self.flushing = 0
 
     def update(self, metadata: TopicInfo) -> TopicQueues:
-        """Take in what is known of a topic."""
+        """Update the queues of a topic from its metadata."""
         known = self.topics.get(metadata.name)
         if known is None:
             known = TopicQueues(metadata, self._in_flight_max, self._settings.max_batch_size)
@@ -161,14 +161,14 @@ class Accumulator:
         return known
 
     async def room(self, queue: PartitionQueue, record_bytes: int, sticky: bool) -> ProducerBatch:
-        """Return a batch with room for a record, waiting for memory if need be.
+        """Return a batch with space for a record; wait for memory if needed.
 
-        With `sticky` the record may go to another partition, where the batch of this one is full.
+        With `sticky`, the record may go to another partition if the batch of this one is full.
         """
         topic = self.topics[queue.partition.topic]
         if queue.open is not None:
             self.close_batch(queue)
-            # A caller that sends and sends would otherwise keep the loop from sending anything.
+            # A caller that sends without a pause would otherwise block the event loop.
             await asyncio.sleep(0)
             if sticky:
                 topic.unstick(queue)
@@ -205,7 +205,7 @@ class Accumulator:
         return batch is not None and batch.builder.size + record_bytes <= self._settings.max_batch_size
 
     def add(self, queue: PartitionQueue, builder: RecordBatchBuilder, reserved_bytes: int) -> ProducerBatch:
-        """Put a batch at the end of a queue; the caller says when it is ready."""
+        """Add a batch to the end of a queue; the caller announces when it is ready."""
         batch = ProducerBatch(
             queue.partition,
             builder,
@@ -219,13 +219,13 @@ class Accumulator:
         return batch
 
     def close_batch(self, queue: PartitionQueue) -> None:
-        """Let nothing more into the open batch of a queue, if it has one: it is ready to be sent."""
+        """Close the open batch of a queue, if it has one, and announce that it is ready."""
         if queue.open is not None:
             self.seal(queue)
             self._ready(queue)
 
     def seal(self, queue: PartitionQueue) -> None:
-        """Let nothing more into the open batch of a queue."""
+        """Close the open batch of a queue."""
         batch, queue.open = queue.open, None
         if batch is not None:
             size = batch.builder.size
@@ -234,7 +234,7 @@ class Accumulator:
             batch.reserved_bytes = size
 
     def withdraw(self, batch: ProducerBatch) -> None:
-        """Take back a batch that no record got into."""
+        """Remove a batch that got no record."""
         queue = self.topics[batch.partition.topic].queues[batch.partition.partition]
         if not batch.record_count and batch is queue.open:
             queue.open = None
@@ -243,7 +243,7 @@ class Accumulator:
             self.release(batch)
 
     def is_ready(self, queue: PartitionQueue) -> bool:
-        """Whether the first batch of a queue should be sent, rather than wait for more records."""
+        """Whether the first batch of a queue should be sent now instead of waiting for more records."""
         if not queue.waiting:
             return False
         return queue.waiting[0] is not queue.open or not self._linger or self.flushing > 0

@@ -1,17 +1,16 @@
-"""The batches of one partition on their way to its leader: in which order, how many at once, and under which numbers.
+"""The batches of one partition on their way to its leader: their order, how many are in flight, and their sequences.
 
-No I/O and no clock: the sender asks and reports. What must hold:
+No I/O and no clock: the sender calls in and reports results. Invariants:
 
-  - Batches are sent in the order in which they were made, whatever is retried.
-  - While batches are in flight and one has failed, nothing is sent until all of them are back. Then the log of the
-    broker holds a prefix of them, and they go out again in order.
-  - With idempotence, sequences follow each other without a gap as long as every batch is written. A batch that is
-    given up may leave a gap. The broker refuses the first batch behind a gap, and with it all that follow: none of
-    them is in the log, so they can go under new numbers without being written twice. That is a new epoch, in which
-    sequences begin at 0 again.
-  - A batch whose fate is unknown keeps its numbers: the broker knows it by them if it comes again.
-  - A broker that knows nothing of a producer takes any sequence. So until it has acknowledged a batch, only one is in
-    flight: the second might be taken where the first was not.
+  - Batches are sent in the order in which they were created, even after retries.
+  - If a batch in flight has failed, nothing is sent until all batches in flight are back. Then the broker's log has a
+    prefix of them, and the others are sent again in order.
+  - With idempotence, sequences have no gap as long as every batch is written. A batch that is given up may leave a gap.
+    The broker refuses the first batch after a gap and all that follow. None of them is in the log, so they can get new
+    sequences without being written twice. That needs a new epoch, in which sequences start at 0 again.
+  - A batch whose outcome is unknown keeps its sequence: the broker uses it to recognise a duplicate.
+  - A broker that does not know a producer accepts any sequence. So until it has acknowledged a batch, only one is in
+    flight: otherwise the broker could accept the second without the first.
 """
 
 from __future__ import annotations
@@ -32,30 +31,30 @@ _SEQUENCES: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """What the broker gave to tell this producer from others."""
+    """The producer id and epoch that the broker assigned."""
 
     producer_id: int
     producer_epoch: int
 
 
 class BatchVerdict(Enum):
-    """What an answer means for a batch."""
+    """What a response means for a batch."""
 
-    RETRY = auto()  # not written, or nobody knows: send it again under the same numbers
-    GAP = auto()  # refused because of its numbers
+    RETRY = auto()  # not written, or unknown: send it again with the same sequence
+    GAP = auto()  # refused because of its sequence or epoch
     REFUSED = auto()  # not written, and never will be
 
 
 class PartitionQueue:
-    """One partition's batches that are not done yet; `waiting[-1]` may still take records."""
+    """The batches of one partition that are not done yet; `waiting[-1]` may still accept records."""
 
     def __init__(self, partition: TopicPartition, in_flight_max: int) -> None:
         self.partition = partition
         self.waiting: deque[ProducerBatch] = deque()
-        # In the order in which they were sent, all by the same connection.
+        # In the order in which they were sent, all on the same connection.
         self.in_flight: list[ProducerBatch] = []
         self.connection: object | None = None
-        # The last of `waiting`, while it may take more records.
+        # The last of `waiting`, while it accepts records.
         self.open: ProducerBatch | None = None
         # No batch is sent before this time, after a failure.
         self.retry_at = 0.0
@@ -63,7 +62,7 @@ class PartitionQueue:
         self._recovering = False
         self._gap = False
         self._orders = 0
-        # None until it is first needed, and when its epochs are used up; `spent_id` is then out of use.
+        # None until it is first needed, and after its epochs are used up; `spent_id` is the id that must not be reused.
         self.identity: ProducerIdentity | None = None
         self.spent_id = NO_PRODUCER_ID
         self._next_sequence = 0
@@ -74,12 +73,12 @@ class PartitionQueue:
         return f"<PartitionQueue {self.partition} waiting={len(self.waiting)} in_flight={len(self.in_flight)}>"
 
     def next_order(self) -> int:
-        """Return the place of a new batch."""
+        """Return the position of a new batch in the order."""
         self._orders += 1
         return self._orders
 
     def can_send(self, connection: object, now: float) -> bool:
-        """Whether the first batch may go out by this connection."""
+        """Whether the first batch may be sent on this connection."""
         if not self.waiting or now < self.retry_at:
             return False
         if not self.in_flight:
@@ -88,7 +87,7 @@ class PartitionQueue:
         return not self._recovering and len(self.in_flight) < in_flight_max and self.connection is connection
 
     def take(self, connection: object, idempotent: bool) -> ProducerBatch:
-        """Move the first batch to those in flight, numbered if need be; only when `can_send`."""
+        """Move the first batch to those in flight, and give it a sequence if needed; only when `can_send`."""
         batch = self.waiting.popleft()
         if batch is self.open:
             self.open = None
@@ -102,19 +101,19 @@ class PartitionQueue:
         return batch
 
     def written(self, batch: ProducerBatch) -> None:
-        """Take note that a batch is in the log."""
+        """Note that a batch is in the log."""
         self.in_flight.remove(batch)
         self._is_known = True
         self._settle()
 
     def failed(self, batch: ProducerBatch, verdict: BatchVerdict) -> None:
-        """Take note that a batch is not known to be in the log; one that is retried waits again, in its place."""
+        """Note that a batch failed; if it is retried, it waits again in its place."""
         self.in_flight.remove(batch)
         if verdict is BatchVerdict.GAP and not self._has_earlier(batch):
             self._gap = True
         if verdict is BatchVerdict.REFUSED or batch.future.done():
-            # Sent once and refused, it left no trace: if nobody used the numbers behind it, there is no gap. One that
-            # was sent before may be in the log, and what took its numbers would pass for it.
+            # A batch that was sent once and refused left no trace: if no later sequence was used, there is no gap. One
+            # that was sent before may be in the log, and a batch that reuses its sequence would be taken for it.
             if (
                 verdict is BatchVerdict.REFUSED
                 and batch.attempts == 1
@@ -129,7 +128,7 @@ class PartitionQueue:
         self._settle()
 
     def expired(self, now: float) -> Iterator[ProducerBatch]:
-        """Give up batches whose time is over; those in flight stay there until they are back."""
+        """Give up batches that timed out; those in flight stay there until they are back."""
         while self.waiting and self.waiting[0].deadline <= now:
             batch = self.waiting.popleft()
             if batch is self.open:
@@ -149,7 +148,7 @@ class PartitionQueue:
             self._begin_epoch()
 
     def _begin_epoch(self) -> None:
-        """Give new numbers to all batches that wait."""
+        """Start a new epoch: sequences start at 0 again, and waiting batches get new ones."""
         identity = self.identity
         if identity is not None:
             epoch = identity.producer_epoch + 1
@@ -163,7 +162,7 @@ class PartitionQueue:
             batch.number(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
 
     def _has_earlier(self, batch: ProducerBatch) -> bool:
-        """Whether an earlier batch is not done, which would explain a gap before this one."""
+        """Whether an earlier batch is not done, which can explain a gap before this one."""
         others = (*self.in_flight, *self.waiting)
         return any(other.order < batch.order for other in others)
 

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: by the hash of its key, as Java's producer has it, so that clients agree."""
+"""Choose the partition of a record by the hash of its key, as Java's producer does, so that clients agree."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-# Gets the key, all partitions, and those that have a leader; returns one of them.
+# Called with the key, all partitions, and those that have a leader; returns one of them.
 Partitioner: TypeAlias = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
 
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
-# Longer keys are hashed each time, so that the memory of remembered ones is bounded.
+# Longer keys are hashed each time, so that the cache has bounded memory.
 _REMEMBERED_KEY_BYTES_MAX: Final = 64
 _REMEMBERED_KEYS_MAX: Final = 1 << 14
 

@@ -1,4 +1,4 @@
-"""The producer: `send` puts records into batches, the sender takes those to the brokers."""
+"""The producer: `send` adds records to batches, the sender sends those to the brokers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ottla.client.types import RecordMetadata
 from ottla.protocol.errors import EncodeError, ErrorCode
 from ottla.protocol.record_batch_builder import RECORD_OVERHEAD_MAX, HeadersToWrite, record_size_max
 
-# A topic that was just created may not have reached every broker; one that is missing for longer does not exist.
+# A new topic may not be known to every broker yet; one that is missing for longer does not exist.
 _MISSING_TOPIC_WAIT_S: Final = 5.0
 
 
@@ -43,10 +43,10 @@ class Producer:
     """
 
     def __init__(self, **options: Unpack[ProducerOptions]) -> None:
-        """Take options; KafkaConfigurationError for what is unknown or cannot work. Nothing is connected yet."""
+        """Take options; KafkaConfigurationError if one is unknown or not valid. Does not connect yet."""
         self.settings = ProducerSettings.from_kwargs(options)
         self._cluster: ClusterClient | None = None
-        # There between start and stop.
+        # Set between start and stop.
         self._sender: Sender | None = None
         self._topics: dict[str, TopicQueues] = {}
         self._key_serializer = self.settings.key_serializer
@@ -71,7 +71,7 @@ class Producer:
     async def start(self) -> None:
         """Connect to the cluster; NoBrokersAvailable if none of its brokers answers."""
         if self._cluster is not None:
-            raise IllegalStateError("the producer was started before; make another")
+            raise IllegalStateError("the producer was already started once; create a new one")
         self._cluster = ClusterClient(self.settings)
         await self._cluster.start()
         self._sender = Sender(self._cluster, self.settings)
@@ -79,9 +79,9 @@ class Producer:
         self._cluster.add_listener(self._metadata_changed)
 
     async def stop(self) -> None:
-        """Send what waits, for up to delivery_timeout_ms, and close."""
+        """Send waiting records, for up to delivery_timeout_ms, and close."""
         sender, self._sender = self._sender, None
-        # What was put in is sent, but nothing more is.
+        # Records that were added are sent; new ones are refused.
         self._topics = {}
         if sender is not None:
             try:
@@ -102,10 +102,10 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: HeadersToWrite | None = None,
     ) -> Delivery:
-        """Put a record into a batch; await what is returned for its metadata, or for why it was not written.
+        """Add a record to a batch. Await the result to get its metadata, or the error if it was not written.
 
-        Waits only for metadata of a topic that is new, and while buffer_memory is full. Without `partition` the key
-        decides; records without either go to one partition after the other, a batch each.
+        Waits only for the metadata of a new topic, and while buffer_memory is full. Without `partition` the key
+        decides. Records without either fill a batch for one partition, and then one for another.
         """
         if self._key_serializer is not None:
             key = self._key_serializer(key)
@@ -152,7 +152,7 @@ class Producer:
         return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
 
     async def flush(self) -> None:
-        """Send all that waits now, and wait until it is written or given up."""
+        """Send all waiting records now, and wait until they are written or have failed."""
         await self._flush(self._running())
 
     def create_batch(self) -> BatchBuilder:
@@ -160,7 +160,7 @@ class Producer:
         return BatchBuilder(self._max_batch_size)
 
     async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> Delivery:
-        """Send a batch; what is returned gives the metadata of its first record."""
+        """Send a batch; await the result to get the metadata of its first record."""
         accumulator = self._running().accumulator
         batch.close()
         if not batch.record_count():
@@ -178,11 +178,11 @@ class Producer:
         """Return the partitions of a topic."""
         return set(range((await self._topic(topic)).count))
 
-    # What follows is ours.
+    # Private methods.
 
     def _running(self) -> Sender:
         if self._sender is None:
-            raise ProducerClosed("the producer does not run")
+            raise ProducerClosed("the producer is not running")
         return self._sender
 
     async def _room(self, queue: PartitionQueue, size: int, *, sticky: bool) -> ProducerBatch:
@@ -194,12 +194,12 @@ class Producer:
         return batch
 
     async def _chosen(self, queues: TopicQueues, partition: int | None, key: bytes | None) -> PartitionQueue:
-        """Return the queue of a partition that the caller, or the caller's partitioner, names."""
+        """Return the queue of a partition that the caller or the caller's partitioner chose."""
         if partition is None:
             assert self._partitioner is not None
             partition = self._partitioner(key, range(queues.count), queues.available)
         if not 0 <= partition < queues.count:
-            # It may have been added since.
+            # The partition may have been added since.
             assert self._cluster is not None
             self._metadata_changed(await self._cluster.metadata([queues.name], force=True))
             if not 0 <= partition < queues.count:
@@ -217,7 +217,7 @@ class Producer:
         assert self._cluster is not None
         backoff = Backoff(self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
         begun = asyncio.get_running_loop().time()
-        error: KafkaError = KafkaTimeoutError(f"nothing is known of topic {topic}")
+        error: KafkaError = KafkaTimeoutError(f"no metadata of topic {topic}")
         while (waited := asyncio.get_running_loop().time() - begun) * 1000 < self.settings.max_block_ms:
             try:
                 snapshot = await self._cluster.metadata([topic], allow_auto_create=True)
@@ -261,4 +261,6 @@ class Producer:
 def _as_bytes(data: object, what: str) -> bytes:
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
-    raise TypeError(f"the {what} of a record is bytes, not {type(data).__name__}: encode it, or set {what}_serializer")
+    raise TypeError(
+        f"the {what} of a record must be bytes, not {type(data).__name__}: encode it, or set {what}_serializer"
+    )

@@ -1,4 +1,4 @@
-"""A batch on its way to a partition, and what callers hold of it meanwhile."""
+"""A batch on its way to a partition, and the futures that callers hold."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ottla.protocol.identifiers import NO_OFFSET, TopicPartition
 from ottla.protocol.record_batch_builder import HeadersToWrite, RecordBatchBuilder, record_size_max
 from ottla.protocol.records import BATCH_HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TimestampType
 
-# What a batch that is done has in place of its records: callers may keep deliveries for long.
+# Replaces the records of a batch that is done, because callers may keep deliveries for long.
 _NO_RECORDS: Final = RecordBatchBuilder()
 
 
 class ProducerBatch:
     """Records of one partition that are written, retried and acknowledged together.
 
-    One future serves all of its records: a record is known by its index in the batch, and its metadata is made when
-    somebody asks.
+    All its records share one future. A record is identified by its index in the batch, and its metadata is created when
+    a caller asks for it.
     """
 
     __slots__ = (
@@ -55,9 +55,9 @@ class ProducerBatch:
     ) -> None:
         self.partition = partition
         self.builder = builder
-        # Done when the batch is acknowledged or given up; its exception is that of every record.
+        # Done when the batch is acknowledged or has failed; its exception applies to every record.
         self.future = future
-        # The place among the batches of its partition, which retries do not change.
+        # The position among the batches of its partition; retries do not change it.
         self.order = order
         self.deadline = deadline
         self.reserved_bytes = reserved_bytes
@@ -66,7 +66,7 @@ class ProducerBatch:
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
-        # The bytes on the wire, as long as producer and sequence stay the same.
+        # The encoded bytes, valid while producer and sequence stay the same.
         self.encoded: bytearray | None = None
         self.base_offset = NO_OFFSET
         self.log_append_time = -1
@@ -77,16 +77,16 @@ class ProducerBatch:
 
     @property
     def record_count(self) -> int:
-        """How many records are in it."""
+        """The number of records."""
         return self.builder.record_count
 
     @property
     def has_sequence(self) -> bool:
-        """Whether it was numbered, and may have been sent."""
+        """Whether it has a sequence, and may have been sent."""
         return self.base_sequence != NO_SEQUENCE
 
     def number(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Give it a producer and a sequence, or take them away; it is encoded again."""
+        """Set or remove its producer and sequence; it is encoded again."""
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
         self.encoded = None
 
@@ -102,7 +102,7 @@ class ProducerBatch:
         return self.encoded
 
     def succeed(self, base_offset: int, log_append_time: int = -1, log_start_offset: int | None = None) -> None:
-        """Tell all who wait that the records are written."""
+        """Complete the future: the records are written."""
         if not self.future.done():
             self.base_offset = base_offset
             self.log_append_time = log_append_time
@@ -111,7 +111,7 @@ class ProducerBatch:
             self._drop_records()
 
     def fail(self, error: Exception) -> None:
-        """Tell all who wait that the records are given up."""
+        """Fail the future: the records are given up."""
         if not self.future.done():
             self.future.set_exception(error)
             self._drop_records()
@@ -122,9 +122,9 @@ class ProducerBatch:
 
 
 class Delivery:
-    """A record that was sent: await it for its metadata, or for the error that it was given up with.
+    """A record that was sent: await it to get its metadata, or the error if it was not written.
 
-    It may be awaited many times, by many tasks; one that is cancelled does not disturb the others.
+    Many tasks may await it, many times; cancelling one of them does not affect the others.
     """
 
     __slots__ = ("_batch", "_index", "_timestamp")
@@ -144,19 +144,19 @@ class Delivery:
         return self.result()
 
     def done(self) -> bool:
-        """Whether the record is written, or given up."""
+        """Whether the record is written or has failed."""
         return self._batch.future.done()
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
-        """Call `callback` on the event loop when the record is written, or given up."""
+        """Call `callback` on the event loop when the record is written or has failed."""
         self._batch.future.add_done_callback(lambda _: callback(self))
 
     def exception(self) -> BaseException | None:
-        """Return the error that the record was given up with; InvalidStateError while it is under way."""
+        """Return the error if the record failed; InvalidStateError while it is in flight."""
         return self._batch.future.exception()
 
     def result(self) -> RecordMetadata:
-        """Return where the record is, or raise why it is not; InvalidStateError while it is under way."""
+        """Return the metadata of the record, or raise its error; InvalidStateError while it is in flight."""
         batch = self._batch
         batch.future.result()
         by_broker = batch.log_append_time >= 0
@@ -196,7 +196,7 @@ class BatchBuilder:
         return builder.append(int(time.time() * 1000) if timestamp is None else timestamp, key, value, headers)
 
     def record_count(self) -> int:
-        """Return how many records are in it."""
+        """Return the number of records."""
         return self.builder.record_count
 
     def size(self) -> int:

@@ -1,8 +1,8 @@
-"""Sends batches to the leaders of their partitions, and acts on the answers.
+"""Sends batches to the leaders of their partitions, and handles the responses.
 
-There is no task per broker. `_drain` runs when something may have become possible: a batch is ready, an answer came, a
-connection is there, metadata changed, a backoff is over. It sends what can be sent, without waiting, and notes what is
-missing for the rest. What fails for one partition is put back into its queue alone: the others go on.
+There is no task per broker. `_drain` runs after each event that may allow a send: a batch is ready, a response arrived,
+a connection is open, metadata changed, a backoff is over. It sends what it can without waiting, and requests what is
+missing for the rest. A failure in one partition puts its batch back into the queue; other partitions go on.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-# The first version whose batches are of magic 2, and the first that takes zstd.
+# The first version with batches of magic 2, and the first that accepts zstd.
 _VERSION_MIN: Final = 3
 _VERSION_MIN_ZSTD: Final = 7
-# The newest in which topics go by name.
+# The newest version that identifies topics by name.
 _VERSION_MAX: Final = 12
 _EXPIRY_CHECK_S: Final = 0.1
 _GAPS: Final = frozenset(
@@ -46,7 +46,7 @@ _Sent = list[tuple[PartitionQueue, ProducerBatch]]
 
 
 class Sender:
-    """The sending half of a producer; everything runs on the loop, and nothing in here is called by two at once."""
+    """The sending half of a producer; everything runs on the event loop, and nothing is called concurrently."""
 
     def __init__(self, cluster: ClusterClient, settings: ProducerSettings) -> None:
         self._cluster = cluster
@@ -55,10 +55,10 @@ class Sender:
         self._codec = Codec.from_config_name(settings.compression_type or "none")
         self._version_min = _VERSION_MIN_ZSTD if self._codec is Codec.ZSTD else _VERSION_MIN
         self.accumulator = Accumulator(settings, self.ready)
-        # Queues with a batch to send, in the order in which they became so.
+        # Queues with a batch to send, in the order in which they became ready.
         self._pending: dict[PartitionQueue, None] = {}
         self._scheduled = False
-        # Produce requests under way by connection.
+        # The number of Produce requests in flight, by connection.
         self._in_flight: dict[AsyncioConnection, int] = {}
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._identity: ProducerIdentity | None = None
@@ -70,12 +70,12 @@ class Sender:
         cluster.add_listener(lambda _: self._schedule())
 
     def ready(self, queue: PartitionQueue) -> None:
-        """Take note that a queue has a batch to send."""
+        """Note that a queue has a batch to send."""
         self._pending[queue] = None
         self._schedule()
 
     async def close(self) -> None:
-        """Stop; whatever is not acknowledged fails."""
+        """Stop; all unacknowledged batches fail."""
         self._expiring.cancel()
         if self._wake is not None:
             self._wake.cancel()
@@ -84,7 +84,9 @@ class Sender:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         for batch in list(self.accumulator.unfinished):
-            self._give_up(batch, KafkaTimeoutError(f"the producer was closed before {batch.partition} took the batch"))
+            self._give_up(
+                batch, KafkaTimeoutError(f"the producer was closed before the batch for {batch.partition} was written")
+            )
 
     def _schedule(self) -> None:
         if not self._scheduled and self._pending:
@@ -124,7 +126,7 @@ class Sender:
                 ]
 
     def _connection(self, queue: PartitionQueue) -> AsyncioConnection | None:
-        """Return the connection to send by, if all that is needed is there; have it fetched if not."""
+        """Return the connection to send on if everything needed is there; request what is missing otherwise."""
         if self._settings.is_idempotent and queue.identity is None:
             if self._identity is None or self._identity.producer_id == queue.spent_id:
                 self._start("identity", self._obtain_identity)
@@ -154,7 +156,7 @@ class Sender:
             self._unreachable.pop(leader, None)
         except KafkaError as error:
             self._unreachable[leader] = error
-            # The metadata may name another leader soon; until then this one is tried again, less and less often.
+            # The metadata may name another leader soon. Until then this one is retried with a growing backoff.
             await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
 
     async def _obtain_identity(self) -> None:
@@ -163,7 +165,7 @@ class Sender:
         async def attempt() -> Any:
             response = await self._cluster.send_any(Api.INIT_PRODUCER_ID, request)
             if response.error_code:
-                raise error_for(response.error_code, "the cluster gives no producer id, which idempotence needs")
+                raise error_for(response.error_code, "the cluster assigned no producer id, which idempotence needs")
             return response
 
         try:
@@ -195,7 +197,7 @@ class Sender:
             sent.append((queue, batch))
             partition = PartitionProduceData(index=queue.partition.partition, records=records)
             topics.setdefault(queue.partition.topic, []).append(partition)
-            # Others first, the next time.
+            # Start with other queues the next time.
             self._pending[queue] = self._pending.pop(queue, None)
         if not sent:
             return
@@ -239,7 +241,7 @@ class Sender:
         for queue, batch in sent:
             row = rows.get(batch.partition)
             if row is None:
-                self._failed([(queue, batch)], KafkaConnectionError(f"the answer says nothing of {batch.partition}"))
+                self._failed([(queue, batch)], KafkaConnectionError(f"the response does not mention {batch.partition}"))
             elif row.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 self._written(queue, batch, row.base_offset, row.log_append_time_ms, row.log_start_offset)
             else:
@@ -257,7 +259,7 @@ class Sender:
     def _detail(batch: ProducerBatch, row: Any) -> str:
         reasons = [row.error_message, *(error.batch_index_error_message for error in row.record_errors)]
         said = "; ".join(reason for reason in reasons if reason)
-        return f"{batch.partition} does not take a batch of {batch.builder.size} bytes" + (f": {said}" if said else "")
+        return f"{batch.partition} refused a batch of {batch.builder.size} bytes" + (f": {said}" if said else "")
 
     def _written(
         self, queue: PartitionQueue, batch: ProducerBatch, offset: int, append_time: int, log_start: int | None
@@ -286,7 +288,7 @@ class Sender:
             self.ready(queue)
 
     def _back_off(self, queue: PartitionQueue) -> None:
-        """Have a queue wait before it sends again; batches that fail together count as one failure."""
+        """Make a queue wait before it sends again; batches that fail together count as one failure."""
         now = self._loop.time()
         if now >= queue.retry_at:
             backoff = self._backoffs.get(queue)
@@ -296,7 +298,7 @@ class Sender:
             queue.retry_at = now + backoff.next()
 
     def _expire(self) -> None:
-        """Give up what was not delivered in time."""
+        """Give up batches that were not delivered in time."""
         now = self._loop.time()
         if self.accumulator.unfinished:
             for queue in list(self.accumulator.queues()):
@@ -310,7 +312,7 @@ class Sender:
         if leader is None:
             reason = "the partition has no leader"
         return KafkaTimeoutError(
-            f"{batch.partition} did not take {batch.record_count} records within "
+            f"{batch.partition} did not acknowledge {batch.record_count} records within "
             f"delivery_timeout_ms={self._settings.delivery_timeout_ms}; sent {batch.attempts} times"
             + (f"; {reason}" if reason else "")
         )
@@ -321,7 +323,7 @@ class Sender:
             self._give_up(queue.waiting.popleft(), error)
 
     def _give_up(self, batch: ProducerBatch, error: KafkaError, *, keep: bool = False) -> None:
-        """Fail a batch; with `keep` its memory stays taken, since its bytes may still be on their way."""
+        """Fail a batch; with `keep` its memory stays reserved, because it may still be in flight."""
         batch.fail(error)
         if not keep:
             self.accumulator.release(batch)

@@ -13,7 +13,7 @@ from ottla.client.producer.partitioner import Partitioner
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 ACKS_ALL: Final = -1
-# The broker remembers this many batches of a producer, to know one that comes twice.
+# The broker remembers this many batches of a producer to detect duplicates.
 IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
 
 
@@ -40,9 +40,9 @@ class ProducerSettings(ClientSettings):
     """Safe by default: acknowledged by all in-sync replicas, written once, and in order."""
 
     acks: int | Literal["all"] = "all"
-    """Who must have a record before it counts as written: all in-sync replicas ("all"), the leader (1), nobody (0)."""
+    """The replicas that must acknowledge a record: all in-sync replicas ("all"), the leader (1), none (0)."""
     enable_idempotence: bool | None = None
-    """Whether retries cannot write a record twice, and keep the order; None means wherever acks allow it."""
+    """Whether retries write no duplicates and keep the order; None means yes if acks allow it."""
     key_serializer: Callable[[Any], bytes | None] | None = None
     """Turns the keys given to send() into bytes."""
     value_serializer: Callable[[Any], bytes | None] | None = None
@@ -57,11 +57,11 @@ class ProducerSettings(ClientSettings):
     linger_ms: int = 0
     """How long a batch waits for more records."""
     max_request_size: int = 1 * MiB
-    """The largest request, and so the largest record, that is sent."""
+    """The largest request to send, and so the largest record."""
     buffer_memory: int = 32 * MiB
-    """Bytes that all unsent and unacknowledged batches may take; send() waits for room for up to max_block_ms."""
+    """The most bytes of unsent and unacknowledged batches; send() waits up to max_block_ms for free space."""
     max_block_ms: int = 60 * SECONDS
-    """How long send() may wait for metadata or for room in the buffer."""
+    """How long send() may wait for metadata or for space in the buffer."""
     max_in_flight_requests_per_connection: int = 5
     """How many requests to one broker may be unanswered; at most 5 with idempotence."""
     delivery_timeout_ms: int = 2 * MINUTES
@@ -81,14 +81,14 @@ class ProducerSettings(ClientSettings):
     }
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, with KafkaConfigurationError."""
+        """Raise KafkaConfigurationError for values that cannot work."""
         super().__post_init__()
         self._check_choice("acks", (0, 1, -1, "all"))
         self._check_choice("compression_type", (None, "none", "gzip", "snappy", "lz4", "zstd"))
         for name in ("max_batch_size", "max_request_size", "buffer_memory", "max_in_flight_requests_per_connection"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
-                raise KafkaConfigurationError(f"{name} must be a whole number from 1, not {value!r}")
+                raise KafkaConfigurationError(f"{name} must be a whole number of at least 1, not {value!r}")
         if self.max_request_size > self.buffer_memory:
             raise KafkaConfigurationError("max_request_size does not fit in buffer_memory")
         if self.enable_idempotence and self.acks_number != ACKS_ALL:
@@ -102,10 +102,10 @@ class ProducerSettings(ClientSettings):
 
     @property
     def acks_number(self) -> int:
-        """The acks as they go on the wire."""
+        """The acks in wire format."""
         return ACKS_ALL if self.acks == "all" else self.acks
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether batches carry sequence numbers, by which the broker knows one that comes twice."""
+        """Whether batches carry sequence numbers, which let the broker detect duplicates."""
         return self.acks_number == ACKS_ALL if self.enable_idempotence is None else self.enable_idempotence

@@ -138,7 +138,7 @@ class Producer(_Twin[producer.Producer]):
 
     def __init__(self, *, call_timeout_ms: int | None = None, **options: Unpack[ProducerOptions]) -> None:
         super().__init__(producer.Producer(**options), call_timeout_ms)
-        # There between start and stop.
+        # Set between start and stop.
         self._queue: SendQueue | None = None
 
     @classmethod
@@ -158,7 +158,7 @@ class Producer(_Twin[producer.Producer]):
         self.close()
 
     def close(self) -> None:
-        """Send what waits, for up to delivery_timeout_ms, and close."""
+        """Send waiting records, for up to delivery_timeout_ms, and close."""
         self._end(self._drained(self._client.stop))
 
     stop = close
@@ -201,7 +201,7 @@ class Producer(_Twin[producer.Producer]):
         return self._client.create_batch()
 
     def flush(self) -> None:
-        """Send all that waits now, and wait until it is written or given up."""
+        """Send all waiting records now, and wait until they are written or have failed."""
         self._wait(self._drained(self._client.flush))
 
     partitions_for = _blocking(producer.Producer.partitions_for)

@@ -1,1 +1,1 @@
-"""Real clusters for tests of whatever uses one; `ottla.testing` makes fixtures of them."""
+"""Real clusters for tests; `ottla.testing` turns them into fixtures."""

@@ -1,4 +1,4 @@
-"""A cluster of processes that a test may harm: a real ZooKeeper and some brokers on free ports."""
+"""A cluster for fault tests: a real ZooKeeper and some brokers as processes on free ports."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Rela
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
-# Somebody may take a port between the moment it was found free and the start of its process.
+# Another program may take a port after we found it free and before our process uses it.
 START_ATTEMPTS: Final = 3
 _POLL_S: Final = 0.02
 _PROC: Final = Path("/proc/net/tcp")
 _OPTIONS: Final = {
     # The disk of a test machine may be small.
     "ottla.log.min.free.bytes": "0",
-    # So long a test waits until others take over from a broker that it has killed.
+    # How long a test waits until other brokers take over from a killed one.
     "zookeeper.session.timeout.ms": "3000",
 }
 
@@ -39,11 +39,11 @@ Member = int | Literal["zookeeper"]
 
 
 class FaultCluster:
-    """A cluster in a directory, for one test run; its processes never outlive that.
+    """A cluster in a directory, for one test run; its processes never outlive the run.
 
-    A broker is named by its id, from 1 to the number of brokers; the cluster's ZooKeeper is "zookeeper". What is
-    killed, stopped or paused keeps its address and its data. Brokers reach each other and ZooKeeper by relays, which
-    can be cut; clients reach every broker directly. `start` without a name makes all well again.
+    A broker is named by its id, from 1 to the number of brokers; the cluster's ZooKeeper is "zookeeper". A member that
+    is killed, stopped or paused keeps its address and its data. Brokers reach each other and ZooKeeper through relays,
+    which can be cut; clients reach every broker directly. `start` without a name restores everything.
     """
 
     def __init__(self, directory: Path, brokers: int = 1, overrides: Mapping[str, str] | None = None) -> None:
@@ -72,12 +72,12 @@ class FaultCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given to find the cluster."""
+        """The bootstrap servers for clients."""
         return self._record.bootstrap_servers
 
     @property
     def brokers(self) -> tuple[int, ...]:
-        """The ids of all brokers, whether they run or not."""
+        """The ids of all brokers, running or not."""
         return tuple(process.id for process in self._record.brokers)
 
     @property
@@ -90,7 +90,7 @@ class FaultCluster:
         return self._process(broker).address
 
     def log(self, member: Member) -> str:
-        """Return what the processes of a broker, or of ZooKeeper, have written so far."""
+        """Return the log output of a broker or of ZooKeeper so far."""
         return self._directory.log(self._process(member)).read_text(errors="replace")
 
     def data_dir(self, broker: int) -> Path:
@@ -98,51 +98,51 @@ class FaultCluster:
         return self._directory.folder(self._process(broker)) / "data"
 
     def running(self) -> tuple[int, ...]:
-        """Return the brokers that run, also those that are paused."""
+        """Return the running brokers, including paused ones."""
         return tuple(process.id for process in self._record.brokers if process.is_running())
 
-    # Faults, and their ends.
+    # Faults and recovery.
 
     def kill(self, member: Member) -> None:
-        """End it at once, as a crash would (SIGKILL), and return when it is gone."""
+        """Kill it as a crash would (SIGKILL), and return when it has ended."""
         self._end(member, signal.SIGKILL)
 
     def stop(self, member: Member) -> None:
-        """Have it end in good order (SIGTERM): a broker hands its partitions over. A paused one goes on for that."""
+        """Stop it cleanly (SIGTERM): a broker hands over its partitions. A paused one is resumed for that."""
         self.resume(member)
         self._end(member, signal.SIGTERM)
 
     def pause(self, member: Member) -> None:
-        """Freeze it (SIGSTOP): its connections stay open and nobody answers on them."""
+        """Freeze it (SIGSTOP): its connections stay open but nothing answers."""
         self._signal(member, signal.SIGSTOP)
         self._paused.add(member)
 
     def resume(self, member: Member) -> None:
-        """Let it go on after `pause`."""
+        """Continue after `pause`."""
         if member in self._paused:
             self._signal(member, signal.SIGCONT)
             self._paused.discard(member)
 
     def partition(self, one: Member, other: Member) -> None:
-        """Let nothing pass between two brokers, or a broker and ZooKeeper, in either direction, until `heal`.
+        """Cut two brokers, or a broker and ZooKeeper, off from each other in both directions, until `heal`.
 
-        Connections between them stay open, and what is sent waits. It takes no privileges, but Linux.
+        Connections between them stay open, and sent data waits. This needs Linux, but no privileges.
         """
         if not _PROC.exists():
-            raise ClusterError("Who of the brokers is at the other end is told by Linux alone: there is no /proc/net.")
+            raise ClusterError("Partitions between brokers need Linux: there is no /proc/net.")
         self._links_do("cut", one, other)
 
     def heal(self, one: Member | None = None, other: Member | None = None) -> None:
-        """End one partition, or all: what was sent meanwhile arrives."""
+        """End one network partition, or all of them; data that was sent meanwhile arrives."""
         if one is None or other is None:
             self._links_do("heal")
         else:
             self._links_do("heal", one, other)
 
     def start(self, member: Member | None = None) -> None:
-        """Start what does not run and resume what is paused: one member, or all; return when they serve.
+        """Start stopped members and resume paused ones: one member, or all; return when they serve.
 
-        Without a name, partitions end, too.
+        Without a name, this also ends all network partitions.
         """
         if member is None:
             self.heal()
@@ -154,12 +154,12 @@ class FaultCluster:
                 self._launch(each)
 
     def restart(self, member: Member) -> None:
-        """Stop it in good order, and start it again."""
+        """Stop it cleanly, and start it again."""
         self.stop(member)
         self.start(member)
 
     def close(self) -> None:
-        """Kill all processes; the directory is left to its owner."""
+        """Kill all processes; the caller removes the directory."""
         record = self._directory.read()
         for process in record.processes if record else ():
             if process.is_running():
@@ -167,10 +167,10 @@ class FaultCluster:
         for process in record.processes if record else ():
             _wait_for_end(process, STOP_TIMEOUT_S)
         for helper in (self._links, self._guard):
-            # Its input ends, and so does it.
+            # It ends when its input ends.
             helper.communicate()
 
-    # What follows is ours.
+    # Private methods.
 
     def _helper(self, name: str, *arguments: str) -> subprocess.Popen[str]:
         """Start a process that ends with us."""
@@ -187,7 +187,7 @@ class FaultCluster:
 
     def _links_do(self, verb: str, *members: Member) -> None:
         if len(set(members)) != len(members):
-            raise OptionError("A member is not cut off from itself.")
+            raise OptionError("A member cannot be cut off from itself.")
         for member in members:
             self._process(member)
         assert self._links.stdin is not None
@@ -225,13 +225,13 @@ class FaultCluster:
             except StartFailedError:
                 if attempt + 1 == START_ATTEMPTS:
                     raise
-                # A cluster keeps the ports that it was given; without its record others are looked for.
+                # A cluster keeps its ports; without its record it looks for new ones.
                 (self._directory.path / "cluster.json").unlink(missing_ok=True)
 
     def _signal(self, member: Member, number: signal.Signals) -> ProcessRecord:
         process = self._process(member)
         if not process.is_running():
-            raise ClusterError(f"{process.name} does not run.")
+            raise ClusterError(f"{process.name} is not running.")
         send_signal(process.pid or 0, process.start_time, number)
         return process
 

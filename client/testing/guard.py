@@ -1,7 +1,7 @@
 """Watch over the clusters of a test run: `python -m ottla.client.testing.guard DIRECTORY`.
 
-Brokers outlive the process that starts them. This one waits for the end of its standard input, of which the test run
-holds the other end, and then kills what still runs: also when the test run itself was killed.
+Brokers outlive the process that starts them. This process waits for the end of its standard input, a pipe from the test
+run, and then kills all processes that are still running. This works even if the test run itself was killed.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
     python -m ottla.client.testing.links DIRECTORY BROKERS
 
-For each broker there are two ports: one that the other brokers dial to reach it, and one at which it finds ZooKeeper.
-The first line of output says which. Then each line of input is `cut A B`, `heal A B` or `heal`, answered with a line
-when it is done; A and B are ids of brokers, or `zookeeper`. The end of the input ends the process.
+Each broker has two ports: one where the other brokers reach it, and one where it reaches ZooKeeper. The first line of
+output lists them. Then each line of input is `cut A B`, `heal A B` or `heal`, and is answered with a line when it is
+done; A and B are broker ids or `zookeeper`. The process ends when its input ends.
 
-While two are cut off from each other nothing passes between them, in either direction: connections stay open, and what
-was sent waits, as on a network that loses every packet. Who dials the port of a broker is found in /proc, by the socket
-that the connection comes from, so that only Linux has cuts between brokers; none of it takes privileges.
+While two members are cut off from each other, no data passes between them in either direction. Connections stay open,
+and sent data waits, as on a network that loses every packet. /proc tells which broker opened a connection, so cuts
+between brokers need Linux; they need no privileges.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ottla.client.local_cluster.record import HOST, ClusterRecord
 
 ZOOKEEPER: Final = "zookeeper"
 _CHUNK_BYTES: Final = 64 * 1024
-# A process dials as soon as it runs; its pid is in the record a moment later.
+# A process connects as soon as it runs; its pid is in the record a moment later.
 _LOOKUPS_MAX: Final = 50
 _LOOKUP_PAUSE_S: Final = 0.02
 # Columns of /proc/net/tcp.
@@ -39,7 +39,7 @@ Pair = frozenset[str]
 
 
 class Links:
-    """All relays of a cluster. Whatever is cut is in `_gates`, and closed there."""
+    """All relays of a cluster. A cut pair has a closed gate in `_gates`."""
 
     def __init__(self, directory: ClusterDir, brokers: int) -> None:
         self._directory = directory
@@ -48,7 +48,7 @@ class Links:
         self._relaying: set[asyncio.Task[None]] = set()
 
     async def start(self) -> dict[str, tuple[int, int]]:
-        """Listen; return by broker the port that others reach it at, and the one at which it finds ZooKeeper."""
+        """Listen; return for each broker the port for the other brokers, and its port for ZooKeeper."""
         return {name: (await self._listen(name, to_broker=True), await self._listen(name)) for name in self._brokers}
 
     def obey(self, line: str) -> None:
@@ -67,7 +67,7 @@ class Links:
             assert task is not None
             self._relaying.add(task)
             try:
-                # Cancelled at the end of the process; who dialed sees that as a broken connection.
+                # Cancelled at the end of the process; the other side sees a broken connection.
                 with contextlib.suppress(OSError, ClusterError, asyncio.CancelledError):
                     pair = frozenset((broker, await self._dialer(writer) if to_broker else ZOOKEEPER))
                     await self._relay(reader, writer, self._gates[pair], broker if to_broker else ZOOKEEPER)
@@ -106,7 +106,7 @@ class Links:
         return next(each.inter_broker_port or each.port for each in record.brokers if str(each.id) == target)
 
     async def _dialer(self, writer: asyncio.StreamWriter) -> str:
-        """Return the broker that a connection comes from; "" if it is none."""
+        """Return the broker that a connection comes from; "" if it is not from a broker."""
         _, port = writer.get_extra_info("peername")
         _, our_port = writer.get_extra_info("sockname")
         for _ in range(_LOOKUPS_MAX):
@@ -125,7 +125,7 @@ def _open_gate() -> asyncio.Event:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: asyncio.Event) -> None:
-    """Pass bytes on, and the end of them; neither while the gate is closed."""
+    """Forward bytes and the end of the stream, but nothing while the gate is closed."""
     while data := await reader.read(_CHUNK_BYTES):
         await gate.wait()
         writer.write(data)
@@ -135,7 +135,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate
 
 
 def _inode(port: int, remote_port: int) -> str:
-    """Return the number of the socket with these ports, by which its process knows it."""
+    """Return the inode of the socket with these ports, which identifies its process."""
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         columns = line.split()
         ports = [int(columns[index].partition(":")[2], 16) for index in (_LOCAL, _REMOTE)]
@@ -148,7 +148,7 @@ def _open_files(pid: int) -> set[str]:
     found = set()
     with contextlib.suppress(OSError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
-            # One may be closed while we look.
+            # A descriptor may be closed while we look.
             with contextlib.suppress(OSError):
                 found.add(str(entry.readlink()))
     return found

@@ -1,6 +1,6 @@
-"""How the leader of a classic group shares out its partitions.
+"""How the leader of a classic group assigns partitions to members.
 
-Members of other clients take part, so each assignor gives what Java's of the same name gives for the same members.
+Other clients may be members too, so each assignor gives the same result as Java's assignor of that name.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ PartitionCounts = Mapping[str, int]
 
 
 class Assignor(ABC):
-    """A way to share out partitions."""
+    """An assignment strategy."""
 
     name: ClassVar[str]
-    # Whether members keep what they have while the group rebalances.
+    # Whether members keep their partitions while the group rebalances.
     cooperative: ClassVar[bool] = False
 
     @abstractmethod
     def assign(self, partitions: PartitionCounts, members: Mapping[str, Subscription]) -> Assignments:
-        """Give each partition of the topics to one of the members that subscribe to it."""
+        """Assign each partition of the topics to one of the members that subscribe to it."""
 
     def user_data(self, owned: Collection[TopicPartition], generation: int) -> bytes | None:
-        """Return what else the leader should know; most need nothing."""
+        """Return the user data for the leader; most assignors need none."""
         return None
 
 
 class RangeAssignor(Assignor):
-    """For each topic a run of partitions to each member; the first members get one more where it does not divide."""
+    """Each member gets a range of partitions per topic; the first members get one more if the numbers do not divide."""
 
     name = "range"
 
@@ -63,14 +63,14 @@ class RoundRobinAssignor(Assignor):
         turns = cycle(in_order(members))
         for topic in sorted({topic for member in members.values() for topic in member.topics}):
             for number in range(partitions.get(topic, 0)):
-                # Ends, as some member subscribes to the topic.
+                # The loop ends, because some member subscribes to the topic.
                 name = next(turn for turn in turns if topic in members[turn].topics)
                 assigned[name].append(TopicPartition(topic, number))
         return assigned
 
 
 def in_order(members: Mapping[str, Subscription]) -> list[str]:
-    """Return the member ids as Java orders them: static members by their names, then the others by their ids."""
+    """Return the member ids in Java's order: static members by instance id, then the others by member id."""
 
     def rank(name: str) -> tuple[bool, str]:
         instance = members[name].group_instance_id
@@ -80,7 +80,7 @@ def in_order(members: Mapping[str, Subscription]) -> list[str]:
 
 
 def assignors_by_name(names: Iterable[str | type[Assignor]]) -> list[Assignor]:
-    """Return the assignors of these names; KafkaConfigurationError for one that there is not."""
+    """Return the assignors with these names; KafkaConfigurationError for an unknown name."""
     from ottla.client.consumer.group.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
 
     known: dict[str, type[Assignor]] = {
@@ -91,7 +91,7 @@ def assignors_by_name(names: Iterable[str | type[Assignor]]) -> list[Assignor]:
     for name in names:
         assignor = known.get(name) if isinstance(name, str) else name
         if assignor is None:
-            raise KafkaConfigurationError(f"partition_assignment_strategy is of {', '.join(known)}, not {name!r}")
+            raise KafkaConfigurationError(f"partition_assignment_strategy takes {', '.join(known)}, not {name!r}")
         chosen.append(assignor())
     if not chosen:
         raise KafkaConfigurationError("partition_assignment_strategy is empty")

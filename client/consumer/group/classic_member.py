@@ -1,9 +1,8 @@
 """A member of a group of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-One task joins, and joins again whenever that is needed; another sends heartbeats while we are a member, so that a
-listener that takes its time does not cost us the membership. With eager assignors all partitions are given up before
-joining again; with cooperative ones they are kept, what moves is given up after the assignment is known, and the group
-rebalances once more to give it away.
+One task joins, and rejoins when needed. Another sends heartbeats while we are a member, so that a slow listener does
+not cost us the membership. With eager assignors we give up all partitions before rejoining. With cooperative assignors
+we keep them, give up those that move once the assignment is known, and the group rebalances again to assign those.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
-# A join waits for all other members; commits and lookups must not wait behind it.
+# A join waits for all other members, and commits and lookups must not wait behind it.
 
 _PROTOCOL_TYPE: Final = "consumer"
-# The coordinator answers a join when the slowest member's time is up; this much later we stop waiting.
+# The coordinator answers a join at the latest after the rebalance timeout; we wait this much longer.
 _JOIN_GRACE_MS: Final = 5_000
 # The first version of LeaveGroup that names members in a list.
 _LEAVE_LIST_VERSION: Final = 3
-# The first versions that know static members.
+# The first versions with static members.
 _STATIC_VERSIONS: Final = {Api.JOIN_GROUP: 5, Api.SYNC_GROUP: 3, Api.HEARTBEAT: 3}
 
 # The coordinator no longer knows us: another member may have our partitions.
@@ -70,31 +69,31 @@ class ClassicGroupMember:
         self._cooperative = all(assignor.cooperative for assignor in assignors)
         self._loop = asyncio.get_running_loop()
         self._tasks: list[asyncio.Task[None]] = []
-        # Whether heartbeats are due: from SyncGroup to the next JoinGroup.
+        # Whether to send heartbeats: from SyncGroup to the next JoinGroup.
         self._is_stable = asyncio.Event()
         self._rejoin = asyncio.Event()
         self._rejoin.set()
-        # What we had last, also after it was given up: sticky assignors ask for it.
+        # Our last partitions, kept after they were given up, because sticky assignors need them.
         self._last_assignment: set[TopicPartition] = set()
-        # For the leader: the topics of all members, and the numbers of partitions that it shared out.
+        # For the leader: the topics of all members, and the partition counts that it assigned.
         self._group_topics: set[str] = set()
         self._shared_out: dict[str, int] | None = None
 
     def membership(self) -> GroupMembership:
-        """As whom to commit."""
+        """The member identity for commits."""
         return GroupMembership(self.generation, self.member_id, self._settings.group_instance_id)
 
     def start(self) -> None:
-        """Begin to join."""
+        """Start to join."""
         self._cluster.add_listener(self._metadata_changed)
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._send_heartbeats())]
 
     async def close(self) -> None:
-        """Give everything up and leave; a static member stays in the group until its session is over."""
+        """Give up all partitions and leave; a static member stays in the group until its session ends."""
         joining, beating = self._tasks[:1], self._tasks[1:]
         await cancelled(joining)
         try:
-            # Heartbeats go on, however long the listener takes.
+            # Heartbeats continue, however long the listener takes.
             if self.generation == NO_GENERATION:
                 await self._host.lost(self._host.owned)
             else:
@@ -105,7 +104,7 @@ class ClassicGroupMember:
             await self._leave("the consumer is closed")
 
     def subscription_changed(self) -> None:
-        """The host subscribes to other topics now."""
+        """The subscription of the host has changed."""
         self._rejoin.set()
 
     # Joining.
@@ -128,20 +127,20 @@ class ClassicGroupMember:
                 if error.code not in _JOIN_AGAIN:
                     await asyncio.sleep(backoff.next())
             except Exception as error:
-                # A listener's own; the caller should see it rather than wait for records that never come.
+                # An error of the listener: the caller should see it instead of waiting for ever.
                 self._is_stable.clear()
                 self._host.failed(error)
                 return
 
     async def _leave_empty(self) -> None:
-        """Subscribed to nothing: be no member until that changes."""
+        """Without subscribed topics, leave the group until that changes."""
         self._rejoin.clear()
         self._is_stable.clear()
         await self._host.revoked(self._host.owned)
-        await self._leave("subscribed to nothing")
+        await self._leave("no subscribed topics")
 
     def _can_go_on(self, error: KafkaError) -> bool:
-        """Take note of what an error means for our membership; return whether joining again may help."""
+        """Apply the consequences of an error to our membership; return whether rejoining may help."""
         if error.code in LOST_COORDINATOR or error.code is ErrorCode.REQUEST_TIMED_OUT:
             self._cluster.forget_coordinator(self.group_id)
         if error.code in _MEMBERSHIP_LOST:
@@ -159,7 +158,7 @@ class ClassicGroupMember:
         await self._prepare()
         self._is_stable.clear()
         topics = self._host.topics
-        # A join that we gave up waiting for leaves the rebalance to be gone through.
+        # If we stop waiting for a join, the rebalance is still pending.
         self._rejoin.set()
         joined = await self._request(
             Api.JOIN_GROUP, self._join_request, self._settings.max_poll_interval_ms + _JOIN_GRACE_MS
@@ -193,7 +192,7 @@ class ClassicGroupMember:
             self._rejoin.set()
 
     async def _prepare(self) -> None:
-        """Give up what must be given up before joining."""
+        """Give up the partitions that must be given up before joining."""
         owned = self._host.owned
         if self.generation == NO_GENERATION:
             await self._host.lost(owned)
@@ -222,7 +221,7 @@ class ClassicGroupMember:
         )
 
     async def _shares(self, assignor: Assignor, joined: Any) -> list[SyncGroupRequestAssignment]:
-        """As the leader, share the partitions out; a leader that came back in time has nothing to do."""
+        """As the leader, assign the partitions; a static leader that rejoined in time has nothing to do."""
         if joined.skip_assignment:
             return []
         try:
@@ -244,20 +243,20 @@ class ClassicGroupMember:
     async def _take_assignment(self, assigned: set[TopicPartition]) -> None:
         owned = self._host.owned
         self._last_assignment = assigned
-        # A topic that we have given up while the others were joining is not for us any more.
+        # We may have unsubscribed from a topic while the others were joining.
         wanted = {partition for partition in assigned if partition.topic in self._host.topics}
         if owned - wanted:
             await self._host.revoked(owned - wanted)
             self._rejoin.set()
         await self._host.assigned(wanted - owned)
 
-    # What may make us join again.
+    # Reasons to rejoin.
 
     def _counts(self, metadata: ClusterMetadata) -> dict[str, int]:
         return {topic: len(metadata.partitions_for(topic) or ()) for topic in self._group_topics}
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
-        """As the leader, rebalance when topics have more partitions, or have come or gone."""
+        """As the leader, rebalance when topics appear, disappear or get more partitions."""
         if self._shared_out is not None and self._is_stable.is_set() and self._counts(metadata) != self._shared_out:
             self._shared_out = None
             self._rejoin.set()
@@ -300,12 +299,12 @@ class ClassicGroupMember:
             ),
             self._settings.session_timeout_ms,
         )
-        # An answer about a generation that is over says nothing about this one.
+        # A response for an older generation says nothing about this one.
         if generation == self.generation and self._is_stable.is_set():
             _check(response.error_code, f"group {self.group_id}")
 
     async def _leave_until_polled(self) -> None:
-        """The caller is too slow: let others have its partitions, and come back when it asks for records."""
+        """The caller is too slow: leave the group, and rejoin when it asks for records again."""
         self._is_stable.clear()
         self._host.polled.clear()
         await self._leave("max_poll_interval_ms is over")
@@ -315,7 +314,7 @@ class ClassicGroupMember:
         self._rejoin.set()
 
     async def _leave(self, reason: str) -> None:
-        """Be no member any more; a static one just falls silent, so that it can come back in time."""
+        """Leave the group; a static member only stops its heartbeats, so that it can come back in time."""
         if not self.member_id or self._settings.group_instance_id is not None:
             return
 
@@ -326,7 +325,7 @@ class ClassicGroupMember:
                 group_id=self.group_id, members=[MemberIdentity(member_id=self.member_id, reason=reason)]
             )
 
-        # Not behind a join that is held back. If it does not work, the session ends by itself.
+        # On another lane than a pending join. If this fails, the session times out by itself.
         with contextlib.suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT_MS / 1000):
                 await self._request(Api.LEAVE_GROUP, build, LEAVE_TIMEOUT_MS, lane="")

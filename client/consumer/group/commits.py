@@ -1,4 +1,4 @@
-"""Commits of a consumer: by hand, at intervals, and before partitions go to another member."""
+"""Commits of a consumer: manual, at intervals, and before partitions move to another member."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.types import OffsetAndMetadata
 from ottla.protocol.identifiers import TopicPartition
 
-# A rebalance, or the end of the consumer, does not wait longer for an automatic commit.
+# A rebalance or a close waits at most this long for an automatic commit.
 _HURRIED_TIMEOUT_MS = 5_000
 
 
@@ -33,24 +33,24 @@ class Commits:
         self._settings = settings
         self._partitions = partitions
         self._group = CommittedOffsets(cluster, group_id, membership)
-        # What was committed last by itself, so that a quiet partition is not committed over and over.
+        # The offsets of the last automatic commit, so that an idle partition is not committed again.
         self._last: dict[TopicPartition, int] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to commit now and then, if that is wanted."""
+        """Start automatic commits, if enabled."""
         if self._settings.enable_auto_commit:
             self._task = asyncio.create_task(self._auto_commit())
 
     async def close(self) -> None:
-        """Stop to commit now and then."""
+        """Stop automatic commits."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None) -> None:
-        """Commit these offsets, or those behind all that was handed out."""
+        """Commit these offsets, or those after all records that were handed out."""
         if offsets is None:
             offsets = {
                 state.partition: OffsetAndMetadata(state.position, "", state.leader_epoch)
@@ -63,17 +63,17 @@ class Commits:
         }
         await self._group.commit(rows)
         for partition, row in rows.items():
-            # An automatic commit must not take it back.
+            # An automatic commit must not undo it.
             state = self._partitions.get(partition)
             if state is not None and (state.processed is None or state.processed < row.offset):
                 state.processed = row.offset
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what is committed; with read_committed, when no transaction is about to change it."""
+        """Return committed offsets; with read_committed, wait for pending transactional commits."""
         return await self._group.committed(partitions, stable=self._settings.reads_committed)
 
     async def commit_processed(self, partitions: Iterable[TopicPartition]) -> None:
-        """With auto-commit, commit what the caller is done with; if that does not work, it is read again."""
+        """With auto-commit, commit processed records; if that fails, they will be read again."""
         if not self._settings.enable_auto_commit:
             return
         with contextlib.suppress(KafkaError):
@@ -94,7 +94,7 @@ class Commits:
         interval_ms = self._settings.auto_commit_interval_ms
         while True:
             await asyncio.sleep(interval_ms / 1000)
-            # The next attempt comes with the next interval; a rebalance that got in between commits by itself.
+            # The next interval tries again; a rebalance in between commits too.
             with contextlib.suppress(KafkaError):
                 await self._commit_changed(self._partitions.names(), max(interval_ms, _HURRIED_TIMEOUT_MS))
             self._last = {

@@ -21,11 +21,11 @@ from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 
-# After these the coordinator is looked up again.
+# After these errors the coordinator is looked up again.
 LOST_COORDINATOR: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION}
 )
-# After these, another member may have the partitions.
+# After these errors, another member may have the partitions.
 _NO_MEMBER: Final = frozenset(
     {
         ErrorCode.ILLEGAL_GENERATION,
@@ -38,7 +38,7 @@ _STALE_ATTEMPTS_MAX: Final = 10
 
 
 class CommittedOffsets:
-    """Commits and reads the offsets of one group, looking for its coordinator as often as it takes."""
+    """Commits and reads the offsets of one group; looks up its coordinator when needed."""
 
     def __init__(self, cluster: ClusterClient, group_id: str, membership: Callable[[], GroupMembership]) -> None:
         self._cluster = cluster
@@ -46,7 +46,7 @@ class CommittedOffsets:
         self._membership = membership
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None) -> None:
-        """Commit; CommitFailedError when we are no longer the member that has the partitions."""
+        """Commit; CommitFailedError if we are no longer the member that has the partitions."""
         if not offsets:
             return
 
@@ -63,7 +63,7 @@ class CommittedOffsets:
                 await self._cluster.retrying(attempt, timeout_ms)
                 return
             except StaleMemberEpochError as error:
-                # Our epoch changed while the commit was under way; the next heartbeat tells us the new one.
+                # Our epoch changed while the commit was in flight; the next heartbeat brings the new one.
                 stale = error
                 await asyncio.sleep(self._cluster.settings.retry_backoff_ms / 1000)
         raise CommitFailedError("the member epoch is stale") from stale
@@ -71,7 +71,7 @@ class CommittedOffsets:
     async def committed(
         self, partitions: Collection[TopicPartition], *, stable: bool = False, timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what is committed for each partition; None where nothing is."""
+        """Return the committed offset of each partition; None if there is none."""
         if not partitions:
             return {}
 

@@ -1,8 +1,8 @@
-"""A member of a group of the new protocol (KIP-848): all there is to it is ConsumerGroupHeartbeat.
+"""A member of a group of the new protocol (KIP-848). It uses a single API, ConsumerGroupHeartbeat.
 
-The coordinator says which partitions we are to have. One task sends heartbeats; another makes what we have what we are
-to have: first it gives up, and says so with the next heartbeat, then it takes on. The coordinator gives nothing to us
-that another has not given up before.
+The coordinator sends our target assignment. One task sends heartbeats. Another reconciles: it first gives up
+partitions, which the next heartbeat reports, and then adds new ones. The coordinator assigns us a partition only after
+its previous owner has given it up.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     RequestTopicPartitions,
 )
 
-# Epochs that say something of their own: join, leave, and leave for a while as a static member.
+# Epochs with a special meaning: join, leave, and leave for a while as a static member.
 _JOIN: Final = 0
 _LEAVE: Final = -1
 _LEAVE_STATIC: Final = -2
-# Until the coordinator says how often it wants to hear from us.
+# Until the coordinator sends its heartbeat interval.
 _HEARTBEAT_INTERVAL_MS: Final = 5_000
 
 _FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
@@ -54,29 +54,29 @@ class ConsumerGroupMember:
         self._host = host
         self._interval_ms = _HEARTBEAT_INTERVAL_MS
         self._tasks: list[asyncio.Task[None]] = []
-        # Set when there is something to tell, and when there is something to reconcile.
+        # Set when there is something to report, and when there is something to reconcile.
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
-        # What we are to have, by topic id; None before the coordinator has said.
+        # The target assignment by topic id; None until the coordinator has sent it.
         self._target: dict[bytes, list[int]] | None = None
-        # What the coordinator knows of us; None where the next heartbeat must say it again.
+        # What the coordinator knows about us; None if the next heartbeat must send it again.
         self._told_topics: frozenset[str] | None = None
         self._told_owned: set[TopicPartition] | None = None
 
     def membership(self) -> GroupMembership:
-        """As whom to commit."""
+        """The member identity for commits."""
         return GroupMembership(self.generation, self.member_id, self._settings.group_instance_id)
 
     def start(self) -> None:
-        """Begin to join."""
+        """Start to join."""
         self._tasks = [asyncio.create_task(self._send_heartbeats()), asyncio.create_task(self._reconcile())]
 
     async def close(self) -> None:
-        """Give everything up and leave; a static member says that it will be back."""
+        """Give up all partitions and leave; a static member announces that it will be back."""
         beating, reconciling = self._tasks[:1], self._tasks[1:]
         await cancelled(reconciling)
         try:
-            # Heartbeats go on meanwhile, and learn of a new epoch, without which a commit would be refused.
+            # Heartbeats continue meanwhile and receive new epochs; a commit with an old epoch would be refused.
             await self._host.revoked(self._host.owned)
         finally:
             await cancelled(beating)
@@ -84,7 +84,7 @@ class ConsumerGroupMember:
             await self._leave(_LEAVE if self._settings.group_instance_id is None else _LEAVE_STATIC)
 
     def subscription_changed(self) -> None:
-        """The host subscribes to other topics now."""
+        """The subscription of the host has changed."""
         self._wake.set()
 
     # Heartbeats.
@@ -150,13 +150,13 @@ class ConsumerGroupMember:
         self._changed.set()
 
     async def _begin_anew(self) -> None:
-        """The coordinator has given our partitions to others."""
+        """The coordinator has fenced us and given our partitions to others."""
         self.generation = _JOIN
         self._target = None
         await self._host.lost(self._host.owned)
 
     async def _leave_until_polled(self) -> None:
-        """The caller is too slow: let others have its partitions, and come back when it asks for records."""
+        """The caller is too slow: leave the group, and rejoin when it asks for records again."""
         self._host.polled.clear()
         await self._leave(_LEAVE)
         self._told_topics = self._told_owned = None
@@ -172,7 +172,7 @@ class ConsumerGroupMember:
             member_epoch=epoch,
             instance_id=self._settings.group_instance_id,
         )
-        # If it does not work, the session ends by itself.
+        # If this fails, the session times out by itself.
         with contextlib.suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT_MS / 1000):
                 await self._request(request, LEAVE_TIMEOUT_MS)
@@ -184,7 +184,7 @@ class ConsumerGroupMember:
             raise error_for(response.error_code, response.error_message or f"group {self.group_id}")
         return response
 
-    # Having what we are to have.
+    # Reconciliation.
 
     async def _reconcile(self) -> None:
         backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
@@ -195,11 +195,11 @@ class ConsumerGroupMember:
                 await self._become_target()
                 backoff.reset()
             except KafkaError:
-                # A topic that the metadata does not have yet.
+                # The metadata does not have the topic yet.
                 self._changed.set()
                 await asyncio.sleep(backoff.next())
             except Exception as error:
-                # A listener's own; the caller should see it rather than wait for records that never come.
+                # An error of the listener: the caller should see it instead of waiting for ever.
                 self._tasks[0].cancel()
                 self._host.failed(error)
                 return
@@ -211,7 +211,7 @@ class ConsumerGroupMember:
         owned = self._host.owned
         if owned - target:
             await self._host.revoked(owned - target)
-        # A member that was fenced in the meantime has nothing to take on.
+        # A member that was fenced meanwhile has nothing to add.
         if self._target is not None:
             await self._host.assigned(target - owned)
         self._wake.set()
@@ -222,7 +222,7 @@ class ConsumerGroupMember:
             metadata = await self._cluster.metadata(self._host.topics, force=True)
             names = {topic.topic_id: name for name, topic in metadata.topics.items()}
         if not names.keys() >= target.keys():
-            raise UnknownTopicIdError("the metadata does not have a topic that the group has")
+            raise UnknownTopicIdError("the metadata lacks a topic of the group")
         return {TopicPartition(names[topic_id], number) for topic_id, some in target.items() for number in some}
 
     async def _topic_ids(self, topics: set[str]) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""What members of a classic group tell their leader, and get from it: Kafka's consumer protocol, byte for byte.
+"""Kafka's consumer protocol: the subscriptions and assignments of members of a classic group.
 
 subscription: int16 version, topics, user data, owned partitions (1+), generation (2+), rack (3+)
 assignment:   int16 version, partitions by topic, user data
@@ -30,7 +30,7 @@ _ASSIGNMENT_VERSION_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member tells the leader."""
+    """The subscription that a member sends to the leader."""
 
     topics: Collection[str]
     owned: Collection[TopicPartition] = ()
@@ -41,7 +41,7 @@ class Subscription:
 
 
 def encode_subscription(subscription: Subscription, version: int = _SUBSCRIPTION_VERSION_MAX) -> bytes:
-    """Write what a member tells."""
+    """Encode a subscription."""
     owned = [
         ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=numbers)
         for topic, numbers in by_topic(sorted(subscription.owned)).items()
@@ -57,14 +57,14 @@ def encode_subscription(subscription: Subscription, version: int = _SUBSCRIPTION
 
 
 def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Subscription:
-    """Read what a member tells; bytes behind it, of a version of the future, are passed over."""
+    """Decode a subscription; extra bytes of a newer version are ignored."""
     body = _decode(ConsumerProtocolSubscription, data, _SUBSCRIPTION_VERSION_MAX)
     owned = [TopicPartition(row.topic, number) for row in body.owned_partitions for number in row.partitions]
     return Subscription(body.topics, owned, body.generation_id, body.user_data, body.rack_id, group_instance_id)
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """Write what a member gets."""
+    """Encode an assignment."""
     rows = [
         ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers)
         for topic, numbers in by_topic(sorted(partitions)).items()
@@ -74,7 +74,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> set[TopicPartition]:
-    """Read what we got; nothing at all is no partition."""
+    """Decode an assignment; empty bytes mean no partitions."""
     if not data:
         return set()
     body = _decode(ConsumerProtocolAssignment, data, _ASSIGNMENT_VERSION_MAX)

@@ -1,4 +1,4 @@
-"""What a member of a group changes about its consumer: partitions that come and go, and the listener's calls."""
+"""The effects of group membership on the consumer: its partitions, and calls of the listener."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ottla.client.consumer.assigned_partitions import AssignedPartitions
 from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
 from ottla.protocol.identifiers import TopicPartition
 
-# A coordinator may hold back its answers to members, which must not hold up other requests.
+# A coordinator may delay responses to members, which must not delay other requests.
 LANE: Final = "group"
 LEAVE_TIMEOUT_MS: Final = 5_000
 
 
 class GroupHost:
-    """The side of the consumer that a member of a group sees; the consumer's own subscription is here too."""
+    """The consumer as a group member sees it; it also has the consumer's subscription."""
 
     def __init__(
         self, partitions: AssignedPartitions, before_revoke: Callable[[Iterable[TopicPartition]], Awaitable[None]]
@@ -25,9 +25,9 @@ class GroupHost:
         self.partitions = partitions
         self.topics: frozenset[str] = frozenset()
         self.listener: ConsumerRebalanceListener | None = None
-        # What ended the membership; every call for records raises it.
+        # The error that ended the membership; every call for records raises it.
         self.failure: Exception | None = None
-        # Set when the caller asks for records, which is how one that was too slow comes back.
+        # Set when the caller asks for records; a caller that was too slow rejoins then.
         self.polled = asyncio.Event()
         self._before_revoke = before_revoke
         self._loop = asyncio.get_running_loop()
@@ -54,15 +54,15 @@ class GroupHost:
         """Since when the caller has not asked for records."""
         return 0.0 if self._waiting else self._loop.time() - self._polled_at
 
-    # What the member reports.
+    # Called by the member.
 
     @property
     def owned(self) -> set[TopicPartition]:
-        """The partitions that are ours now."""
+        """The currently assigned partitions."""
         return self.partitions.names()
 
     async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give partitions up, while they are still ours."""
+        """Give up partitions that are still ours."""
         gone = {partition for partition in partitions if partition in self.partitions}
         if not gone:
             return
@@ -82,7 +82,7 @@ class GroupHost:
             await _told(self.listener.on_partitions_lost(gone))
 
     async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take partitions on; the listener hears of every rebalance, also where nothing is new."""
+        """Add partitions; the listener is called for every rebalance, even if nothing is new."""
         new = {partition for partition in partitions if partition not in self.partitions}
         self.partitions.add(new, "committed")
         self.partitions.hold(new)

@@ -21,20 +21,20 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 
-# Older versions go to ZooKeeper, or let the client choose how long a commit is kept.
+# Older versions use ZooKeeper, or let the client choose the retention of a commit.
 COMMIT_VERSION_MIN: Final = 2
 FETCH_VERSION_MIN: Final = 1
-# The first version in which no list of topics means all of them.
+# The first version in which a null list of topics means all of them.
 FETCH_ALL_VERSION_MIN: Final = 2
 
-# The versions from which groups are asked for in a list, instances have names, and unstable offsets can be refused.
+# The first versions with a list of groups, with instance ids, and with the option to refuse unstable offsets.
 _GROUPS_VERSION: Final = 8
 _INSTANCE_VERSION: Final = 7
 _STABLE_VERSION: Final = 7
 
 
 class GroupMembership(NamedTuple):
-    """As who offsets are committed; the defaults are for a consumer that is no member."""
+    """The identity for commits; the defaults are for a consumer that is not a member."""
 
     generation: int = -1
     member_id: str = ""
@@ -44,7 +44,7 @@ class GroupMembership(NamedTuple):
 def offset_commit(
     group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMembership
 ) -> Callable[[int], OffsetCommitRequest]:
-    """Return what builds the request that commits offsets, for a version."""
+    """Return a function that builds the OffsetCommit request for a version."""
     rows: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
     for (topic, number), given in offsets.items():
         row = OffsetCommitRequestPartition(
@@ -70,7 +70,7 @@ def offset_commit(
 def offset_fetch(
     group_id: str, partitions: Collection[TopicPartition] | None, *, require_stable: bool = False
 ) -> Callable[[int], OffsetFetchRequest]:
-    """Return what builds the request for committed offsets, of all partitions where none are given, for a version."""
+    """Return a function that builds the OffsetFetch request for a version; None means all partitions."""
     wanted = None if partitions is None else by_topic(partitions)
 
     def build(version: int) -> OffsetFetchRequest:
@@ -90,5 +90,5 @@ def offset_fetch(
 
 
 def fetched_group(response: Any) -> Any:
-    """Return the part of an OffsetFetch response that is about the one group that was asked for."""
+    """Return the part of an OffsetFetch response about the requested group."""
     return response.groups[0] if response.groups else response

@@ -1,7 +1,7 @@
-"""Assignors that leave partitions where they are as far as the balance allows.
+"""Assignors that move as few partitions as the balance allows.
 
-Which of several balanced assignments is chosen is the leader's own affair; what members of other clients must read and
-write are the claims: `sticky` keeps them in the user data, `cooperative-sticky` in the owned partitions.
+The leader is free to choose among balanced assignments. Members of other clients only need to agree on the claims:
+`sticky` keeps them in the user data, `cooperative-sticky` in the owned partitions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STICKY_VERSION: Final = 1
 
 
 class StickyAssignor(Assignor):
-    """Balanced, with as few moves as possible; members give up all while the group rebalances."""
+    """Balanced, with as few moves as possible; members give up all partitions while the group rebalances."""
 
     name = "sticky"
 
@@ -58,7 +58,7 @@ class StickyAssignor(Assignor):
 
 
 class CooperativeStickyAssignor(Assignor):
-    """As sticky; a partition that moves is first given up by its owner, and assigned in the rebalance after that."""
+    """As sticky, but the owner of a moving partition gives it up first; the next rebalance assigns it."""
 
     name = "cooperative-sticky"
     cooperative = True
@@ -100,7 +100,7 @@ def _cooperative_claim(member: Subscription) -> Subscription:
 
 
 def balanced(partitions: PartitionCounts, members: Mapping[str, Subscription]) -> Assignments:
-    """Share out the partitions, beginning with what the members claim."""
+    """Assign the partitions, starting with the claims of the members."""
     order = in_order(members)
     topics = {name: frozenset(members[name].topics) for name in order}
     assigned = _claimed(partitions, members, topics)
@@ -115,7 +115,7 @@ def balanced(partitions: PartitionCounts, members: Mapping[str, Subscription]) -
 def _claimed(
     partitions: PartitionCounts, members: Mapping[str, Subscription], topics: Mapping[str, frozenset[str]]
 ) -> dict[str, set[TopicPartition]]:
-    """Return what each member keeps: the claim of the newest generation counts, and none of two that are as new."""
+    """Return what each member keeps: the claim of the newest generation wins; two equally new claims cancel out."""
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for name, member in members.items():
         for partition in member.owned:
@@ -143,7 +143,7 @@ def _unclaimed(
 
 
 def _trim(assigned: dict[str, set[TopicPartition]], pool: list[TopicPartition], order: list[str]) -> None:
-    """Take what is above a fair share from members that all subscribe to the same."""
+    """Take partitions above a fair share from members that all subscribe to the same topics."""
     share, extra = divmod(len(pool) + sum(map(len, assigned.values())), len(order))
     for name in sorted(order, key=lambda name: -len(assigned[name])):
         limit = share + (extra > 0)
@@ -160,14 +160,14 @@ def _hand_out(
     topics: Mapping[str, frozenset[str]],
     order: list[str],
 ) -> None:
-    """Give each free partition to the member with the fewest that subscribes to its topic."""
+    """Assign each free partition to the subscribed member with the fewest partitions."""
     takers: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for partition in sorted(pool):
         queue = takers[partition.topic]
         if not queue:
             queue += [(len(assigned[name]), rank) for rank, name in enumerate(order) if partition.topic in topics[name]]
             heapq.heapify(queue)
-        # Counts in the queue of one topic grow old when a member gets partitions of another.
+        # Counts in the queue of one topic become outdated when a member gets partitions of another.
         while queue[0][0] != (count := len(assigned[order[queue[0][1]]])):
             heapq.heapreplace(queue, (count, queue[0][1]))
         count, rank = queue[0]
@@ -176,7 +176,7 @@ def _hand_out(
 
 
 def _level(assigned: dict[str, set[TopicPartition]], topics: Mapping[str, frozenset[str]], order: list[str]) -> None:
-    """Move partitions from members with many to members with fewer, while a move makes them more even.
+    """Move partitions from members with many to members with fewer, as long as that improves the balance.
 
     Each move lowers the sum of the squares of the counts, so this ends.
     """

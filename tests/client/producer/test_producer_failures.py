@@ -92,7 +92,7 @@ async def test_a_partition_without_an_answer_does_not_hold_up_the_others() -> No
         stuck = await producer.send("t", b"", partition=1)
         for _ in range(3):
             await producer.send_and_wait("t", b"", partition=0)
-        with pytest.raises(KafkaTimeoutError, match=r"t-1 did not take 1 records.*no leader"):
+        with pytest.raises(KafkaTimeoutError, match=r"t-1 did not acknowledge 1 records.*no leader"):
             await stuck
 
 
@@ -152,7 +152,7 @@ async def test_bad_records_are_refused_when_they_are_sent() -> None:
     async with producing(brokers, max_request_size=2000, max_batch_size=1000) as producer:
         with pytest.raises(MessageSizeTooLargeError, match="max_request_size=2000"):
             await producer.send("t", bytes(2000))
-        with pytest.raises(TypeError, match="the value of a record is bytes, not str"):
+        with pytest.raises(TypeError, match="the value of a record must be bytes, not str"):
             await producer.send("t", "text")
         with pytest.raises(InvalidRecordError, match="UTF-8"):
             await producer.send("t", b"", headers=[("\ud800", b"")])
