@@ -7,6 +7,7 @@ that is answered only after this broker's update sees the new state in its next 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Set
+from typing import Final
 
 from ottla.broker.cluster.metadata import MetadataSnapshot
 from ottla.broker.common.purgatory import DelayedOperation
@@ -15,6 +16,14 @@ from ottla.broker.requests.services import GroupServices, TopicServices
 from ottla.protocol.message import Message
 
 Condition = Callable[[MetadataSnapshot], bool]
+
+# What a request waits under that waits for brokers. No topic has this name; every UpdateMetadata checks it.
+BROKERS: Final = ""
+
+
+def has_brokers(snapshot: MetadataSnapshot) -> bool:
+    """Whether a controller has told this broker of any broker."""
+    return bool(snapshot.brokers)
 
 
 def has_leaders(topic: str, partitions: Collection[int]) -> Condition:

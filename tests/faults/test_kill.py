@@ -139,6 +139,24 @@ def test_f16_a_broker_that_returns_before_its_session_ended_registers_anew(exper
     check_valid(experiment.finish())
 
 
+def test_f47_a_broker_that_is_killed_again_and_again_strands_no_client(experiment: Experiment) -> None:
+    """It opens its ports before its old session is over. Until it knows the cluster, it says nothing about it."""
+    cluster = experiment.cluster
+    experiment.start()
+    broker = others(cluster.state.controller())[0]
+    with experiment.fault("flap", f"broker {broker}", 2 * ACK_GAP_MAX_S) as fault:
+        epochs = [cluster.state.broker_epoch(broker)]
+        for _ in range(3):
+            cluster.brokers[broker].kill()
+            cluster.start_brokers(broker)
+            epochs.append(cluster.state.broker_epoch(broker))
+        fault.proof = f"broker epochs {epochs}"
+        experiment.wait_for_full_isr()
+        experiment.wait_for_acks(20)
+
+    check_valid(experiment.finish())
+
+
 def _is_led_by_another_than(broker: int, state: PartitionState) -> bool:
     return state.leader not in (-1, broker)
 

@@ -29,9 +29,15 @@ def missing() -> list[str]:
 
 
 def pytest_configure() -> None:
-    """Take SIGINT as a terminal gives it: a shell that starts a run in the background has it ignored, for good."""
+    """Let processes of tests have the signals that a terminal gives them.
+
+    A shell that starts a run in the background has SIGINT ignored, for good, and nohup does the same with SIGHUP. What
+    has a handler here has its default in the processes that are started.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def pytest_report_header() -> str:

@@ -180,7 +180,7 @@ def test_damage_in_the_middle_is_an_error_that_names_file_and_position(log: Path
     """Unless it may be left out: then all other batches are read."""
     path = damaged(log, at, rolled=rolled)
     position = sum(len(made_batch(base)) for base in range(0, 3 * at, 3))
-    with pytest.raises(CorruptLogError, match=rf"{path} is damaged at position {position}: CRC .*failOnDataLoss"):
+    with pytest.raises(CorruptLogError, match=rf"{path} is damaged at position {position}: the CRC .*failOnDataLoss"):
         read_rows(log)
 
     left = [offset for offset in range(15 if rolled else 12) if not 3 * at <= offset < 3 * at + 3]

@@ -7,6 +7,7 @@ that wait for topics to appear or disappear are woken. Groups forget the committ
 
 from __future__ import annotations
 
+from ottla.broker.requests.metadata_wait import BROKERS
 from ottla.broker.requests.request import ControlPlaneRequest
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -24,7 +25,7 @@ def update_metadata(request: ControlPlaneRequest) -> UpdateMetadataResponse:
     request.services.partitions.failed(deleted)
     listed = {state.topic_name for state in body.topic_states or body.ungrouped_partition_states}
     changed = listed.union(partition.topic for partition in deleted)
-    for topic in changed:
+    for topic in (BROKERS, *changed):
         request.services.delayed_topics.check(topic)
     request.services.group_offsets.partitions_deleted(deleted)
     request.services.groups.topics_changed(changed)

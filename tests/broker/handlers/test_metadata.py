@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.broker.handlers.small_cluster import LISTENER, SmallCluster, every_version, live_broker, topic, topic_id
+from tests.kit.services import for_handler
 
+from ottla.broker.handlers.table import HANDLERS
+from ottla.broker.requests.request import Request, RequestFailedError
+from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.message import Message
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.primitives import UUID_ZERO
 
@@ -177,15 +183,34 @@ def test_a_missing_topic_is_created_with_the_defaults(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_that_has_not_heard_from_a_controller_says_that_it_does_not_know(version: int) -> None:
-    """Clients ask again. "No such topic" would make some of them drop what they have to send."""
+def test_a_broker_that_does_not_know_the_cluster_waits_until_it_does(version: int) -> None:
+    """An answer without brokers makes librdkafka forget them all, and one without the topic drop its messages."""
     cluster = SmallCluster(auto_create_topics_enable="false")
-    response = ask(cluster, version, "orders")
-    (answer,) = response.topics
+    pending = ask(cluster, version, "first")
+    assert pending.answers == []
+    cluster.tell(topic("first"))
 
-    assert response.brokers == []
-    assert (answer.name, answer.error_code) == ("orders", ErrorCode.LEADER_NOT_AVAILABLE)
-    assert cluster.zookeeper.created == {}
+    (answer,) = pending.answer.topics
+    assert (answer.name, answer.error_code) == ("first", ErrorCode.NONE)
+    assert [broker.node_id for broker in pending.answer.brokers] == [1]
+
+
+def test_a_client_does_not_wait_for_ever_for_a_broker_that_knows_nothing() -> None:
+    """Its connection is closed, and it asks another broker."""
+    cluster = SmallCluster()
+    services = for_handler(cluster.services, Api.METADATA)
+    body = MetadataRequest(topics=None)
+    waiting = HANDLERS[Api.METADATA].handle(
+        Request(Api.METADATA, 12, body, "client", Session(LISTENER, "127.0.0.1"), services)
+    )
+    ended: list[Callable[[], object]] = []
+    assert waiting is not None
+    assert not isinstance(waiting, Message)
+    waiting.then(ended.append)
+    cluster.delayed_topics.expire(float("inf"))
+
+    with pytest.raises(RequestFailedError, match="has not heard from a controller"):
+        ended[0]()
 
 
 @pytest.mark.parametrize("version", range(4, 13))
