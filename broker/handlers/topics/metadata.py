@@ -5,8 +5,9 @@ partitions, from the newest snapshot. A partition without a live leader has lead
 partition whose leader lacks the listener is LISTENER_NOT_FOUND. Each topic is listed once; unknown topics are
 UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID, invalid names INVALID_TOPIC_EXCEPTION.
 
-A broker that has just started waits until a controller has told it of the cluster; after a while it closes the
-connection. An answer without brokers or topics would strand librdkafka, which forgets brokers that are not named.
+A broker that has just started waits for a moment until a controller has told it of the cluster. librdkafka forgets
+brokers that are not named, and drops messages for topics that do not exist. A broker that still knows nothing names no
+broker, and answers LEADER_NOT_AVAILABLE for topics.
 
 A missing topic that is requested by name is created if `auto.create.topics.enable` and the request allow it. Any broker
 may create it; internal topics get their own options. The topic is LEADER_NOT_AVAILABLE, so that the client asks again,
@@ -24,14 +25,13 @@ INVALID_REQUEST for each topic.
 
 from __future__ import annotations
 
-from collections.abc import Set
 from typing import Any
 
 from ottla.broker.cluster.metadata import MetadataSnapshot, PartitionMetadata, TopicMetadata
 from ottla.broker.cluster.topics import check_topic_name
 from ottla.broker.requests.access import NOT_ASKED, TOPIC, allows, cluster_operations, denied, operations
 from ottla.broker.requests.metadata_wait import BROKERS, answer_when_met, has_brokers
-from ottla.broker.requests.request import Delayed, RequestFailedError, TopicsRequest
+from ottla.broker.requests.request import Delayed, TopicsRequest
 from ottla.broker.requests.topic_creation import create_missing_topic
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -47,8 +47,8 @@ from ottla.protocol.messages.metadata import (
 )
 from ottla.protocol.primitives import UUID_ZERO
 
-# How long a client waits for a broker that does not know the cluster, before its connection is closed.
-_KNOWN_MS_MAX = 5_000
+# How long a client waits for a broker that does not know the cluster: less than clients wait for an answer.
+_KNOWN_MS_MAX = 2_000
 _NULL_LIST_VERSION = 1
 _LISTENER_NOT_FOUND_VERSION = 6
 _TOPIC_ID_VERSION = 12
@@ -58,13 +58,7 @@ def metadata(request: TopicsRequest) -> Message | Delayed:
     """Describe brokers and topics, as soon as this broker knows any."""
     if request.services.metadata.snapshot.brokers:
         return _described(request)
-
-    def answer(late: Set[str]) -> MetadataResponse:
-        if late:
-            raise RequestFailedError("this broker has not heard from a controller yet; ask another one")
-        return _described(request)
-
-    return answer_when_met(request, _KNOWN_MS_MAX, {BROKERS: has_brokers}, answer)
+    return answer_when_met(request, _KNOWN_MS_MAX, {BROKERS: has_brokers}, lambda late: _described(request))
 
 
 def _described(request: TopicsRequest) -> MetadataResponse:
@@ -191,6 +185,8 @@ def _missing(request: TopicsRequest, name: str) -> ErrorCode:
         check_topic_name(name)
     except KafkaError as error:
         return error.code
+    if not request.services.metadata.snapshot.brokers:
+        return ErrorCode.LEADER_NOT_AVAILABLE
     if request.services.config().auto_create_topics_enable and request.body.allow_auto_topic_creation:
         if not allows(request, TOPIC, name, as_api=Api.CREATE_TOPICS):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.broker.handlers.small_cluster import LISTENER, SmallCluster, every_version, live_broker, topic, topic_id
-from tests.kit.services import for_handler
 
-from ottla.broker.handlers.table import HANDLERS
-from ottla.broker.requests.request import Request, RequestFailedError
-from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.message import Message
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.primitives import UUID_ZERO
 
@@ -195,22 +189,17 @@ def test_a_broker_that_does_not_know_the_cluster_waits_until_it_does(version: in
     assert [broker.node_id for broker in pending.answer.brokers] == [1]
 
 
-def test_a_client_does_not_wait_for_ever_for_a_broker_that_knows_nothing() -> None:
-    """Its connection is closed, and it asks another broker."""
-    cluster = SmallCluster()
-    services = for_handler(cluster.services, Api.METADATA)
-    body = MetadataRequest(topics=None)
-    waiting = HANDLERS[Api.METADATA].handle(
-        Request(Api.METADATA, 12, body, "client", Session(LISTENER, "127.0.0.1"), services)
-    )
-    ended: list[Callable[[], object]] = []
-    assert waiting is not None
-    assert not isinstance(waiting, Message)
-    waiting.then(ended.append)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_that_still_knows_nothing_denies_no_topic(version: int) -> None:
+    """Clients ask again. Nothing is created on its word."""
+    cluster = SmallCluster(auto_create_topics_enable="false")
+    pending = ask(cluster, version, "first")
     cluster.delayed_topics.expire(float("inf"))
 
-    with pytest.raises(RequestFailedError, match="has not heard from a controller"):
-        ended[0]()
+    (answer,) = pending.answer.topics
+    assert (answer.name, answer.error_code) == ("first", ErrorCode.LEADER_NOT_AVAILABLE)
+    assert pending.answer.brokers == []
+    assert cluster.zookeeper.created == {}
 
 
 @pytest.mark.parametrize("version", range(4, 13))
