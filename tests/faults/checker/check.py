@@ -27,6 +27,7 @@ from tests.faults.checker.sends import (
     offset_gaps,
     real_time_offsets,
     reorderings,
+    sent_in_two_epochs,
     unknown_values,
 )
 from tests.faults.checker.truth import Outcome, Truth, truth_of
@@ -76,6 +77,8 @@ class Report:
     faults: Sequence[FaultReport]
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     read_count: int = 0
+    # Values that a client sent twice, in two epochs of its own.
+    resent_count: int = 0
     is_drained: bool = False
 
     @property
@@ -95,6 +98,7 @@ class Report:
             f"verdict: {self.verdict}",
             "sends: " + ", ".join(f"{self.outcomes[outcome]} {outcome}" for outcome in Outcome),
             f"records read: {self.read_count}",
+            *([f"sent again by clients in a new epoch: {self.resent_count}"] if self.resent_count else []),
             *(f"fault: {fault}" for fault in self.faults),
             *(f"stuck: {what}" for what in self.stuck),
             *(f"in doubt: {doubt}" for doubt in self.doubts),
@@ -121,6 +125,11 @@ def check(history: History, *, is_idempotent: bool = True) -> Report:
         faults=faults,
         outcomes=outcomes,
         read_count=sum(len(partition.reads) for partition in truth.partitions.values()),
+        resent_count=sum(
+            sent_in_two_epochs(producers.values())
+            for partition in truth.partitions.values()
+            for producers in partition.repeats().values()
+        ),
         is_drained=truth.is_drained,
     )
 

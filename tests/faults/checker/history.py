@@ -20,6 +20,7 @@ import msgspec
 
 NO_OFFSET = -1
 NO_EPOCH = -1
+NO_PRODUCER_ID = -1
 NO_WATERMARK = -1
 ACKS_ALL = -1
 
@@ -76,6 +77,9 @@ class PolledRecord(msgspec.Struct, frozen=True, array_like=True):
     offset: int
     value: str
     leader_epoch: int = NO_EPOCH
+    # Who sent it: id and epoch of the producer, where the consumer sees batches.
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_EPOCH
 
 
 class Watermark(msgspec.Struct, frozen=True, array_like=True):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 
 from tests.faults.checker.anomaly import Anomaly, Promises, Rule
-from tests.faults.checker.history import ACKS_ALL, NO_OFFSET
+from tests.faults.checker.history import ACKS_ALL, NO_OFFSET, NO_PRODUCER_ID
 from tests.faults.checker.truth import Outcome, PartitionTruth, Send
 
 
@@ -48,10 +48,19 @@ def duplicates(partition: PartitionTruth, promises: Promises) -> Iterator[Anomal
     """One value at two offsets; a retry may do that without idempotence."""
     if not promises.is_idempotent:
         return
-    for value, offsets in partition.offsets_of.items():
-        if len(offsets) > 1:
-            detail = f"at {sorted(offsets)}: {_sightings(partition, value)}"
-            yield Anomaly(Rule.DUPLICATE, partition.name, detail, partition.surroundings(max(offsets)))
+    for value, producers in partition.repeats().items():
+        if not sent_in_two_epochs(producers.values()):
+            detail = f"at {list(producers)}: {_sightings(partition, value)}"
+            yield Anomaly(Rule.DUPLICATE, partition.name, detail, partition.surroundings(max(producers)))
+
+
+def sent_in_two_epochs(producers: Collection[tuple[int, int]]) -> bool:
+    """Whether the client itself sent a value again in another epoch, so that no broker can know that it is the same.
+
+    librdkafka does that; test_epoch_of_a_client.py shows when.
+    """
+    known = {producer for producer in producers if producer[0] != NO_PRODUCER_ID}
+    return len(known) == len(producers)
 
 
 def aborted_reads(partition: PartitionTruth, promises: Promises) -> Iterator[Anomaly]:
@@ -140,5 +149,7 @@ def _place(partition: PartitionTruth, send: Send) -> int:
 def _sightings(partition: PartitionTruth, value: str) -> str:
     send = partition.send_of.get(value)
     seen = [] if send is None else [str(send)]
-    reads = {read.offset: read for read in reversed(partition.reads_of.get(value, []))}
+    # One read of each offset, one that shows the producer if there is any.
+    of_value = sorted(partition.reads_of.get(value, []), key=lambda read: read.producer[0])
+    reads = {read.offset: read for read in of_value}
     return ", ".join((*seen, *map(str, reads.values())))

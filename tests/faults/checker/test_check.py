@@ -98,6 +98,28 @@ def test_a_retry_may_duplicate_without_idempotence() -> None:
     assert judge(*history, is_idempotent=False).verdict is Verdict.VALID
 
 
+@pytest.mark.parametrize(
+    ("producers", "rules"),
+    [
+        (((7, 0), (7, 1)), set()),
+        (((7, 0), (8, 0)), set()),
+        (((7, 0), (7, 0)), {Rule.DUPLICATE}),
+        (((7, 0), (-1, -1)), {Rule.DUPLICATE}),
+    ],
+    ids=["in two epochs", "by two producers", "in one epoch", "nobody saw how"],
+)
+def test_a_client_that_sends_a_value_again_in_a_new_epoch_gets_it_twice(
+    producers: tuple[tuple[int, int], tuple[int, int]], rules: set[Rule]
+) -> None:
+    """A broker cannot know that it is the same value. It promises to store one sequence of one epoch once."""
+    records = tuple(PolledRecord("t-0", offset, "p-0", 0, *producer) for offset, producer in enumerate(producers))
+    seen = Poll(time_ns=at(2), worker="o", records=records)
+    report = judge(send(0, 0), ok(1, 0, 1), seen, *drained(3, (0, "p-0"), (1, "p-0")))
+
+    assert report.broken_rules == rules, report
+    assert report.resent_count == (not rules)
+
+
 @pytest.mark.parametrize(("second_invoked", "rules"), [(0.5, set()), (1.5, {Rule.REORDERING, Rule.REAL_TIME_OFFSET})])
 def test_order_without_idempotence_holds_for_sends_one_after_the_other(second_invoked: float, rules: set[Rule]) -> None:
     """Two under way at the same time may change places; one that was over when the other began may not."""

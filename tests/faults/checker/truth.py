@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tests.faults.checker.history import (
+    NO_EPOCH,
     NO_OFFSET,
+    NO_PRODUCER_ID,
     Assign,
     Commit,
     Drain,
@@ -72,13 +74,16 @@ class Read:
     offset: int
     value: str
     leader_epoch: int
+    # Id and epoch of the producer.
+    producer: tuple[int, int]
     worker: str
     assignment: int
     poll: int
     time_ns: int
 
     def __str__(self) -> str:
-        return f"{self.worker} read {self.value} at {self.offset}"
+        sent = "" if self.producer[0] == NO_PRODUCER_ID else f" (producer {self.producer[0]} epoch {self.producer[1]})"
+        return f"{self.worker} read {self.value} at {self.offset}{sent}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,20 @@ class PartitionTruth:
     def read_between(self, after: int, before: int) -> list[int]:
         """Return the offsets strictly between two others at which somebody read something."""
         return self.read_offsets[bisect_right(self.read_offsets, after) : bisect_left(self.read_offsets, before)]
+
+    def repeats(self) -> dict[str, dict[int, tuple[int, int]]]:
+        """Return the values at several offsets, with the producer at each offset where somebody saw it."""
+        return {
+            value: {
+                offset: next(
+                    (read.producer for read in self.reads_of[value] if read.offset == offset and _is_known(read)),
+                    (NO_PRODUCER_ID, NO_EPOCH),
+                )
+                for offset in sorted(offsets)
+            }
+            for value, offsets in self.offsets_of.items()
+            if len(offsets) > 1
+        }
 
     def surroundings(self, offset: int, count: int = 5) -> str:
         """Say what is known of the offsets around one."""
@@ -243,6 +262,10 @@ def _complete(truth: Truth, send: Send | None, event: Ok | Fail | Info) -> None:
             send.outcome, send.error = Outcome.INFO, event.error
 
 
+def _is_known(read: Read) -> bool:
+    return read.producer[0] != NO_PRODUCER_ID
+
+
 def _poll(truth: Truth, number: int, poll: Poll, assignment: int) -> None:
     for record in poll.records:
         truth.partition(record.partition).reads.append(
@@ -250,6 +273,7 @@ def _poll(truth: Truth, number: int, poll: Poll, assignment: int) -> None:
                 offset=record.offset,
                 value=record.value,
                 leader_epoch=record.leader_epoch,
+                producer=(record.producer_id, record.producer_epoch),
                 worker=poll.worker,
                 assignment=assignment,
                 poll=number,

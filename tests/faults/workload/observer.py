@@ -121,7 +121,14 @@ class Observer:
                 if record.offset >= start and not batch.is_control:
                     value = bytes(record.value or b"").decode(errors="replace")
                     name = self._settings.partition(answer.partition_index)
-                    yield PolledRecord(name, record.offset, value, batch.partition_leader_epoch)
+                    yield PolledRecord(
+                        name,
+                        record.offset,
+                        value,
+                        batch.partition_leader_epoch,
+                        batch.producer_id,
+                        batch.producer_epoch,
+                    )
             self.positions[answer.partition_index] = max(start, batch.next_offset)
 
     def _ask_who_leads(self) -> MetadataResponse | None:
