@@ -96,8 +96,8 @@ class Term:
         self._brokers.load()
         self._topics.load()
         self._brokers.open_channels()
-        office.outbox.add_brokers()
-        office.send()
+        # Any of them may have started while there was no controller.
+        office.outbox.add_joined(self.context.brokers)
         self._begin_replicas()
         self._begin_partitions()
         office.send()

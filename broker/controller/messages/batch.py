@@ -4,8 +4,12 @@ A `BrokerBatch` is everything that one event has for one broker. It is sent as u
 LeaderAndIsr, UpdateMetadata, StopReplica. A batch that was not sent yet absorbs the next one if the order allows it, so
 a broker that was away catches up with few requests.
 
-Apache Kafka's brokers do not follow a leader that they do not know, and do not try again. So when brokers are new to
-each other, another UpdateMetadata with only the live brokers goes first.
+Another UpdateMetadata goes first where the broker may not know enough for its roles, or for its clients:
+
+- A broker that has joined may know nothing. It hears of all partitions, as they were before the event, because its logs
+  may take a while to open, and until then it would tell clients that there are no topics.
+- Apache Kafka's brokers do not follow a leader that they do not know, and do not try again. When brokers are new to
+  each other, they hear of the live brokers.
 """
 
 from __future__ import annotations
@@ -55,13 +59,13 @@ class BrokerBatch:
     leader_and_isr: dict[TopicPartition, LeaderAndIsrPartitionState] = field(default_factory=dict)
     # The addresses of these partitions' leaders, for other brokers.
     live_leaders: dict[int, LeaderAndIsrLiveLeader] = field(default_factory=dict)
+    # For a broker that has joined: every partition as it was then. None: the broker knows the cluster.
+    joined_metadata: dict[TopicPartition, UpdateMetadataPartitionState] | None = None
     # None: no metadata is sent. Empty: only the live brokers are sent.
     metadata: dict[TopicPartition, UpdateMetadataPartitionState] | None = None
     live_brokers: list[UpdateMetadataBroker] = field(default_factory=list)
     # Whether live brokers or their addresses may be new to the broker.
     are_brokers_news: bool = False
-    # The broker has just registered, and knows no topic.
-    has_joined: bool = False
     stop: dict[TopicPartition, StopReplicaPartitionState] = field(default_factory=dict)
     topic_ids: dict[str, bytes] = field(default_factory=dict)
 
@@ -81,11 +85,14 @@ class BrokerBatch:
             is_new = state.is_new or (earlier is not None and earlier.is_new)
             self.leader_and_isr[partition] = replace(state, is_new=is_new)
         self.live_leaders |= later.live_leaders
+        if later.joined_metadata is not None:
+            # It is newer than all that this batch says.
+            self.joined_metadata, self.metadata = later.joined_metadata, None
         if later.metadata is not None:
             self.metadata = later.metadata if self.metadata is None else self.metadata | later.metadata
+        if later.joined_metadata is not None or later.metadata is not None:
             self.live_brokers = later.live_brokers
         self.are_brokers_news |= later.are_brokers_news
-        self.has_joined |= later.has_joined
         for partition, stop in later.stop.items():
             known = self.stop.get(partition)
             is_delete = stop.delete_partition or (known is not None and known.delete_partition)
@@ -96,20 +103,25 @@ class BrokerBatch:
     def requests(self) -> Iterator[ControllerRequest]:
         """Return the requests, in the order in which they must be sent.
 
-        A broker leads a partition before it tells clients so. One that has just joined hears of all topics first: its
-        logs may take a while to open, and until then it would tell clients that there are no topics.
+        A broker leads a partition before it tells clients so.
         """
-        is_metadata_first = self.has_joined and self.metadata is not None
-        if is_metadata_first:
-            yield self._update_metadata(self.metadata or {})
+        metadata = self.metadata
+        if self.joined_metadata is not None:
+            yield self._update_metadata(self.joined_metadata)
+            metadata = self._since_joined()
         elif self.leader_and_isr and self.are_brokers_news:
             yield self._update_metadata({})
         if self.leader_and_isr:
             yield ControllerRequest(Api.LEADER_AND_ISR, LEADER_AND_ISR_VERSION, self._leader_and_isr())
-        if self.metadata is not None and not is_metadata_first:
-            yield self._update_metadata(self.metadata)
+        if metadata is not None:
+            yield self._update_metadata(metadata)
         if self.stop:
             yield ControllerRequest(Api.STOP_REPLICA, STOP_REPLICA_VERSION, self._stop_replica())
+
+    def _since_joined(self) -> dict[TopicPartition, UpdateMetadataPartitionState] | None:
+        """Return what the metadata of a broker that has joined lacks, None if nothing."""
+        before = self.joined_metadata or {}
+        return {each: state for each, state in (self.metadata or {}).items() if before.get(each) != state} or None
 
     def _leader_and_isr(self) -> LeaderAndIsrRequest:
         topics: dict[str, list[LeaderAndIsrPartitionState]] = {}

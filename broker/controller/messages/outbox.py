@@ -71,9 +71,7 @@ class Outbox:
 
     def add_metadata(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
         """Send some brokers, or all, the metadata of some partitions. It always includes the live brokers."""
-        states = {
-            partition: state for partition in partitions if (state := self._metadata_state(partition)) is not None
-        }
+        states = self._metadata_states(partitions)
         for batch in self._batches_for(self._context.brokers if brokers is None else brokers):
             if batch.metadata is None:
                 batch.metadata = {}
@@ -91,11 +89,13 @@ class Outbox:
             batch.are_brokers_news = True
 
     def add_joined(self, brokers: Iterable[int]) -> None:
-        """Send brokers that have just registered the metadata of all partitions, before anything else."""
-        joined = list(brokers)
-        self.add_metadata(self._context.partitions(), joined)
-        for batch in self._batches_for(joined):
-            batch.has_joined = True
+        """Send brokers that may know nothing the metadata of all partitions, as they are now, before anything else."""
+        states = self._metadata_states(self._context.partitions())
+        topics = {partition.topic for partition in states}
+        for batch in self._batches_for(brokers):
+            batch.joined_metadata = states
+            for topic in topics:
+                self._name_topic(batch, topic)
 
     def add_stop_replica(self, broker: int, partition: TopicPartition, *, delete: bool) -> None:
         """Tell a broker to stop a replica, and perhaps to delete its log."""
@@ -131,6 +131,11 @@ class Outbox:
         topic_id = self._context.topic_ids.get(topic)
         if topic_id is not None:
             batch.topic_ids[topic] = topic_id
+
+    def _metadata_states(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, UpdateMetadataPartitionState]:
+        return {partition: state for partition in partitions if (state := self._metadata_state(partition)) is not None}
 
     def _metadata_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
         state = self._context.leadership.get(partition)

@@ -91,15 +91,46 @@ def test_brokers_hear_of_each_other_before_they_follow_each_other() -> None:
 def test_a_broker_that_joins_hears_of_all_topics_before_it_leads_any() -> None:
     """Otherwise it would tell clients, for as long as its logs take to open, that their topics do not exist."""
     batch = leads(A0)
-    batch.are_brokers_news = batch.has_joined = True
+    batch.are_brokers_news = True
+    batch.joined_metadata = batch.metadata
     assert batch.absorb(leads(A1))
     requests = list(batch.requests())
 
-    assert [request.api for request in requests] == [Api.UPDATE_METADATA, Api.LEADER_AND_ISR]
-    metadata = requests[0].message
-    assert isinstance(metadata, UpdateMetadataRequest)
-    assert [len(topic.partition_states) for topic in metadata.topic_states] == [2]
-    assert metadata.live_brokers == batch.live_brokers
+    assert [request.api for request in requests] == [Api.UPDATE_METADATA, Api.LEADER_AND_ISR, Api.UPDATE_METADATA]
+    first, last = requests[0].message, requests[2].message
+    assert [told(first), told(last)] == [{A0: 0}, {A1: 0}]
+    assert isinstance(first, UpdateMetadataRequest)
+    assert first.live_brokers == batch.live_brokers
+
+
+def test_a_broker_that_joins_tells_clients_of_new_leaders_after_these_lead() -> None:
+    """It hears first of what was when it joined, then of what the same event has changed, and of nothing twice."""
+    batch = leads(A0)
+    batch.joined_metadata = {**(leads(A0).metadata or {}), **(leads(A1).metadata or {})}
+    assert [request.api for request in batch.requests()] == [Api.UPDATE_METADATA, Api.LEADER_AND_ISR]
+
+    assert batch.absorb(leads(A0, leader_epoch=1))
+    first, leadership, last = batch.requests()
+    assert leadership.api is Api.LEADER_AND_ISR
+    assert [told(first.message), told(last.message)] == [{A0: 0, A1: 0}, {A0: 1}]
+
+
+def test_what_a_broker_was_to_hear_before_it_joined_does_not_come_after_it() -> None:
+    """The metadata of all partitions is newer."""
+    batch = leads(A0)
+    later = BrokerBatch(1, 1, 100, joined_metadata=leads(A0, leader_epoch=1).metadata)
+    assert batch.absorb(later)
+    assert [told(request.message) for request in batch.requests() if request.api is Api.UPDATE_METADATA] == [{A0: 1}]
+
+
+def told(message: object) -> dict[TopicPartition, int]:
+    """Return the leader epochs in a request."""
+    assert isinstance(message, UpdateMetadataRequest)
+    return {
+        TopicPartition(topic.topic_name, state.partition_index): state.leader_epoch
+        for topic in message.topic_states
+        for state in topic.partition_states
+    }
 
 
 def test_an_empty_batch_asks_for_nothing_and_no_metadata_is_not_empty_metadata() -> None:

@@ -110,9 +110,24 @@ def test_topics_are_found_again_after_a_restart(zookeeper: ZooKeeper) -> None:
         broker.cluster.create_topic(TopicSpec("orders", 2, 1))
         broker.fake.wait_for(lambda: broker.fake.leader("orders", 1) == 1)
     with brokers(zookeeper, 1) as (broker,):
-        broker.fake.wait_for(lambda: broker.fake.leader("orders", 1) == 1)
+        broker.fake.wait_for(lambda: TopicPartition("orders", 0) in broker.fake.partitions)
         assert broker.controller.epoch == 2
         assert broker.fake.partitions[TopicPartition("orders", 0)].leader_epoch == 1
+
+
+def test_a_broker_that_started_while_nobody_was_in_office_hears_of_brokers_and_topics_at_once(
+    zookeeper: ZooKeeper,
+) -> None:
+    """If it knew the brokers first, it would tell clients for a moment that their topics do not exist."""
+    with brokers(zookeeper, 1) as (broker,):
+        broker.cluster.create_topic(TopicSpec("orders", 2, 1))
+        broker.fake.wait_for(lambda: broker.fake.leader("orders", 1) == 1)
+    with brokers(zookeeper, 1) as (broker,):
+        broker.fake.wait_for(lambda: broker.fake.leader("orders", 1) == 1)
+        first = broker.fake.requests[0]
+        assert isinstance(first, UpdateMetadataRequest)
+        assert [(topic.topic_name, len(topic.partition_states)) for topic in first.topic_states] == [("orders", 2)]
+        assert [each.id for each in first.live_brokers] == [1]
 
 
 def test_a_leader_that_restarted_while_nobody_was_in_office_gives_way(zookeeper: ZooKeeper) -> None:
