@@ -1,6 +1,7 @@
 """A broker from start to stop: the parts in the order in which they need each other.
 
-    start   ZooKeeper, who the broker is, dynamic options, logs, ports, registration, controller, requests
+    start   ZooKeeper, who the broker is, dynamic options, logs, end of its earlier registration, requests,
+            registration, controller
     stop    no more connections, what has arrived is answered, controller, logs closed and marked clean, session
 
 Everything that waits for ZooKeeper or the disk happens on another thread than the loop's.
@@ -79,9 +80,12 @@ class Server:
         await self._loop.run_in_executor(None, self._open)
         try:
             ports = self._network.bind(self._services.configs.broker().bound_listeners)
-            # Ports first, so that whoever learns of this broker can connect; requests are handled from here on.
+            listeners = self._advertised(ports)
+            # While an earlier process of this broker is registered, nobody tells this one anything, and clients would
+            # ask it in vain. Whoever learns of the registration can connect.
+            await self._loop.run_in_executor(None, self._services.membership.await_vacancy, listeners)
             self._network.start()
-            await self._loop.run_in_executor(None, self._join, ports)
+            await self._loop.run_in_executor(None, self._join, listeners)
             if self._http_port is not None:
                 self._http_port.start()
             await self._become_known()
@@ -104,7 +108,7 @@ class Server:
         services.quotas.start()
         open_logs(services.logs, MetaProperties(services.membership.broker_id, services.cluster.id))
 
-    def _join(self, ports: Sequence[int]) -> None:
+    def _join(self, listeners: Sequence[Listener]) -> None:
         services = self._services
         services.partitions.start()
         services.delayed_topics.start()
@@ -113,7 +117,7 @@ class Server:
         services.group_commit.start()
         services.maintenance.start()
         services.log_dir_moves.start()
-        services.membership.register(self._advertised(ports))
+        services.membership.register(listeners)
         self._config_changes.start()
         self._session.start()
         services.controller.start()

@@ -94,11 +94,19 @@ class Membership:
             self.broker_id = self._config.reserved_broker_max_id + stat.version
         return self.broker_id
 
+    def await_vacancy(self, listeners: Sequence[Listener]) -> None:
+        """Wait until no earlier process of this broker is registered; refuse to start if another broker is.
+
+        `listeners` are the advertised ones, with the ports in use.
+        """
+        content = self._claim(listeners)
+        node = self._zookeeper.read_or_none(znodes.broker_path(self.broker_id))
+        if node is not None and node.stat.ephemeral_owner != self._zookeeper.session_id:
+            self._clear_earlier_life(node, content)
+
     def register(self, listeners: Sequence[Listener] | None = None) -> int:
         """Become a member; return the broker epoch. `listeners` are the advertised ones, with the ports in use."""
-        self._listeners = self._config.public_listeners if listeners is None else tuple(listeners)
-        content = self._content()
-        self._refuse_shared_addresses(content)
+        content = self._claim(self._config.public_listeners if listeners is None else listeners)
         path = znodes.broker_path(self.broker_id)
         for _ in range(_ATTEMPTS_MAX):
             operations: list[Operation] = [Create(path, ephemeral=True), SetData(path, content.encode(), 0)]
@@ -137,6 +145,13 @@ class Membership:
     def session_renewed(self) -> None:
         """Become a member again, with a higher epoch."""
         self.register(self._listeners)
+
+    def _claim(self, listeners: Sequence[Listener]) -> znodes.BrokerNode:
+        """Return what to register; raise RegistrationError if another broker has one of the addresses."""
+        self._listeners = tuple(listeners)
+        content = self._content()
+        self._refuse_shared_addresses(content)
+        return content
 
     def _content(self) -> znodes.BrokerNode:
         plain = next((each for each in self._listeners if each.security_protocol is SecurityProtocol.PLAINTEXT), None)

@@ -59,28 +59,28 @@ class Network:
         self.workers = Workers(self.queue, dispatch, config.num_io_threads)
 
     def bind(self, listeners: Sequence[Listener]) -> list[int]:
-        """Open the ports without accepting connections yet; return them. Raises OSError if one is taken."""
+        """Take the ports and return them. Raises OSError if one is taken.
+
+        Until the start, connections are refused: a client that cannot connect asks another broker at once.
+        """
         for listener in listeners:
             family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-            listening = socket.socket(family, socket.SOCK_STREAM)
+            bound = socket.socket(family, socket.SOCK_STREAM)
             try:
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                self._set_buffers(listening)
-                listening.bind((listener.host, listener.port))
-                listening.listen(self._config.socket_listen_backlog_size)
-                listening.setblocking(False)
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                self._set_buffers(bound)
+                bound.bind((listener.host, listener.port))
+                bound.setblocking(False)
             except OSError as error:
-                listening.close()
-                raise OSError(
-                    error.errno, f"cannot listen on {listener.host or '*'}:{listener.port}: {error.strerror}"
-                ) from error
+                bound.close()
+                raise _cannot_listen(listener.host, listener.port, error) from error
             processors = [
                 NetworkProcessor(f"{listener.name}-{index}", self._limits, self.counts)
                 for index in range(self._config.num_network_threads)
             ]
             self.processors += processors
             adopt = partial(self._adopt, listener.name)
-            self._acceptors.append(Acceptor(listener.name, listening, processors, self.counts, self._rates, adopt))
+            self._acceptors.append(Acceptor(listener.name, bound, processors, self.counts, self._rates, adopt))
         return [acceptor.socket.getsockname()[1] for acceptor in self._acceptors]
 
     def _set_buffers(self, listening: socket.socket) -> None:
@@ -93,7 +93,13 @@ class Network:
                 listening.setsockopt(socket.SOL_SOCKET, option, size)
 
     def start(self) -> None:
-        """Start to serve clients."""
+        """Listen on the ports, and serve clients. Raises OSError if somebody else listens on one by now."""
+        for acceptor in self._acceptors:
+            try:
+                acceptor.socket.listen(self._config.socket_listen_backlog_size)
+            except OSError as error:
+                host, port = acceptor.socket.getsockname()[:2]
+                raise _cannot_listen(host, port, error) from error
         self.workers.start()
         self._tasks = [self._loop.create_task(processor.run()) for processor in self.processors]
         self._tasks.append(self._loop.create_task(self._watch_deadlines()))
@@ -175,3 +181,7 @@ class Network:
             await asyncio.sleep(_DEADLINES_CHECKED_SECONDS)
             for processor in self.processors:
                 processor.close_overdue()
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> OSError:
+    return OSError(error.errno, f"cannot listen on {host or '*'}:{port}: {error.strerror}")

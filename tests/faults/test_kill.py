@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import pytest
@@ -28,6 +29,7 @@ from tests.kit.waiting import until
 from ottla.protocol.errors import KafkaError
 
 TOPICS = 6
+KNOCKING_INTERVAL_S = 0.02
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.long_faults)])
@@ -124,14 +126,18 @@ def test_f04_killing_all_brokers_loses_nothing(experiment: Experiment, row: dict
 
 
 def test_f16_a_broker_that_returns_before_its_session_ended_registers_anew(experiment: Experiment) -> None:
-    """Its old registration still stands when it starts; it waits for the end of that and gets a new epoch."""
+    """Its old registration still stands when it starts; it waits for the end of that and gets a new epoch.
+
+    Until then nobody tells it anything, so it talks to nobody: clients cannot connect, and ask other brokers.
+    """
     cluster = experiment.cluster
     experiment.start()
     leader = experiment.state().leader
     epoch = cluster.state.broker_epoch(leader)
     with experiment.fault("bounce leader", f"broker {leader}", ACK_GAP_MAX_S) as fault:
         cluster.brokers[leader].kill()
-        cluster.brokers[leader].start()
+        with _refusing_connections(cluster, leader, epoch):
+            cluster.brokers[leader].start()
         until_known(lambda: cluster.state.broker_epoch(leader) > epoch, "a new broker epoch")
         fault.proof = f"broker epoch {epoch}, then {cluster.state.broker_epoch(leader)}"
         experiment.wait_for_acks(20)
@@ -140,7 +146,7 @@ def test_f16_a_broker_that_returns_before_its_session_ended_registers_anew(exper
 
 
 def test_f47_a_broker_that_is_killed_again_and_again_strands_no_client(experiment: Experiment) -> None:
-    """It opens its ports before its old session is over. Until it knows the cluster, it says nothing about it."""
+    """It comes back before its old session is over. Until it knows the cluster, it says nothing about it."""
     cluster = experiment.cluster
     experiment.start()
     broker = others(cluster.state.controller())[0]
@@ -155,6 +161,30 @@ def test_f47_a_broker_that_is_killed_again_and_again_strands_no_client(experimen
         experiment.wait_for_acks(20)
 
     check_valid(experiment.finish())
+
+
+@contextmanager
+def _refusing_connections(cluster: Cluster, broker: int, epoch: int) -> Iterator[None]:
+    """Fail if the broker takes a connection while its registration of this epoch stands."""
+    is_over = threading.Event()
+    taken: list[str] = []
+    address = (cluster.brokers[broker].host, cluster.brokers[broker].port)
+
+    def knock() -> None:
+        while not is_over.wait(KNOCKING_INTERVAL_S):
+            with suppress(OSError, StateUnknownError):
+                socket.create_connection(address, timeout=1).close()
+                if cluster.state.broker_epoch(broker) == epoch:
+                    taken.append(f"broker {broker} takes connections, and is still registered with epoch {epoch}")
+
+    knocking = threading.Thread(target=knock, daemon=True)
+    knocking.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        knocking.join()
+    assert not taken
 
 
 def _is_led_by_another_than(broker: int, state: PartitionState) -> bool:
