@@ -7,7 +7,7 @@ from typing import Final
 
 import typer
 
-from ottla.client.cli.output import print_table
+from ottla.client.cli.terminal.output import print_table
 from ottla.pipeline.transforms.findings import AuditReport, Finding, checksum_text
 
 _STYLES: Final = {"complete": "bold green", "INCOMPLETE": "bold red"}

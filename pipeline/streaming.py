@@ -13,8 +13,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ottla.client.cli.output import say
-from ottla.client.cli.signals import StopSignals
+from ottla.client.cli.terminal.output import say
+from ottla.client.cli.terminal.signals import StopSignals
 from ottla.pipeline.errors import PipelineError, reason_of
 from ottla.pipeline.metrics import JobMetrics, MetricsListener
 

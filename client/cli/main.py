@@ -11,12 +11,12 @@ from typing import Annotated
 
 import typer
 
-from ottla.client.cli.down import down
-from ottla.client.cli.errors import CommandError
-from ottla.client.cli.nouns import Nouns
-from ottla.client.cli.output import error
-from ottla.client.cli.status import status
-from ottla.client.cli.up import up
+from ottla.client.cli.commands.down import down
+from ottla.client.cli.commands.status import status
+from ottla.client.cli.commands.up import up
+from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.nouns import Nouns
+from ottla.client.cli.terminal.output import error
 from ottla.client.local_cluster.errors import ClusterError, OptionError
 
 app = typer.Typer(

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from ottla.client.cli.output import say
+from ottla.client.cli.terminal.output import say
 from ottla.pipeline.archives.archive import CHECKPOINT
 from ottla.pipeline.archives.files import Files
 from ottla.pipeline.errors import SettingsError, reason_of

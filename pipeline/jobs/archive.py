@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from ottla.client.cli.output import say
+from ottla.client.cli.terminal.output import say
 from ottla.pipeline.archives.archive import CHECKPOINT, Archive, manifest_numbers, read_manifest
 from ottla.pipeline.archives.files import Files
 from ottla.pipeline.errors import SettingsError

@@ -15,8 +15,8 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from ottla.client.cli.output import say
-from ottla.client.cli.signals import StopSignals
+from ottla.client.cli.terminal.output import say
+from ottla.client.cli.terminal.signals import StopSignals
 from ottla.pipeline.archives.files import Files
 from ottla.pipeline.archives.manifest import Offsets
 from ottla.pipeline.archives.replay_source import ReplaySource, replay_source, slices

@@ -19,7 +19,7 @@ from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.admin.security_results import ScramCredentialUpsertion
-from ottla.client.cli.offline_users import store
+from ottla.client.cli.access.offline_users import store
 from ottla.protocol.scram import ScramMechanism
 
 DEADLINE_S = 90

@@ -14,7 +14,7 @@ from tests.broker.security.certificates import Certificates
 from tests.faults.access import MECHANISM, Access
 
 from ottla.client.admin.security_results import ScramCredentialUpsertion
-from ottla.client.cli.offline_users import store
+from ottla.client.cli.access.offline_users import store
 from ottla.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.client.cli.conftest import Ottla
 
-from ottla.client.cli.errors import CommandError
-from ottla.client.cli.topic_files import WantedTopic, read_topics
+from ottla.client.cli.plans.topic_files import WantedTopic, read_topics
+from ottla.client.cli.terminal.errors import CommandError
 
 
 def test_topics_are_made_as_the_file_says(ottla: Ottla, tmp_path: Path, topic: str) -> None:

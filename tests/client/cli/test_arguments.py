@@ -14,11 +14,13 @@ from tests.client.cli.conftest import Ottla
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.examples import examples
 
-from ottla.client.cli import errors, main, nouns, offsets, output
-from ottla.client.cli.errors import CommandError
-from ottla.client.cli.reading import ReadRecord
-from ottla.client.cli.record_format import as_json, compiled
-from ottla.client.cli.target import Target, default_bootstrap, key_values
+from ottla.client.cli import main
+from ottla.client.cli.records import offsets
+from ottla.client.cli.records.reading import ReadRecord
+from ottla.client.cli.records.record_format import as_json, compiled
+from ottla.client.cli.terminal import errors, nouns, output
+from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.target import Target, default_bootstrap, key_values
 from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Role
 from ottla.client.net.settings import ClientSettings
@@ -160,7 +162,7 @@ def test_help_imports_nothing_that_is_slow() -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
 
     loaded = set(ran.stderr.split())
-    ours = {"ottla.client.admin.admin", "ottla.client.cli.topic"}
+    ours = {"ottla.client.admin.admin", "ottla.client.cli.commands.topic"}
     slow = {"asyncio", "kazoo", "msgspec", "numpy", "pyarrow", "rich", "ssl", "structlog", "uvloop", "yaml"}
     assert (ours | slow).isdisjoint(loaded)
     assert "Consumer groups" in ran.stdout

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.cli.conftest import Ottla
 
-from ottla.client.cli.measuring import PERCENTILES, percentiles
+from ottla.client.cli.records.measuring import PERCENTILES, percentiles
 
 
 def test_what_is_produced_is_there_and_consumed(ottla: Ottla, topic: str) -> None:

@@ -16,9 +16,9 @@ from tests.client.clusters import Bench
 from tests.kit.waiting import until
 
 from ottla.client.cli.main import main
-from ottla.client.cli.options import default_directory, directory_arguments
-from ottla.client.cli.output import print_table
-from ottla.client.cli.progress import progress, with_progress
+from ottla.client.cli.terminal.options import default_directory, directory_arguments
+from ottla.client.cli.terminal.output import print_table
+from ottla.client.cli.terminal.progress import progress, with_progress
 
 Run = Callable[..., tuple[int, str, str]]
 

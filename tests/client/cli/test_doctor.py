@@ -18,9 +18,9 @@ from tests.kit.hosts import LOOPBACK
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.admin.results import LogDirDescription
-from ottla.client.cli.diagnosis import disk_finding
-from ottla.client.cli.dialing import DialVerdict, dial
-from ottla.client.cli.findings import Status
+from ottla.client.cli.health.diagnosis import disk_finding
+from ottla.client.cli.health.dialing import DialVerdict, dial
+from ottla.client.cli.health.findings import Status
 from ottla.client.errors import KafkaStorageError
 from ottla.client.net.settings import ClientSettings
 from ottla.protocol.api import Api

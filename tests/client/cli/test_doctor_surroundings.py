@@ -13,11 +13,11 @@ from tests.client.cli.conftest import Ottla
 from tests.kit.broker_process import BrokerProcess, MakeBroker
 from tests.kit.zookeeper import ZooKeeperServer
 
-from ottla.client.cli.clocks import clock_finding, seconds_ahead
-from ottla.client.cli.findings import Status
-from ottla.client.cli.http_pages import page_url
-from ottla.client.cli.surroundings import local_zookeeper
-from ottla.client.cli.zookeeper_check import Answer, Asked, ask, servers, zookeeper_finding
+from ottla.client.cli.health.clocks import clock_finding, seconds_ahead
+from ottla.client.cli.health.findings import Status
+from ottla.client.cli.health.http_pages import page_url
+from ottla.client.cli.health.surroundings import local_zookeeper
+from ottla.client.cli.health.zookeeper_check import Answer, Asked, ask, servers, zookeeper_finding
 from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Role
 from ottla.client.net.settings import HostPort

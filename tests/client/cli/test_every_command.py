@@ -20,7 +20,7 @@ from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.cli.main import app
-from ottla.client.cli.nouns import NOUNS, load
+from ottla.client.cli.terminal.nouns import NOUNS, load
 from ottla.sync import Consumer
 
 TESTED_BELOW = {"up", "down", "status"}

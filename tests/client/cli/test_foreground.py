@@ -11,7 +11,7 @@ import pytest
 from tests.client.clusters import DEADLINE_S, Bench, ottla, read_until
 from tests.kit.waiting import until
 
-from ottla.client.cli.signals import StopSignals
+from ottla.client.cli.terminal.signals import StopSignals
 from ottla.client.local_cluster.launcher import BROKER_COMMAND
 
 READY = "Press Ctrl-C to stop."

@@ -13,7 +13,7 @@ from tests.client.cli.conftest import Ottla
 from tests.kit.broker_process import BrokerProcess, MakeBroker
 from tests.kit.examples import examples
 
-from ottla.client.cli.segment_verifying import verified
+from ottla.client.cli.records.segment_verifying import verified
 from ottla.protocol.compression import Codec
 from ottla.protocol.record_batch_builder import RecordBatchBuilder
 

@@ -8,9 +8,9 @@ import pytest
 from tests.client.cli.conftest import Ottla
 from tests.kit.broker_process import BrokerProcess
 
-from ottla.client.cli.errors import CommandError
-from ottla.client.cli.profiles import Profiles, read_profiles, write_profiles
-from ottla.client.cli.target import Target
+from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.profiles import Profiles, read_profiles, write_profiles
+from ottla.client.cli.terminal.target import Target
 from ottla.client.net.settings import ClientSettings
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.client.cli.conftest import Ottla
 from tests.kit.broker_process import BrokerProcess
 
-from ottla.client.cli.http_pages import authorization
+from ottla.client.cli.health.http_pages import authorization
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.broker.security.certificates import Certificates
 from tests.kit.broker_process import BrokerProcess
 
 from ottla.client.admin.security_results import ScramCredentialUpsertion
-from ottla.client.cli.offline_users import store
+from ottla.client.cli.access.offline_users import store
 from ottla.protocol.scram import ScramMechanism
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")

@@ -1,0 +1,1 @@
+"""Rules, users and passwords as people write them."""

@@ -1,0 +1,160 @@
+"""`ottla check`: one line and an exit code, for monitoring.
+
+Exit codes are those of Nagios: 0 ok, 1 warning, 2 critical, 3 unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.nouns import noun_app
+from ottla.client.cli.terminal.target import Target, command, run
+
+if TYPE_CHECKING:
+    from ottla.client.admin.admin import Admin
+    from ottla.client.admin.results import TopicDescription
+
+app = noun_app("check")
+
+_OK, _WARNING, _CRITICAL, _UNKNOWN = range(4)
+_STATUSES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+
+
+def _end(target: Target, code: int, message: str) -> None:
+    if target.is_data:
+        target.print_items([{"status": _STATUSES[code], "exit_code": code, "message": message}])
+    else:
+        typer.echo(f"{_STATUSES[code]}: {message}")
+    raise typer.Exit(code)
+
+
+@command(app)
+def health(
+    target: Target,
+    local: Annotated[
+        bool, typer.Option("--local", help="Check only this broker: it answers and knows the cluster.")
+    ] = False,
+) -> None:
+    """Check the cluster. Critical: no controller, a missing leader or no answer. Warning: a replica out of sync.
+
+    With --local, only the broker at the address is asked for its versions and its metadata; it is critical if that
+    fails. So a supervisor does not restart a broker because of a problem elsewhere.
+
+    JSON: status, exit_code, message.
+
+    \b
+    Examples:
+      ottla check health
+      ottla check health --local -b localhost:9092 --timeout 5
+    """
+    from ottla.client.cli.health.health import examine
+
+    if local:
+        return _local_health(target)
+    try:
+        found = target.run(examine)
+    except CommandError as error:
+        return _end(target, _CRITICAL, str(error).splitlines()[0])
+    if found.controller_id is None:
+        return _end(target, _CRITICAL, "there is no controller")
+    if found.offline:
+        return _end(target, _CRITICAL, f"{len(found.offline)} of {found.partitions} partitions have no leader")
+    if found.under_replicated or found.missing_brokers:
+        missing = f"; not alive: {', '.join(map(str, found.missing_brokers))}" if found.missing_brokers else ""
+        weak = len(found.under_replicated)
+        return _end(target, _WARNING, f"{weak} of {found.partitions} partitions are under-replicated{missing}")
+    return _end(target, _OK, f"{len(found.brokers)} brokers, {found.partitions} partitions, all replicas in sync")
+
+
+def _local_health(target: Target) -> None:
+    from ottla.client.cli.health.one_broker import known_brokers
+    from ottla.client.net.settings import ClientSettings
+
+    settings = target.settings(ClientSettings)
+    try:
+        known = run(lambda: known_brokers(settings))
+    except CommandError as error:
+        return _end(target, _CRITICAL, str(error).splitlines()[0])
+    where = settings["bootstrap_servers"]
+    if not known:
+        return _end(target, _CRITICAL, f"{where} answers, but has no metadata from a controller yet")
+    return _end(target, _OK, f"{where} answers and knows {known} brokers")
+
+
+@command(app)
+def lag(
+    target: Target,
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")],
+    warning: Annotated[
+        int, typer.Option("--warning", "-w", min=0, metavar="N", help="Warning above this lag.")
+    ] = 1_000,
+    critical: Annotated[
+        int, typer.Option("--critical", "-c", min=0, metavar="N", help="Critical above this lag.")
+    ] = 10_000,
+    needs_members: Annotated[
+        bool, typer.Option("--needs-members", help="Critical if the group has no members.")
+    ] = False,
+) -> None:
+    """Check the total lag of a group; unknown if the group does not exist.
+
+    JSON: status, exit_code, message.
+
+    \b
+    Examples:
+      ottla check lag billing --warning 5000 --critical 50000
+    """
+    from ottla.client.cli.health.lag import lag_of
+
+    try:
+        found, lags = target.run(lambda admin: lag_of(admin, group))
+    except CommandError as error:
+        return _end(target, _UNKNOWN, str(error).splitlines()[0])
+    total = sum(each.lag or 0 for each in lags)
+    message = f"{group} is {total} records behind, {found.state}, {len(found.members)} members"
+    is_abandoned = needs_members and not found.members
+    code = _CRITICAL if total > critical or is_abandoned else _WARNING if total > warning else _OK
+    return _end(target, code, message)
+
+
+@command(app)
+def topic(target: Target, topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]) -> None:
+    """Check a topic: critical if it is missing, or has no leader or too few replicas for acks=all.
+
+    A missing replica is a warning while there are still enough of them.
+
+    JSON: status, exit_code, message.
+
+    \b
+    Examples:
+      ottla check topic orders
+    """
+    from ottla.client.admin.results import ConfigResource
+    from ottla.protocol.config_resources import ConfigResourceType
+
+    async def work(admin: Admin) -> tuple[TopicDescription, int]:
+        (described,) = await admin.describe_topics([topic], raise_errors=False)
+        if described.error is not None:
+            return described, 0
+        (configs,) = await admin.describe_configs(
+            [ConfigResource(ConfigResourceType.TOPIC, topic)], names=["min.insync.replicas"]
+        )
+        return described, int(next((each.value for each in configs.entries if each.value), "1"))
+
+    try:
+        found, isr_min = target.run(work)
+    except CommandError as error:
+        return _end(target, _UNKNOWN, str(error).splitlines()[0])
+    if found.error is not None:
+        return _end(target, _CRITICAL, str(found.error))
+    counts = {
+        "without a leader": sum(each.leader is None for each in found.partitions),
+        f"with fewer than {isr_min} replicas in sync": sum(len(each.isr) < isr_min for each in found.partitions),
+        "under-replicated": sum(each.is_under_replicated for each in found.partitions),
+    }
+    for (what, count), code in zip(counts.items(), (_CRITICAL, _CRITICAL, _WARNING), strict=True):
+        if count:
+            return _end(target, code, f"{topic}: {count} of {len(found.partitions)} partitions {what}")
+    return _end(target, _OK, f"{topic}: {len(found.partitions)} partitions, all replicas in sync")

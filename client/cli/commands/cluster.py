@@ -1,0 +1,165 @@
+"""`ottla cluster`: the cluster as a whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.nouns import noun_app
+from ottla.client.cli.terminal.target import Target, command
+
+if TYPE_CHECKING:
+    from ottla.client.admin.admin import Admin
+    from ottla.client.cli.health.health import Health
+
+app = noun_app("cluster")
+
+# A longer list does not help the reader.
+_ROWS_MAX = 20
+
+
+@command(app)
+def info(target: Target) -> None:
+    """Show the brokers, the controller and the number of topics of the cluster.
+
+    JSON: cluster_id, controller_id, brokers (broker_id, host, port, rack), topics, partitions.
+
+    \b
+    Examples:
+      ottla cluster info
+      ottla cluster info -b broker1:9092,broker2:9092 --format json
+    """
+
+    async def work(admin: Admin) -> dict[str, Any]:
+        described = await admin.describe_cluster()
+        topics = await admin.list_topics(include_internal=True)
+        counts = {"topics": len(topics), "partitions": sum(topic.num_partitions for topic in topics)}
+        return {**described.to_dict(), **counts}
+
+    found = target.run(work)
+    if target.is_data:
+        target.print_items([found])
+        return
+    typer.echo(f"cluster id:  {found['cluster_id'] or '-'}")
+    typer.echo(f"controller:  {'none' if found['controller_id'] is None else found['controller_id']}")
+    typer.echo(f"brokers:     {len(found['brokers'])}")
+    typer.echo(f"topics:      {found['topics']} with {found['partitions']} partitions")
+
+
+@command(app)
+def brokers(target: Target) -> None:
+    """List the live brokers, with the number of partitions that they lead.
+
+    JSON: broker_id, host, port, rack, is_controller, leaders, replicas, out_of_sync (its lagging replicas).
+
+    \b
+    Examples:
+      ottla cluster brokers
+    """
+
+    async def work(admin: Admin) -> list[dict[str, Any]]:
+        described = await admin.describe_cluster()
+        partitions = [each for topic in await admin.describe_topics(raise_errors=False) for each in topic.partitions]
+        return [
+            {
+                **broker.to_dict(),
+                "is_controller": broker.broker_id == described.controller_id,
+                "leaders": sum(each.leader == broker.broker_id for each in partitions),
+                "replicas": sum(broker.broker_id in each.replicas for each in partitions),
+                "out_of_sync": sum(
+                    broker.broker_id in each.replicas and broker.broker_id not in each.isr for each in partitions
+                ),
+            }
+            for broker in described.brokers
+        ]
+
+    items = target.run(work)
+    headings = ("ID", "HOST", "PORT", "RACK", "CONTROLLER", "LEADS", "REPLICAS", "OUT-OF-SYNC")
+    target.show(headings, [list(item.values()) for item in items], items)
+
+
+@command(app)
+def controller(target: Target) -> None:
+    """Show which broker is the controller; exits with 1 if none is.
+
+    JSON: broker_id, host, port, rack.
+
+    \b
+    Examples:
+      ottla cluster controller
+    """
+    described = target.run(lambda admin: admin.describe_cluster())
+    found = [each for each in described.brokers if each.broker_id == described.controller_id]
+    if not found:
+        raise CommandError("The cluster has no controller at the moment. If that lasts, check ZooKeeper.")
+    rows = [(each.broker_id, each.host, each.port, each.rack) for each in found]
+    target.show(("ID", "HOST", "PORT", "RACK"), rows, [each.to_dict() for each in found])
+
+
+@command(app)
+def health(target: Target) -> None:
+    """Check that all partitions have a leader and all replicas in sync; exits with 1 if not.
+
+    JSON: is_healthy, cluster_id, controller_id, brokers (ids), partitions (number), missing_brokers (ids that have
+    replicas and are not alive), offline and under_replicated (each topic, partition, leader, replicas, isr).
+
+    \b
+    Examples:
+      ottla cluster health
+      until ottla cluster health; do sleep 1; done
+    """
+    from ottla.client.cli.health.health import examine
+
+    found: Health = target.run(examine)
+    if target.is_data:
+        target.print_items([found.to_dict()])
+    else:
+        typer.echo(f"cluster:           {'healthy' if found.is_healthy else 'unhealthy'}")
+        typer.echo(f"controller:        {'NONE' if found.controller_id is None else found.controller_id}")
+        typer.echo(f"brokers:           {', '.join(map(str, found.brokers))}")
+        typer.echo(f"missing brokers:   {', '.join(map(str, found.missing_brokers)) or 'none'}")
+        typer.echo(f"partitions:        {found.partitions}")
+        typer.echo(f"offline:           {len(found.offline)}")
+        typer.echo(f"under-replicated:  {len(found.under_replicated)}")
+        if found.offline or found.under_replicated:
+            typer.echo()
+            rows = [
+                (each.topic, each.partition, each.leader, each.replicas, each.isr, state)
+                for state, part in (("OFFLINE", found.offline), ("under-replicated", found.under_replicated))
+                for each in part
+            ]
+            target.show(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR", "STATE"), rows[:_ROWS_MAX], ())
+            if len(rows) > _ROWS_MAX:
+                typer.echo(f"... and {len(rows) - _ROWS_MAX} more; --format json shows all.")
+    if not found.is_healthy:
+        raise typer.Exit(1)
+
+
+@command(app)
+def api_versions(
+    target: Target,
+    broker_id: Annotated[
+        int | None, typer.Option("--broker", metavar="ID", help="Which broker.", show_default="the first")
+    ] = None,
+) -> None:
+    """List the APIs that a broker serves, with their versions.
+
+    JSON: api_key, name, version_min, version_max.
+
+    \b
+    Examples:
+      ottla cluster api-versions
+      ottla cluster api-versions --broker 2
+    """
+
+    async def work(admin: Admin) -> Any:
+        known = [each.broker_id for each in (await admin.describe_cluster()).brokers]
+        if broker_id is not None and broker_id not in known:
+            raise CommandError(f"There is no broker {broker_id}; the live brokers are {', '.join(map(str, known))}.")
+        return await admin.api_versions(known[0] if broker_id is None else broker_id)
+
+    found = target.run(work)
+    rows = [(each.api_key, each.name, each.version_min, each.version_max) for each in found]
+    target.show(("KEY", "API", "MIN", "MAX"), rows, [each.to_dict() for each in found])

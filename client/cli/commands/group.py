@@ -1,0 +1,247 @@
+"""`ottla group`: consumer groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ottla.client.cli.terminal.nouns import noun_app
+from ottla.client.cli.terminal.options import YesOption
+from ottla.client.cli.terminal.outcomes import show_outcomes, tell_errors
+from ottla.client.cli.terminal.output import confirm, print_table
+from ottla.client.cli.terminal.target import STYLES, Target, cell, command
+
+if TYPE_CHECKING:
+    from ottla.client.admin.admin import Admin
+    from ottla.client.admin.group_results import GroupDescription
+    from ottla.client.cli.health.lag import PartitionLag
+
+app = noun_app("group")
+
+_Group = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
+_LAG_HEADINGS = (
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "LOG-END-OFFSET",
+    "LAG",
+    "CONSUMER-ID",
+    "HOST",
+    "CLIENT-ID",
+)
+
+
+@command(app, "list")
+def list_groups(
+    target: Target,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="STATE", help="Only groups in this state: Stable, Empty, ...")
+    ] = None,
+) -> None:
+    """List groups.
+
+    JSON: group_id, protocol_type, state, type, coordinator.
+
+    \b
+    Examples:
+      ottla group list
+      ottla group list --state Empty --format json
+    """
+    found = target.run(lambda admin: admin.list_groups())
+    groups = [each for each in found if state is None or each.state.lower() == state.lower()]
+    target.show(
+        ("GROUP", "STATE", "TYPE", "PROTOCOL", "COORDINATOR"),
+        [(each.group_id, each.state, each.type, each.protocol_type, each.coordinator) for each in groups],
+        [each.to_dict() for each in groups],
+    )
+
+
+@command(app)
+def describe(target: Target, group: _Group) -> None:
+    """Show the state, the members and the lag of a group.
+
+    JSON: group_id, type, state, protocol_type, assignor, coordinator, members, group_epoch, error, total_lag,
+    partitions (each as in `ottla group lag`).
+
+    \b
+    Examples:
+      ottla group describe billing
+    """
+    found, lags = _lag(target, group)
+    total = sum(each.lag or 0 for each in lags)
+    if target.is_data:
+        target.print_items([{**found.to_dict(), "total_lag": total, "partitions": [each.to_dict() for each in lags]}])
+        return
+    typer.echo(f"group:        {found.group_id}")
+    typer.echo(f"state:        {found.state}")
+    typer.echo(f"type:         {found.type}")
+    typer.echo(f"assignor:     {found.assignor or '-'}")
+    typer.echo(f"coordinator:  {found.coordinator}")
+    typer.echo(f"members:      {len(found.members)}")
+    typer.echo(f"total lag:    {total}")
+    typer.echo()
+    _show_lags(target, lags)
+
+
+@command(app)
+def lag(target: Target, group: _Group) -> None:
+    """Show the lag of a group in each partition.
+
+    JSON: group_id, topic, partition, current_offset, log_end_offset, lag, member_id, client_host, client_id.
+
+    \b
+    Examples:
+      ottla group lag billing
+      ottla group lag billing --format json | jq -s 'map(.lag) | add'
+    """
+    _show_lags(target, _lag(target, group)[1])
+
+
+def _lag(target: Target, group: str) -> tuple[GroupDescription, list[PartitionLag]]:
+    from ottla.client.cli.health.lag import lag_of
+
+    return target.run(lambda admin: lag_of(admin, group))
+
+
+def _show_lags(target: Target, lags: list[PartitionLag]) -> None:
+    rows = [
+        (
+            each.topic,
+            each.partition,
+            each.current_offset,
+            each.log_end_offset,
+            each.lag,
+            each.member_id,
+            each.client_host,
+            each.client_id,
+        )
+        for each in lags
+    ]
+    target.show(_LAG_HEADINGS, rows, [each.to_dict() for each in lags])
+
+
+@command(app)
+def members(target: Target, group: _Group) -> None:
+    """List the members of a group, with their assigned partitions.
+
+    JSON: member_id, instance_id, client_id, client_host, assignment (topic, partition), rack, member_epoch,
+    subscribed_topics, target_assignment.
+
+    \b
+    Examples:
+      ottla group members billing
+    """
+    (found,) = target.run(lambda admin: admin.describe_groups([group]))
+    target.show(
+        ("CONSUMER-ID", "INSTANCE-ID", "HOST", "CLIENT-ID", "PARTITIONS", "ASSIGNMENT"),
+        [
+            (
+                each.member_id,
+                each.instance_id,
+                each.client_host.removeprefix("/"),
+                each.client_id,
+                len(each.assignment),
+                each.assignment,
+            )
+            for each in found.members
+        ],
+        [each.to_dict() for each in found.members],
+    )
+
+
+@command(app)
+def seek(
+    target: Target,
+    group: _Group,
+    to: Annotated[str, typer.Option("--to", metavar="OFFSET", help="start, end, N, -N before the end, or @TIME.")],
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC", help="Only this topic.", show_default="all with committed offsets"
+        ),
+    ] = None,
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", help="Only this partition of the topics.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be committed.")] = False,
+    yes: YesOption = False,
+) -> None:
+    """Set the committed offsets of a group that has no members.
+
+    JSON: topic, partition, before (null where nothing was committed), after, error.
+
+    \b
+    Examples:
+      ottla group seek billing --to start --dry-run
+      ottla group seek billing --to @2026-01-31T12:00:00Z --topic orders
+      ottla group seek billing --to 1000 --topic orders --partition 0 --yes
+    """
+    from ottla.client.cli.records.seeking import planned, sought
+
+    steps = target.run(lambda admin: planned(admin, group, topics, partitions, to))
+    if not dry_run:
+        confirm(f"Move {group} to {to} in {len(steps)} {'partition' if len(steps) == 1 else 'partitions'}?", yes)
+        steps = target.run(lambda admin: sought(admin, group, steps))
+    done = [step for step in steps if step.error is None]
+    if done or target.is_data:
+        target.show(
+            ("TOPIC", "PARTITION", "BEFORE", "AFTER"),
+            [(step.topic, step.partition, step.before, step.after) for step in done],
+            [step.to_dict() for step in steps],
+        )
+    tell_errors(steps)
+
+
+@command(app)
+def delete(
+    target: Target,
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Names of groups.")],
+    yes: YesOption = False,
+) -> None:
+    """Delete groups that have no members, with all their committed offsets.
+
+    JSON: group_id, error.
+
+    \b
+    Examples:
+      ottla group delete billing
+      ottla group delete billing shipping --yes
+    """
+    confirm(f"Delete {', '.join(groups)} and all committed offsets?", yes)
+    results = target.run(lambda admin: admin.delete_groups(groups, raise_errors=False))
+    show_outcomes(target, "GROUP", [(each.group_id, each) for each in results], "deleted")
+
+
+@command(app)
+def timeline(target: Target, group: _Group) -> None:
+    """Show the last rebalances of a group: when, why, and how long they took.
+
+    The data comes from the HTTP port of the coordinator, which must be an Ottla broker. Put the token of that port into
+    OTTLA_HTTP_TOKEN if it requires one.
+
+    JSON: cause, began_ms, join_ms, sync_ms, generation, members.
+
+    \b
+    Examples:
+      ottla group timeline billing
+    """
+    from datetime import datetime
+
+    from ottla.client.cli.health.timeline import rebalances
+
+    async def work(admin: Admin) -> list[dict[str, Any]]:
+        return await rebalances(admin, group)
+
+    found = target.run(work)
+    if target.is_data:
+        target.print_items(found)
+        return
+    rows = [
+        (
+            datetime.fromtimestamp(each["began_ms"] / 1000).astimezone().isoformat(" ", "seconds"),
+            *(cell(each[name]) for name in ("generation", "members", "join_ms", "sync_ms", "cause")),
+        )
+        for each in found
+    ]
+    print_table(("BEGAN", "GENERATION", "MEMBERS", "JOIN-MS", "SYNC-MS", "CAUSE"), rows, STYLES)

@@ -1,0 +1,72 @@
+"""`ottla status`: the processes of a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from ottla.client.cli.terminal.options import DirectoryOption, FormatOption, default_directory
+from ottla.client.cli.terminal.output import Format, print_items, print_table
+
+if TYPE_CHECKING:
+    from ottla.client.local_cluster.status import ProcessStatus
+
+_HEADINGS = ("ROLE", "ID", "PID", "ADDRESS", "HTTP", "STATE", "LEADS", "UNDER-REPLICATED", "CONTROLLER")
+_STYLES = {
+    "running": "green",
+    "starting": "yellow",
+    "stopping": "yellow",
+    "stopped": "dim",
+    "died": "bold red",
+}
+
+
+def status(directory: DirectoryOption = None, output_format: FormatOption = Format.TABLE) -> None:
+    """Show the processes of a cluster; exits with 1 unless all are running.
+
+    For each broker, shows how many partitions it leads, and how many of those are under-replicated.
+
+    \b
+    Examples:
+      ottla status
+      ottla status --dir /tmp/cluster --format json
+    """
+    import msgspec
+
+    from ottla.client.local_cluster.cluster_dir import ClusterDir
+    from ottla.client.local_cluster.local_cluster import LocalCluster
+    from ottla.client.local_cluster.status import ProcessState
+
+    statuses = LocalCluster(ClusterDir(directory or default_directory())).statuses()
+    if output_format is Format.JSON:
+        typer.echo(msgspec.json.format(msgspec.json.encode(statuses), indent=2))
+    elif output_format is Format.YAML:
+        print_items(msgspec.to_builtins(statuses), output_format)
+    else:
+        print_statuses(statuses)
+    if any(each.state is not ProcessState.RUNNING for each in statuses):
+        raise typer.Exit(1)
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def print_statuses(statuses: list[ProcessStatus]) -> None:
+    """Print the table of processes."""
+    rows = [
+        (
+            each.role.value,
+            str(each.id),
+            str(each.pid or "-"),
+            f"{each.host}:{each.port}",
+            f"http://{each.host}:{each.http_port}" if each.http_port else "-",
+            each.state.value,
+            _number(each.leaders),
+            _number(each.under_replicated),
+            "yes" if each.is_controller else "-",
+        )
+        for each in statuses
+    ]
+    print_table(_HEADINGS, rows, _STYLES)

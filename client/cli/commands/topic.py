@@ -1,0 +1,316 @@
+"""`ottla topic`: topics as a whole. Their records are in `topic_records.py`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ottla.client.cli.records.topic_records import consume, produce, tail
+from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.nouns import noun_app
+from ottla.client.cli.terminal.options import YesOption
+from ottla.client.cli.terminal.outcomes import show_outcomes
+from ottla.client.cli.terminal.output import confirm, say
+from ottla.client.cli.terminal.target import Target, command, key_values
+
+if TYPE_CHECKING:
+    from ottla.client.admin.admin import Admin
+    from ottla.client.admin.results import ConfigEntry, ListedOffset, PartitionDescription, TopicDescription
+
+app = noun_app("topic")
+
+_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
+_Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
+_Configs = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="Option of the topic; can be repeated."),
+]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check whether the change would work.")]
+
+
+@command(app, "list")
+def list_topics(
+    target: Target,
+    regex: Annotated[
+        str | None, typer.Option("--regex", "-r", metavar="REGEX", help="Only topics whose whole name matches.")
+    ] = None,
+    internal: Annotated[bool, typer.Option("--internal", "-i", help="Include Kafka's internal topics.")] = False,
+) -> None:
+    """List topics.
+
+    JSON: name, topic_id, is_internal, num_partitions, replication_factor.
+
+    \b
+    Examples:
+      ottla topic list
+      ottla topic list --regex 'orders-.*' --format json
+    """
+    try:
+        pattern = re.compile(regex or "")
+    except re.error as error:
+        raise CommandError(f"--regex {regex!r} is not a regular expression: {error}", 2) from error
+    found = target.run(lambda admin: admin.list_topics(include_internal=internal))
+    topics = [each for each in found if regex is None or pattern.fullmatch(each.name)]
+    target.show(
+        ("TOPIC", "PARTITIONS", "REPLICATION-FACTOR"),
+        [(each.name, each.num_partitions, each.replication_factor) for each in topics],
+        [each.to_dict() for each in topics],
+    )
+
+
+@command(app)
+def create(
+    target: Target,
+    topics: _Topics,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", metavar="N", help="Partitions per topic.", show_default="the broker's")
+    ] = -1,
+    replication_factor: Annotated[
+        int,
+        typer.Option(
+            "--replication-factor", "-r", metavar="N", help="Replicas per partition.", show_default="the broker's"
+        ),
+    ] = -1,
+    configs: _Configs = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Do not fail if a topic already exists.")
+    ] = False,
+    dry_run: _DryRun = False,
+) -> None:
+    """Create topics.
+
+    JSON: name, topic_id, num_partitions, replication_factor, error.
+
+    \b
+    Examples:
+      ottla topic create orders
+      ottla topic create orders payments -p 12 -r 3 -c retention.ms=86400000
+      ottla topic create orders --if-not-exists --dry-run
+    """
+    from ottla.client.admin.results import NewTopic
+    from ottla.client.errors import TopicAlreadyExistsError
+
+    options = key_values(configs or (), "--config")
+    new = [NewTopic(name, partitions, replication_factor, configs=options) for name in topics]
+    results = target.run(lambda admin: admin.create_topics(new, validate_only=dry_run, raise_errors=False))
+    if if_not_exists:
+        results = tuple(each for each in results if not isinstance(each.error, TopicAlreadyExistsError))
+    show_outcomes(target, "TOPIC", [(each.name, each) for each in results], "ok to create" if dry_run else "created")
+
+
+@command(app)
+def describe(
+    target: Target,
+    topics: _Topics,
+    all_configs: Annotated[
+        bool, typer.Option("--all-configs", "-a", help="Include options that are at their defaults.")
+    ] = False,
+) -> None:
+    """Show partitions and options of topics.
+
+    JSON: name, topic_id, is_internal, partitions (partition, leader, leader_epoch, replicas, isr, offline_replicas),
+    error, configs (an object).
+
+    \b
+    Examples:
+      ottla topic describe orders
+      ottla topic describe orders --format json | jq .partitions[].leader
+    """
+
+    async def work(admin: Admin) -> list[tuple[TopicDescription, list[ConfigEntry]]]:
+        from ottla.client.admin.results import ConfigResource
+        from ottla.protocol.config_resources import ConfigResourceType
+
+        described = await admin.describe_topics(topics)
+        configs = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in topics])
+        own = {
+            each.resource_name: [entry for entry in each.entries if all_configs or entry.source == "topic"]
+            for each in configs
+        }
+        return [(each, own.get(each.name, [])) for each in described]
+
+    found = target.run(work)
+    if target.is_data:
+        target.print_items(
+            {**topic.to_dict(), "configs": {entry.name: entry.value for entry in configs}} for topic, configs in found
+        )
+        return
+    for number, (topic, configs) in enumerate(found):
+        if number:
+            typer.echo()
+        typer.echo(f"topic:               {topic.name}")
+        typer.echo(f"id:                  {topic.topic_id or '-'}")
+        typer.echo(f"partitions:          {len(topic.partitions)}")
+        typer.echo(f"replication factor:  {topic.replication_factor}")
+        for entry in configs:
+            typer.echo(f"{entry.name} = {entry.value}")
+        typer.echo()
+        target.show(
+            ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "STATE"),
+            [
+                (each.partition, each.leader, each.leader_epoch, each.replicas, each.isr, partition_state(each))
+                for each in topic.partitions
+            ],
+            (),
+        )
+
+
+def partition_state(partition: PartitionDescription) -> str:
+    """Return the state of a partition as one word."""
+    if partition.leader is None:
+        return "OFFLINE"
+    return "under-replicated" if partition.is_under_replicated else "ok"
+
+
+@command(app)
+def alter(
+    target: Target,
+    topic: _Topic,
+    configs: _Configs = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Option to reset to its default.")
+    ] = None,
+    dry_run: _DryRun = False,
+) -> None:
+    """Change options of a topic; other options keep their values.
+
+    JSON: resource_type, resource_name, error.
+
+    \b
+    Examples:
+      ottla topic alter orders -c retention.ms=3600000
+      ottla topic alter orders --unset retention.ms
+    """
+    from ottla.client.cli.commands.config import change
+
+    change(target, "topic", topic, configs or (), unset or (), dry_run=dry_run)
+
+
+@command(app)
+def delete(target: Target, topics: _Topics, yes: YesOption = False) -> None:
+    """Delete topics, with all their records.
+
+    JSON: name, error.
+
+    \b
+    Examples:
+      ottla topic delete orders
+      ottla topic delete orders payments --yes
+    """
+    confirm(f"Delete {', '.join(topics)} and all records in {'it' if len(topics) == 1 else 'them'}?", yes)
+    results = target.run(lambda admin: admin.delete_topics(topics, raise_errors=False))
+    show_outcomes(target, "TOPIC", [(each.name, each) for each in results], "deleted")
+
+
+@command(app)
+def add_partitions(
+    target: Target,
+    topic: _Topic,
+    total: Annotated[
+        int, typer.Option("--total", "-p", "--partitions", min=1, metavar="N", help="The new total number.")
+    ],
+    dry_run: _DryRun = False,
+) -> None:
+    """Increase the number of partitions of a topic. Existing keys may then map to other partitions.
+
+    JSON: name, error.
+
+    \b
+    Examples:
+      ottla topic add-partitions orders --total 12
+    """
+    results = target.run(
+        lambda admin: admin.create_partitions({topic: total}, validate_only=dry_run, raise_errors=False)
+    )
+    done = f"{'can have' if dry_run else 'has'} {total} partitions"
+    show_outcomes(target, "TOPIC", [(each.name, each) for each in results], done)
+
+
+@command(app)
+def trim(
+    target: Target,
+    topic: _Topic,
+    offset: Annotated[
+        str,
+        typer.Option(
+            "--offset",
+            "-o",
+            metavar="OFFSET",
+            help="Delete records before this offset: N, -N, end, or @TIME as in consume.",
+        ),
+    ],
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", help="Only this partition; can be repeated.")
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Delete the oldest records of a topic, up to an offset.
+
+    JSON: topic, partition, low_watermark, error.
+
+    \b
+    Examples:
+      ottla topic trim orders --offset 1000 --partition 0
+      ottla topic trim orders --offset @-7d       records older than a week
+      ottla topic trim orders --offset end --yes  everything
+    """
+    from ottla.client.cli.records.offsets import partitions_of, resolve
+
+    confirm(f"Delete the records of {topic} before {offset}?", yes)
+
+    async def work(admin: Admin) -> Any:
+        wanted = await partitions_of(admin, topic, partitions)
+        return await admin.delete_records(await resolve(admin, wanted, offset), raise_errors=False)
+
+    results = target.run(work)
+    show_outcomes(target, "PARTITION", [(f"{each.topic}-{each.partition}", each) for each in results], "trimmed")
+
+
+@command(app)
+def offsets(
+    target: Target,
+    topics: _Topics,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            "--time", metavar="TIME", help="Also show the first offset since this time: ISO 8601, epoch ms, -5m."
+        ),
+    ] = None,
+) -> None:
+    """Show the start and end offsets of the partitions of topics.
+
+    JSON: topic, partition, start, end, records (end minus start), at_time (with --time).
+
+    \b
+    Examples:
+      ottla topic offsets orders
+      ottla topic offsets orders --time -1h
+      ottla topic offsets orders --time 2026-01-31T12:00:00Z
+    """
+    from ottla.client.cli.records.offsets import partitions_of, time_ms
+
+    async def work(admin: Admin) -> list[tuple[ListedOffset, ...]]:
+        from ottla.client.admin.results import OffsetSpec
+
+        wanted = [each for topic in topics for each in await partitions_of(admin, topic, None)]
+        specs: list[int] = [OffsetSpec.EARLIEST, OffsetSpec.LATEST, *([] if time is None else [time_ms(time)])]
+        return [await admin.list_offsets(dict.fromkeys(wanted, spec)) for spec in specs]
+
+    items = []
+    for start, end, *at_time in zip(*target.run(work), strict=True):
+        item = {"topic": start.topic, "partition": start.partition, "start": start.offset, "end": end.offset}
+        item["records"] = end.offset - start.offset
+        # No record is that recent, so a reader that starts at this time starts at the end.
+        for each in at_time:
+            item["at_time"] = each.offset if each.offset >= 0 else end.offset
+        items.append(item)
+    headings = ("TOPIC", "PARTITION", "START", "END", "RECORDS", *(["AT-TIME"] if time else []))
+    target.show(headings, [list(item.values()) for item in items], items)
+    if not items:
+        say("No partitions.")
+
+
+for _command in (produce, consume, tail):
+    command(app)(_command)

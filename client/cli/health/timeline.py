@@ -1,0 +1,48 @@
+"""The rebalances of a group, from its coordinator's HTTP page `/groups/<id>`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.parse
+import urllib.request
+from typing import Any, Final
+
+from ottla.client.admin.admin import Admin
+from ottla.client.admin.results import ConfigResource
+from ottla.client.cli.health.http_pages import LISTENER, TOKEN_VARIABLE, authorization, page_url
+from ottla.client.cli.terminal.errors import CommandError
+from ottla.protocol.config_resources import ConfigResourceType
+
+_TIMEOUT_S: Final = 10.0
+_PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+async def rebalances(admin: Admin, group: str) -> list[dict[str, Any]]:
+    """Return the rebalances, oldest first; CommandError if the page cannot be read."""
+    (described,) = await admin.describe_groups([group])
+    coordinator = described.coordinator
+    (configs,) = await admin.describe_configs(
+        [ConfigResource(ConfigResourceType.BROKER, str(coordinator))], names=[LISTENER]
+    )
+    listener = next((each.value for each in configs.entries if each.name == LISTENER), None)
+    if not listener:
+        raise CommandError(f"Broker {coordinator} does not serve HTTP: set {LISTENER}.")
+    path = f"/groups/{urllib.parse.quote(group, safe='')}"
+    url = page_url(listener, admin.cluster.brokers[coordinator].host, path)
+    try:
+        page = await asyncio.to_thread(_get, url)
+        found: list[dict[str, Any]] = json.loads(page)["rebalances"]
+    except (OSError, ValueError, KeyError) as error:
+        raise CommandError(
+            f"Cannot read {url}: {error}. The HTTP port may be closed to this host, or require a token: "
+            f"set it in {TOKEN_VARIABLE}."
+        ) from error
+    return found
+
+
+def _get(url: str) -> bytes:
+    request = urllib.request.Request(url, headers=authorization())
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
+        page: bytes = response.read(_PAGE_BYTES_MAX)
+    return page

@@ -1,0 +1,1 @@
+"""Files that say what topics and replicas should be."""

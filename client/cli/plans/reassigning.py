@@ -1,0 +1,87 @@
+"""Reassignment plans in the format of Kafka's own tool, and their progress.
+
+{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ottla.client.admin.admin import Admin
+from ottla.client.admin.results import TopicDescription
+from ottla.client.cli.terminal.errors import CommandError
+from ottla.protocol.identifiers import TopicPartition
+
+Plan = Mapping[TopicPartition, Sequence[int]]
+
+_VERSION: Final = 1
+
+
+def spread(
+    topics: Sequence[TopicDescription], brokers: Sequence[int], replication_factor: int | None
+) -> dict[TopicPartition, list[int]]:
+    """Place partitions round robin: each one, and so its leader, starts one broker later than the one before."""
+    placed = {}
+    turn = 0
+    for topic in topics:
+        for each in topic.partitions:
+            count = replication_factor or len(each.replicas)
+            if count > len(brokers):
+                raise CommandError(f"{topic.name} needs {count} brokers for its replicas; {len(brokers)} are given.")
+            placed[TopicPartition(topic.name, each.partition)] = [
+                brokers[(turn + number) % len(brokers)] for number in range(count)
+            ]
+            turn += 1
+    return placed
+
+
+def plan_text(plan: Plan) -> str:
+    """Return a plan as JSON."""
+    rows = [
+        {"topic": each.topic, "partition": each.partition, "replicas": list(replicas)}
+        for each, replicas in plan.items()
+    ]
+    return json.dumps({"version": _VERSION, "partitions": rows})
+
+
+def parse_plan(text: str, name: str) -> dict[TopicPartition, list[int]]:
+    """Read a plan; CommandError if it is not valid."""
+    try:
+        document = json.loads(text)
+        plan = {}
+        for row in document["partitions"]:
+            topic, partition, replicas = row["topic"], row["partition"], row["replicas"]
+            numbers = [partition, *replicas]
+            if not isinstance(topic, str) or not all(type(number) is int for number in numbers) or not replicas:
+                raise ValueError(f"{row} is not a partition with its replicas")
+            plan[TopicPartition(topic, partition)] = list(replicas)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CommandError(f"{name} is not a plan: {error}. `ottla partition reassign plan` writes one.", 2) from error
+    if not plan:
+        raise CommandError(f"{name} has no partitions.", 2)
+    return plan
+
+
+async def progress(admin: Admin, plan: Plan) -> list[dict[str, Any]]:
+    """Return for each partition whether it has moved, is moving, or is elsewhere."""
+    moving = {TopicPartition(each.topic, each.partition) for each in await admin.list_partition_reassignments(plan)}
+    described = await admin.describe_topics({each.topic for each in plan})
+    now = {
+        TopicPartition(topic.name, each.partition): each.replicas for topic in described for each in topic.partitions
+    }
+    items = []
+    for partition, wanted in plan.items():
+        replicas = now.get(partition, ())
+        state = "moving" if partition in moving else "done" if tuple(wanted) == replicas else "elsewhere"
+        items.append(
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "state": state,
+                "wanted": list(wanted),
+                "replicas": list(replicas),
+            }
+        )
+    return items

@@ -1,0 +1,1 @@
+"""Reading, writing, finding and measuring records, in topics and in segment files."""

@@ -1,0 +1,117 @@
+"""Read and write the records of `topic produce`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.output import say
+from ottla.client.cli.terminal.progress import Tell
+from ottla.client.cli.terminal.target import Target
+from ottla.client.producer.producer import Producer
+from ottla.client.producer.producer_batch import Delivery
+from ottla.client.producer.settings import ProducerSettings
+
+_CHUNK_BYTES: Final = 1 << 16
+_LINE_BYTES_MAX: Final = 100 * 1024 * 1024
+_UNACKNOWLEDGED_MAX: Final = 10_000
+_LINGER_MS: Final = 5
+_TOLD_EVERY: Final = 1000
+
+
+@dataclass(frozen=True)
+class Records:
+    """Values given as arguments, a file, or lines of an input."""
+
+    values: Sequence[str] | None
+    file: Path | None
+    key: str | None
+    key_delimiter: str | None
+    null_value: bool
+    input: BinaryIO
+
+    async def pairs(self) -> AsyncIterator[tuple[bytes | None, bytes | None]]:
+        """Yield keys and values."""
+        key = None if self.key is None else self.key.encode()
+        async for line in self._lines():
+            if self.key_delimiter is not None:
+                first, found, rest = line.partition(self.key_delimiter.encode())
+                if not found:
+                    raise CommandError(f"a line has no {self.key_delimiter!r} between key and value: {line[:60]!r}")
+                key, line = first, rest
+            yield key, None if self.null_value and not line else line
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        if self.file is not None:
+            try:
+                yield await asyncio.to_thread(self.file.read_bytes)
+            except OSError as error:
+                raise CommandError(f"cannot read {self.file}: {error.strerror}") from error
+            return
+        for value in self.values or ():
+            yield value.encode()
+        if self.values:
+            return
+        rest = b""
+        # Reading blocks, and must not delay requests in flight.
+        while chunk := await asyncio.to_thread(self._chunk):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                yield line
+            if len(rest) > _LINE_BYTES_MAX:
+                raise CommandError(f"a line has more than {_LINE_BYTES_MAX} bytes; use --file for large values")
+        if rest:
+            yield rest
+
+    def _chunk(self) -> bytes:
+        read1 = getattr(self.input, "read1", self.input.read)
+        chunk: bytes = read1(_CHUNK_BYTES)
+        return chunk
+
+
+async def produce_records(
+    target: Target,
+    topic: str,
+    records: Records,
+    partition: int | None,
+    headers: list[tuple[str, bytes]],
+    options: dict[str, Any],
+    bar: AbstractContextManager[Tell],
+) -> None:
+    """Write all records and report their offsets; stops at the first error."""
+    settings = target.settings(ProducerSettings)
+    timeout_ms = settings["default_api_timeout_ms"]
+    defaults = {"linger_ms": _LINGER_MS, "max_block_ms": timeout_ms, "delivery_timeout_ms": timeout_ms}
+    started = time.monotonic()
+    written = 0
+    unacknowledged: deque[Delivery] = deque()
+
+    async def acknowledge(left: int, tell: Tell) -> None:
+        nonlocal written
+        while len(unacknowledged) > left:
+            metadata = await unacknowledged.popleft()
+            written += 1
+            if written % _TOLD_EVERY == 0:
+                tell(written)
+            if target.is_data:
+                place = {"topic": metadata.topic, "partition": metadata.partition, "offset": metadata.offset}
+                target.print_items([{**place, "timestamp": metadata.timestamp}])
+
+    try:
+        with bar as tell:
+            async with Producer(**(defaults | settings | options)) as producer:
+                async for key, value in records.pairs():
+                    unacknowledged.append(await producer.send(topic, value, key, partition, headers=headers))
+                    await acknowledge(_UNACKNOWLEDGED_MAX, tell)
+                await producer.flush()
+                await acknowledge(0, tell)
+    finally:
+        took = time.monotonic() - started
+        say(f"{written} {'record' if written == 1 else 'records'} written to {topic} in {took:.2f} s")

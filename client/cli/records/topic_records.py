@@ -1,0 +1,201 @@
+"""`ottla topic produce`, `consume` and `tail`: standard input and output are the records."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ottla.client.cli.records.offsets import OFFSET_HELP, partitions_of, resolve
+from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.output import Format, say, written
+from ottla.client.cli.terminal.progress import progress, untold
+from ottla.client.cli.terminal.target import Target, run
+
+if TYPE_CHECKING:
+    from ottla.client.admin.admin import Admin
+    from ottla.client.cli.records.reading import ReadRecord
+
+_LINE: Final = "%s\\n"
+_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
+_Partitions = Annotated[
+    list[int] | None, typer.Option("--partition", "-p", help="Only this partition; can be repeated.")
+]
+_Count = Annotated[int | None, typer.Option("--num", "-n", min=0, metavar="N", help="Stop after this many records.")]
+_Template = Annotated[
+    str | None,
+    typer.Option(
+        "-f",
+        metavar="FORMAT",
+        help=r"%t topic, %p partition, %o offset, %T timestamp, %k key, %s value, %h headers, %K %S lengths, \n \t.",
+        show_default="the value and a newline",
+    ),
+]
+_Null = Annotated[str, typer.Option("--null", metavar="TEXT", help="What to write for a null key or value.")]
+_Json = Annotated[bool, typer.Option("--json", "-J", help="Print a JSON object per record, as --format json.")]
+
+
+def consume(
+    target: Target,
+    topic: _Topic,
+    offset: Annotated[str, typer.Option("--offset", "-o", metavar="OFFSET", help=OFFSET_HELP)] = "start",
+    count: _Count = None,
+    exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end of the topic.")] = False,
+    partitions: _Partitions = None,
+    template: _Template = None,
+    null: _Null = "",
+    json_lines: _Json = False,
+    uncommitted: Annotated[
+        bool, typer.Option("--read-uncommitted", help="Include records of open and aborted transactions.")
+    ] = False,
+) -> None:
+    """Print the records of a topic to standard output, without a group.
+
+    JSON: topic, partition, offset, timestamp, key, value, headers; bytes that are not UTF-8 are {"base64": ...}.
+
+    \b
+    Examples:
+      ottla topic consume orders                         from the start, and then new records
+      ottla topic consume orders -e                      existing records only
+      ottla topic consume orders -o -10 -e               the last ten of each partition
+      ottla topic consume orders -o @-1h -n 100 --json   of the last hour, at most 100
+      ottla topic consume orders -f '%p/%o %T %k: %s\\n'
+    """
+    writer = _writer(Format.JSON if json_lines else target.output_format, template, null)
+    _read(target, topic, partitions, offset, writer, count=count, until_end=exit_at_end, uncommitted=uncommitted)
+
+
+def tail(
+    target: Target,
+    topic: _Topic,
+    lines: Annotated[
+        int, typer.Option("--lines", min=0, metavar="N", help="Records per partition to show before new ones.")
+    ] = 10,
+    count: _Count = None,
+    partitions: _Partitions = None,
+    template: _Template = None,
+    null: _Null = "",
+    json_lines: _Json = False,
+) -> None:
+    """Print the last records of a topic, and then new ones, until Ctrl-C.
+
+    JSON: as `ottla topic consume`.
+
+    \b
+    Examples:
+      ottla topic tail orders
+      ottla topic tail orders --lines 0 -f '%T %s\\n'
+    """
+    writer = _writer(Format.JSON if json_lines else target.output_format, template, null)
+    _read(target, topic, partitions, f"-{lines}", writer, count=count, until_end=False, uncommitted=False)
+
+
+def _writer(output_format: Format, template: str | None, null: str) -> Callable[[ReadRecord], bytes]:
+    from ottla.client.cli.records.record_format import as_json, compiled
+
+    if not output_format.is_data:
+        return compiled(_LINE if template is None else template, null)
+    if template is not None:
+        raise CommandError(f"-f and {output_format} are two formats: use only one", 2)
+    return lambda read: written(as_json(read), output_format).encode()
+
+
+def _read(
+    target: Target,
+    topic: str,
+    partitions: Sequence[int] | None,
+    offset: str,
+    writer: Callable[[ReadRecord], bytes],
+    *,
+    count: int | None,
+    until_end: bool,
+    uncommitted: bool,
+) -> None:
+    from ottla.client.cli.records.reading import PartitionReader
+
+    output = sys.stdout.buffer
+
+    async def work(admin: Admin) -> None:
+        wanted = await partitions_of(admin, topic, partitions)
+        reader = PartitionReader(admin, await resolve(admin, wanted, offset), read_committed=not uncommitted)
+        written = 0
+        if count == 0:
+            return
+        async for reads in reader.fetches(until_end=until_end):
+            shown = reads if count is None else reads[: count - written]
+            output.writelines(map(writer, shown))
+            # A reader at the other end of a pipe sees records at once.
+            output.flush()
+            written += len(shown)
+            if written == count:
+                return
+
+    try:
+        target.run(work)
+    except KeyboardInterrupt:
+        # Ctrl-C is the usual end of a reader that would run for ever.
+        say("")
+    output.flush()
+
+
+def produce(
+    target: Target,
+    topic: _Topic,
+    values: Annotated[
+        list[str] | None, typer.Argument(metavar="[VALUE]...", help="Values; by default, the lines of standard input.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Key of all records.")] = None,
+    key_delimiter: Annotated[
+        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Separates key and value in each line.")
+    ] = None,
+    headers: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="KEY=VALUE", help="Header; can be repeated.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Partition.", show_default="by key")
+    ] = None,
+    compression: Annotated[
+        str | None, typer.Option("--compression", "-z", metavar="CODEC", help="gzip, snappy, lz4 or zstd.")
+    ] = None,
+    acks: Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Replicas to wait for.")] = "all",
+    null_value: Annotated[
+        bool, typer.Option("--null-value", "-Z", help="Write an empty value as null, a tombstone in compacted topics.")
+    ] = False,
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", help="Write the whole file as the value of one record.")
+    ] = None,
+) -> None:
+    """Write records to a topic, one for each line of standard input.
+
+    JSON: topic, partition, offset, timestamp of each record.
+
+    \b
+    Examples:
+      ottla topic produce orders < orders.txt
+      ottla topic produce orders 'hello, world' --key greeting
+      seq 3 | ottla topic produce orders -z zstd
+      printf 'k1:v1\\nk2:\\n' | ottla topic produce orders -K : --null-value
+    """
+    from ottla.client.cli.records.producing import Records, produce_records
+    from ottla.client.cli.terminal.target import key_values
+
+    options: dict[str, Any] = {"acks": acks if acks == "all" else _acks(acks), "compression_type": compression}
+    if options["acks"] != "all":
+        options["enable_idempotence"] = False
+    records = Records(
+        values=values, file=file, key=key, key_delimiter=key_delimiter, null_value=null_value, input=sys.stdin.buffer
+    )
+    pairs = [(name, value.encode()) for name, value in key_values(headers or (), "--header").items()]
+    # No bar where the user types the records, or sees the offset of each one.
+    bar = nullcontext(untold) if values or file or target.is_data or sys.stdin.isatty() else progress("writing")
+    run(lambda: produce_records(target, topic, records, partition, pairs, options, bar))
+
+
+def _acks(text: str) -> int:
+    if text not in ("0", "1", "-1"):
+        raise CommandError(f"--acks takes all, 1 or 0, not {text!r}", 2)
+    return int(text)

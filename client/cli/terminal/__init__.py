@@ -1,0 +1,1 @@
+"""What every command uses: options, target cluster, tables, errors, progress."""

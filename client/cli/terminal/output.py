@@ -1,0 +1,88 @@
+"""What commands print: tables, JSON or YAML on standard output, messages on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import typer
+
+from ottla.client.cli.terminal.errors import CommandError
+
+
+class Format(StrEnum):
+    """How a result is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+    @property
+    def is_data(self) -> bool:
+        """Whether a script reads the result."""
+        return self is not Format.TABLE
+
+
+def say(line: str) -> None:
+    """Print a message to standard error."""
+    typer.echo(line, err=True)
+
+
+def error(message: str) -> None:
+    """Print an error message to standard error."""
+    typer.secho("Error: ", err=True, nl=False, fg=typer.colors.RED, bold=True)
+    typer.echo(message, err=True)
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask for confirmation unless `--yes` was given; CommandError if the user says no or there is no terminal."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(f"{question} There is no terminal to ask on; repeat the command with --yes.", 2)
+    if not typer.confirm(question, err=True):
+        raise CommandError("Nothing was done.")
+
+
+def print_items(items: Iterable[Mapping[str, Any]], output_format: Format) -> None:
+    """Print objects as they arrive: in JSON one per line, in YAML as entries of one list."""
+    for item in items:
+        typer.echo(written(item, output_format), nl=False)
+
+
+def written(item: Mapping[str, Any], output_format: Format) -> str:
+    """Return an object as lines of text."""
+    text = json.dumps(item, ensure_ascii=False)
+    if output_format is Format.JSON:
+        return f"{text}\n"
+    import yaml
+
+    # Through JSON first, because YAML's safe writer accepts plain types only.
+    entry: str = yaml.safe_dump([json.loads(text)], sort_keys=False, allow_unicode=True)
+    return entry
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[str, str]) -> None:
+    """Print aligned columns; on a terminal, cells whose text is in `styles` are coloured."""
+    if sys.stdout.isatty():
+        _print_rich_table(headings, rows, styles)
+        return
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    for row in (headings, *rows):
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _print_rich_table(headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[str, str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in row))
+    Console().print(table)

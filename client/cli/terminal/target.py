@@ -1,0 +1,225 @@
+"""How a command finds its cluster, and the options for it that all cluster commands share."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from ottla.client.cli.terminal.errors import CommandError, explained
+from ottla.client.cli.terminal.options import default_directory
+from ottla.client.cli.terminal.output import Format, print_items, print_table
+
+if TYPE_CHECKING:
+    from ottla.client.admin.admin import Admin
+    from ottla.client.net.settings import ClientSettings
+
+T = TypeVar("T")
+CommandT = TypeVar("CommandT", bound=Callable[..., None])
+
+BOOTSTRAP_DEFAULT: Final = "localhost:9092"
+_REQUEST_TIMEOUT_S_MAX: Final = 30.0
+_CONNECT_TIMEOUT_S_MAX: Final = 10.0
+
+_Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        envvar="OTTLA_BOOTSTRAP_SERVERS",
+        metavar="HOST:PORT,...",
+        help="Brokers to connect to first.",
+        show_default=BOOTSTRAP_DEFAULT,
+    ),
+]
+_CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        envvar="OTTLA_COMMAND_CONFIG",
+        metavar="FILE",
+        help="A .properties file with client options.",
+    ),
+]
+_Overrides = Annotated[
+    list[str] | None,
+    typer.Option("-X", metavar="KEY=VALUE", help="A client option, by Kafka's name; can be repeated."),
+]
+_Timeout = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How long to keep trying.")]
+_Format = Annotated[
+    Format, typer.Option("--format", help="How to print the result. JSON: one object per line; YAML: a list.")
+]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The cluster that a command is for, and how its result is printed."""
+
+    bootstrap_servers: str | None = None
+    command_config: Path | None = None
+    overrides: tuple[str, ...] = ()
+    timeout_s: float = 15.0
+    output_format: Format = Format.TABLE
+
+    @property
+    def is_data(self) -> bool:
+        """Whether a script reads the result."""
+        return self.output_format.is_data
+
+    def settings(self, kind: type[ClientSettings]) -> dict[str, Any]:
+        """Return the keyword arguments of a client; CommandError if an option is invalid."""
+        from ottla.client.cli.terminal.profiles import options_in_use
+        from ottla.client.errors import KafkaConfigurationError
+        from ottla.client.net.settings import read_properties
+
+        request_ms = int(min(self.timeout_s, _REQUEST_TIMEOUT_S_MAX) * 1000)
+        settings: dict[str, Any] = {}
+        defaults: dict[str, Any] = {
+            "client_id": "ottla-cli",
+            "default_api_timeout_ms": int(self.timeout_s * 1000),
+            "request_timeout_ms": request_ms,
+            "connect_timeout_ms": int(min(self.timeout_s, _CONNECT_TIMEOUT_S_MAX) * 1000),
+        }
+        try:
+            if self.command_config is not None:
+                settings |= kind.kwargs_from_config(read_properties(self.command_config))
+            settings |= kind.kwargs_from_config(key_values(self.overrides, "-X"))
+            # A profile belongs to one cluster. Another cluster must not receive its password.
+            if self.bootstrap_servers is None and "bootstrap_servers" not in settings:
+                settings = kind.kwargs_from_config(options_in_use()) | settings
+        except KafkaConfigurationError as error:
+            raise CommandError(str(error), 2) from error
+        if self.bootstrap_servers is not None or "bootstrap_servers" not in settings:
+            settings["bootstrap_servers"] = self.bootstrap_servers or default_bootstrap()
+        return defaults | settings
+
+    def run(self, work: Callable[[Admin], Awaitable[T]]) -> T:
+        """Run a coroutine with an admin client of the cluster; CommandError if it raises a KafkaError."""
+        from ottla.client.admin.admin import Admin
+        from ottla.client.net.settings import ClientSettings
+
+        settings = self.settings(ClientSettings)
+
+        async def main() -> T:
+            async with Admin(**settings) as admin:
+                return await work(admin)
+
+        return run(main)
+
+    def print_items(self, items: Iterable[Mapping[str, Any]]) -> None:
+        """Print objects for scripts."""
+        print_items(items, self.output_format)
+
+    def show(
+        self, headings: Sequence[str], rows: Sequence[Sequence[object]], items: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Print `rows` as a table, or `items` as data."""
+        if self.is_data:
+            self.print_items(items)
+        else:
+            print_table(headings, [[cell(value) for value in row] for row in rows], STYLES)
+
+
+STYLES: Final = {
+    "ok": "green",
+    "Stable": "green",
+    "Empty": "yellow",
+    "under-replicated": "yellow",
+    "OFFLINE": "bold red",
+    "healthy": "bold green",
+    "unhealthy": "bold red",
+    "WARNING": "yellow",
+    "BROKEN": "bold red",
+}
+
+
+def default_bootstrap() -> str:
+    """Return the default bootstrap servers: localhost:9092, plus the other brokers if `ottla up` started that one."""
+    from ottla.client.local_cluster.cluster_dir import ClusterDir
+    from ottla.client.local_cluster.errors import ClusterError
+
+    try:
+        record = ClusterDir(Path(os.environ.get("OTTLA_DIR") or default_directory())).read()
+    except ClusterError:
+        record = None
+    if record is None or not any(BOOTSTRAP_DEFAULT.endswith(f":{broker.port}") for broker in record.brokers):
+        return BOOTSTRAP_DEFAULT
+    return record.bootstrap_servers
+
+
+def cell(value: object) -> str:
+    """Return what a table shows for a value."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple | list):
+        return ",".join(map(str, value)) or "-"
+    return str(value)
+
+
+def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine function; CommandError if it raises a KafkaError."""
+    import asyncio
+
+    from ottla.client.errors import KafkaConfigurationError, KafkaError
+
+    try:
+        return asyncio.run(main())
+    except KafkaConfigurationError as error:
+        raise CommandError(str(error), 2) from error
+    except KafkaError as error:
+        raise CommandError(explained(error)) from error
+
+
+def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """Read KEY=VALUE; CommandError if there is no "="."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise CommandError(f"{option} takes KEY=VALUE, not {pair!r}", 2)
+        found[key.strip()] = value
+    return found
+
+
+def command(app: typer.Typer, name: str | None = None) -> Callable[[CommandT], CommandT]:
+    """Make a function a cluster command: add the shared options, and pass them as a Target in the first parameter."""
+
+    def register(function: CommandT) -> CommandT:
+        def call(
+            *,
+            bootstrap_server: str | None,
+            command_config: Path | None,
+            overrides: list[str] | None,
+            timeout: float,
+            output_format: Format,
+            **own: Any,
+        ) -> None:
+            target = Target(bootstrap_server, command_config, tuple(overrides or ()), timeout, output_format)
+            function(target, **own)
+
+        def shared(option: str, annotation: Any, default: object) -> inspect.Parameter:
+            return inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        parameters = [
+            *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own),
+            shared("output_format", _Format, Format.TABLE),
+            shared("bootstrap_server", _Bootstrap, None),
+            shared("timeout", _Timeout, Target.timeout_s),
+            shared("command_config", _CommandConfig, None),
+            shared("overrides", _Overrides, None),
+        ]
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.__annotations__ = {each.name: each.annotation for each in parameters}
+        call.__doc__ = function.__doc__
+        app.command(name or function.__name__.replace("_", "-"))(call)
+        return function
+
+    return register
