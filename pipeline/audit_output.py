@@ -8,7 +8,7 @@ from typing import Final
 import typer
 
 from ottla.client.cli.terminal.output import print_table
-from ottla.pipeline.transforms.findings import AuditReport, Finding, checksum_text
+from ottla.pipeline.transforms.findings import AuditFinding, AuditReport, checksum_text
 
 _STYLES: Final = {"complete": "bold green", "INCOMPLETE": "bold red"}
 
@@ -41,7 +41,7 @@ def print_report(report: AuditReport, output_format: str) -> None:
         print_table(columns, [[_cell(value) for value in _cells(each)] for each in report.findings], {})
 
 
-def _cells(finding: Finding) -> tuple[object, ...]:
+def _cells(finding: AuditFinding) -> tuple[object, ...]:
     return (
         finding.kind,
         finding.topic,

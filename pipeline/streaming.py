@@ -26,7 +26,7 @@ HandleBatch: TypeAlias = Callable[[DataFrame, int], None]
 _POLL_S: Final = 0.2
 _PAUSE_S_MAX: Final = 30.0
 # Errors that come again, however often the query is started.
-_FINAL: Final = ("DataLossError", "OptionError", "ArchiveError", "AnalysisException")
+_FINAL: Final = ("DataLossError", "SourceOptionError", "ArchiveError", "AnalysisException")
 
 
 class BatchGate:

@@ -14,7 +14,7 @@ from ottla.pipeline.archives.files import Files
 from ottla.pipeline.archives.manifest import Offsets
 from ottla.pipeline.archives.reading import read_manifests
 from ottla.pipeline.settings import ReplaySettings
-from ottla.pipeline.transforms.pacing import Slice, Step
+from ottla.pipeline.transforms.pacing import ReplayStep, Slice
 
 
 class ReplaySource(Protocol):
@@ -23,7 +23,7 @@ class ReplaySource(Protocol):
     def table(self) -> DataFrame:
         """Return all records."""
 
-    def rows(self, step: Step) -> DataFrame:
+    def rows(self, step: ReplayStep) -> DataFrame:
         """Return the records of a step."""
 
 
@@ -50,7 +50,7 @@ class ParquetFiles:
         """Return all records."""
         return self._table
 
-    def rows(self, step: Step) -> DataFrame:
+    def rows(self, step: ReplayStep) -> DataFrame:
         """Return the records of a step."""
         return self._table.filter(_within(step))
 
@@ -71,7 +71,7 @@ class ArchiveFiles:
         """Return all records."""
         return self._of({piece.file for piece in self._pieces})
 
-    def rows(self, step: Step) -> DataFrame:
+    def rows(self, step: ReplayStep) -> DataFrame:
         """Return the records of a step."""
         files = set()
         for piece in self._pieces:
@@ -99,7 +99,7 @@ class LogFiles:
         """Return all records."""
         return self._load({"subscribe": ",".join(self._topics)} if self._topics else {})
 
-    def rows(self, step: Step) -> DataFrame:
+    def rows(self, step: ReplayStep) -> DataFrame:
         """Return the records of a step."""
         assigned: dict[str, list[int]] = {}
         bounds: dict[str, dict[str, dict[str, int]]] = {"startingOffsets": {}, "endingOffsets": {}}
@@ -130,7 +130,7 @@ def slices(table: DataFrame, progress: Offsets, width: int) -> list[Slice]:
     return found
 
 
-def _within(step: Step) -> Column:
+def _within(step: ReplayStep) -> Column:
     wanted = F.lit(False)
     for piece in step.slices.values():
         wanted = wanted | (

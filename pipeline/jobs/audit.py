@@ -34,8 +34,8 @@ from ottla.pipeline.transforms.comparison import (
 )
 from ottla.pipeline.transforms.findings import (
     NOTHING,
+    AuditFinding,
     AuditReport,
-    Finding,
     PartitionReport,
     Summary,
     checksum_text,
@@ -73,20 +73,20 @@ class Audit:
             for topic, partitions in self._manifests.ends.items()
             for partition, end in partitions.items()
         }
-        self._findings = [Finding("manifest", detail=problem) for problem in self._manifests.problems]
+        self._findings = [AuditFinding("manifest", detail=problem) for problem in self._manifests.problems]
 
     def report(self) -> AuditReport:
         """Make the comparison."""
         buckets = self._check_files()
         for row in out_of_order(self._rows).limit(self._settings.findings_max).collect():
             file = self._files.relative(row["file"])
-            self._add(Finding("order", row["topic"], row["partition"], row["offset"], row["offset"], 1, file))
+            self._add(AuditFinding("order", row["topic"], row["partition"], row["offset"], row["offset"], 1, file))
         if self._settings.against != "manifests":
             self._check_source(buckets)
         listed = self._findings[: self._settings.findings_max]
         return AuditReport([self._partitions[key] for key in sorted(self._partitions)], sorted(listed, key=_order))
 
-    def _add(self, finding: Finding) -> None:
+    def _add(self, finding: AuditFinding) -> None:
         self._findings.append(finding)
         if finding.topic is not None and finding.partition is not None:
             key = (finding.topic, finding.partition)
@@ -117,7 +117,7 @@ class Audit:
             names = [name.rpartition("/")[2] for name in newer]
             self._rows = self._rows.filter(~F.element_at(F.split("file", "/"), -1).isin(names))
         for file in sorted(listed - known - newer):
-            self._findings.append(Finding("unknown-file", file=file, detail="no manifest has it"))
+            self._findings.append(AuditFinding("unknown-file", file=file, detail="no manifest has it"))
         for piece in self._manifests.pieces:
             self._check_piece(piece, listed, written.get((piece.file, piece.topic, piece.partition), ()))
         return buckets
@@ -126,16 +126,16 @@ class Audit:
         place = (piece.topic, piece.partition, piece.first_offset, piece.last_offset, piece.rows, piece.file)
         found = list(found)
         if piece.file not in listed:
-            self._add(Finding("missing-file", *place))
+            self._add(AuditFinding("missing-file", *place))
             return
         summary = sum((each for _, _, each in found), NOTHING)
         if summary.rows != piece.rows:
-            self._add(Finding("changed-file", *place, f"{summary.rows} records can be read of {piece.rows}"))
+            self._add(AuditFinding("changed-file", *place, f"{summary.rows} records can be read of {piece.rows}"))
         elif checksum_text(summary.checksum) != checksum_text(int(piece.checksum)) or (
             (min(first for first, _, _ in found), max(last for _, last, _ in found))
             != (piece.first_offset, piece.last_offset)
         ):
-            self._add(Finding("changed-file", *place, "the content is not what was written"))
+            self._add(AuditFinding("changed-file", *place, "the content is not what was written"))
 
     def _check_source(self, ours: Buckets) -> None:
         """Compare the archive with its source."""
@@ -156,7 +156,7 @@ class Audit:
                 behind[key].append((row["first_offset"], row["last_offset"], row["rows"]))
         for key, found in behind.items() if not self._settings.allow_behind else ():
             first, last = min(each[0] for each in found), max(each[1] for each in found)
-            self._add(Finding("behind", *key, first, last, sum(each[2] for each in found)))
+            self._add(AuditFinding("behind", *key, first, last, sum(each[2] for each in found)))
         if suspects := differing(ours, theirs):
             self._look_closely(source.filter(source["zone"] == COVERED), suspects)
 
@@ -178,7 +178,7 @@ class Audit:
         return self._spark.read.format("ottla-log").options(**options).load(str(self._settings.log_dir))
 
 
-def _order(finding: Finding) -> tuple[str, int, int, str, str]:
+def _order(finding: AuditFinding) -> tuple[str, int, int, str, str]:
     return (
         finding.topic or "",
         -1 if finding.partition is None else finding.partition,

@@ -27,7 +27,7 @@ from ottla.pipeline.settings import ReplaySettings
 from ottla.pipeline.streaming import query_metrics
 from ottla.pipeline.topics import ensure_topic, send
 from ottla.pipeline.transforms.headers import places, with_headers
-from ottla.pipeline.transforms.pacing import Step, advanced, steps, wait_seconds
+from ottla.pipeline.transforms.pacing import ReplayStep, advanced, steps, wait_seconds
 
 QUERY: Final = "replay"
 HEADER_PREFIX: Final = "ottla.replay."
@@ -53,7 +53,7 @@ def run(spark: SparkSession, settings: ReplaySettings) -> int:
         raise PipelineError(f"the replay failed: {reason_of(error)}{kept.advice}") from error
 
 
-def _plan(source: ReplaySource, settings: ReplaySettings, offsets: Offsets) -> Iterator[Step]:
+def _plan(source: ReplaySource, settings: ReplaySettings, offsets: Offsets) -> Iterator[ReplayStep]:
     """Return the steps that are left, a second's worth each where the rate is limited; have topics to send them to."""
     rows = min(settings.chunk_records, settings.records_per_second or settings.chunk_records)
     partitions = [
@@ -70,7 +70,7 @@ def _plan(source: ReplaySource, settings: ReplaySettings, offsets: Offsets) -> I
 
 def _run_steps(
     source: ReplaySource,
-    planned: Iterable[Step],
+    planned: Iterable[ReplayStep],
     settings: ReplaySettings,
     kept: KeptProgress,
     metrics: JobMetrics,

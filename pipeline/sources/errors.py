@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class OptionError(ValueError):
+class SourceOptionError(ValueError):
     """An option is missing, wrong, or contradicts another; the message says what to change."""
 
 

@@ -12,7 +12,7 @@ from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.errors import KafkaConfigurationError
 from ottla.client.net.settings import ClientSettings
 from ottla.client.producer.settings import ProducerSettings
-from ottla.pipeline.sources.errors import OptionError
+from ottla.pipeline.sources.errors import SourceOptionError
 from ottla.pipeline.sources.options import KAFKA_PREFIX
 
 SettingsT = TypeVar("SettingsT", bound=ClientSettings)
@@ -68,17 +68,17 @@ def kafka_config(options: Mapping[str, str]) -> dict[str, str]:
         if name.lower().startswith(KAFKA_PREFIX)
     }
     if not config.get("bootstrap.servers", "").strip():
-        raise OptionError(
+        raise SourceOptionError(
             "kafka.bootstrap.servers is missing: write where the brokers are, such as host1:9092,host2:9092."
         )
     for name, reason in _REFUSED.items():
         if name in config:
-            raise OptionError(f"Remove kafka.{name}: {reason}.")
+            raise SourceOptionError(f"Remove kafka.{name}: {reason}.")
     return config
 
 
 def reader_settings(config: Mapping[str, str]) -> ConsumerSettings:
-    """Return the settings for reading; OptionError where an option is unknown or wrong."""
+    """Return the settings for reading; SourceOptionError where an option is unknown or wrong."""
     return _settings(ConsumerSettings, ProducerSettings, config, _READER_DEFAULTS)
 
 
@@ -98,11 +98,11 @@ def _settings(
         elif name not in known_elsewhere and name not in _WITHOUT_EFFECT:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean kafka.{close[0]}?" if close else "remove it."
-            raise OptionError(f"kafka.{name} is not an option of our clients; {hint}")
+            raise SourceOptionError(f"kafka.{name} is not an option of our clients; {hint}")
     try:
         return wanted.from_kwargs({**defaults, **wanted.kwargs_from_config(kept)})
     except KafkaConfigurationError as error:
-        raise OptionError(f"Options that begin with kafka.: {error.detail}.") from error
+        raise SourceOptionError(f"Options that begin with kafka.: {error.detail}.") from error
 
 
 def _names(settings: type[ClientSettings]) -> set[str]:
@@ -116,7 +116,7 @@ def _without_java(config: Mapping[str, str], known: set[str]) -> dict[str, str]:
     if _JAAS in left and _JAAS not in known:
         entries = dict(_JAAS_ENTRY.findall(left.pop(_JAAS)))
         if "username" not in entries or "password" not in entries:
-            raise OptionError(
+            raise SourceOptionError(
                 f'kafka.{_JAAS} has no username="..." and password="..."; '
                 "kafka.sasl.username and kafka.sasl.password do the same."
             )
@@ -126,7 +126,7 @@ def _without_java(config: Mapping[str, str], known: set[str]) -> dict[str, str]:
         left.setdefault("ssl.check.hostname", str(left.pop(_HOSTNAME_CHECK).strip() != "").lower())
     for name in _STORE_TYPES:
         if name in left and name not in known and left.pop(name).strip().upper() != "PEM":
-            raise OptionError(f"kafka.{name} must be PEM: convert the store to a file of that form.")
+            raise SourceOptionError(f"kafka.{name} must be PEM: convert the store to a file of that form.")
     return left
 
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from ottla.pipeline.sources.errors import OptionError
+from ottla.pipeline.sources.errors import SourceOptionError
 from ottla.pipeline.sources.segment_index import SegmentIndex
 from ottla.protocol.identifiers import TopicPartition
 
@@ -31,7 +31,7 @@ _INTERNAL_PREFIX: Final = "__"
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class LogSegment:
     """A file of a log, and where the next one begins; None for the last, which may end in a torn batch."""
 
     path: str
@@ -42,10 +42,10 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SegmentPiece:
     """A part of a segment that one task reads: batches between two positions, records between two offsets."""
 
-    segment: Segment
+    segment: LogSegment
     begin: int
     end: int
     begin_offset: int
@@ -60,7 +60,7 @@ class Piece:
 def find_partitions(path: str, wanted: Callable[[TopicPartition], bool] | None) -> dict[TopicPartition, Path]:
     """Return the directories of partitions in or at a path, which may be several with commas in between.
 
-    Without `wanted` these are all but those of internal topics. OptionError where there is none, or one twice.
+    Without `wanted` these are all but those of internal topics. SourceOptionError where there is none, or one twice.
     """
     found: dict[TopicPartition, Path] = {}
     for part in filter(None, (part.strip() for part in path.split(","))):
@@ -68,20 +68,20 @@ def find_partitions(path: str, wanted: Callable[[TopicPartition], bool] | None) 
             if not (not partition.topic.startswith(_INTERNAL_PREFIX) if wanted is None else wanted(partition)):
                 continue
             if partition in found:
-                raise OptionError(
+                raise SourceOptionError(
                     f"{partition} is both in {found[partition]} and in {folder}: replicas would be read twice. "
                     "Give the data directory of one broker, or choose partitions with assign."
                 )
             found[partition] = folder
     if not found:
-        raise OptionError(
+        raise SourceOptionError(
             f"There is no log to read in {path}: the option path names a broker's data directory or one of its "
             "TOPIC-PARTITION directories, and subscribe must match."
         )
     return found
 
 
-def segments(partition: TopicPartition, folder: Path) -> list[Segment]:
+def segments(partition: TopicPartition, folder: Path) -> list[LogSegment]:
     """Return the segments of a log in order."""
     sizes = {}
     with os.scandir(folder) as entries:
@@ -90,7 +90,7 @@ def segments(partition: TopicPartition, folder: Path) -> list[Segment]:
                 sizes[int(entry.name.removesuffix(".log"))] = entry.path, entry.stat().st_size
     bases = sorted(sizes)
     return [
-        Segment(sizes[base][0], partition, base, sizes[base][1], following)
+        LogSegment(sizes[base][0], partition, base, sizes[base][1], following)
         for base, following in zip(bases, [*bases[1:], None], strict=True)
     ]
 
@@ -109,7 +109,7 @@ def log_start_offsets(folder: Path) -> dict[TopicPartition, int]:
     }
 
 
-def pieces(logs: Iterable[Segment], begin_offset: int, end_offset: int, bytes_max: int) -> Iterator[Piece]:
+def pieces(logs: Iterable[LogSegment], begin_offset: int, end_offset: int, bytes_max: int) -> Iterator[SegmentPiece]:
     """Divide a log between two offsets into pieces of about `bytes_max`, at boundaries of batches."""
     for segment in logs:
         last = OFFSET_MAX if segment.next_base_offset is None else segment.next_base_offset
@@ -121,12 +121,12 @@ def pieces(logs: Iterable[Segment], begin_offset: int, end_offset: int, bytes_ma
             first = index.position_before(begin_offset)
             bounds = [first, *index.cuts(first, bytes_max), segment.size]
         for begin, end in pairwise(bounds):
-            yield Piece(segment, begin, end, begin_offset, min(end_offset, last))
+            yield SegmentPiece(segment, begin, end, begin_offset, min(end_offset, last))
 
 
-def task_loads(work: Iterable[Piece], bytes_max: int) -> list[list[Piece]]:
+def task_loads(work: Iterable[SegmentPiece], bytes_max: int) -> list[list[SegmentPiece]]:
     """Put small pieces together, in order, so that a task has up to `bytes_max`."""
-    loads: list[list[Piece]] = []
+    loads: list[list[SegmentPiece]] = []
     room = 0
     for piece in work:
         if not loads or piece.size > room:
@@ -141,11 +141,11 @@ def _directories(path: Path) -> Iterator[tuple[TopicPartition, Path]]:
     try:
         names = sorted(os.listdir(path))
     except OSError as error:
-        raise OptionError(f"The option path cannot be read: {error}.") from error
+        raise SourceOptionError(f"The option path cannot be read: {error}.") from error
     if any(_SEGMENT.fullmatch(name) for name in names):
         match = _PARTITION_DIR.fullmatch(path.resolve().name)
         if match is None:
-            raise OptionError(f"{path} has segments, but its name is not TOPIC-PARTITION: rename it so.")
+            raise SourceOptionError(f"{path} has segments, but its name is not TOPIC-PARTITION: rename it so.")
         yield TopicPartition(match[1], int(match[2])), path
         return
     for name in names:

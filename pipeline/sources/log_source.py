@@ -15,10 +15,10 @@ from typing import Final
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.sources.errors import CorruptLogError, OptionError
+from ottla.pipeline.sources.errors import CorruptLogError, SourceOptionError
 from ottla.pipeline.sources.log_files import (
     OFFSET_MAX,
-    Piece,
+    SegmentPiece,
     find_partitions,
     log_start_offsets,
     pieces,
@@ -41,7 +41,7 @@ _SUBSCRIPTIONS: Final = ("subscribe", "subscribepattern", "assign")
 
 
 @dataclass(frozen=True, slots=True)
-class LogOptions:
+class LogSourceOptions:
     """Where the files are, and what to read of them."""
 
     path: str
@@ -54,7 +54,7 @@ class LogOptions:
 class LogPartition(InputPartition):
     """The work of one task."""
 
-    def __init__(self, work: list[Piece]) -> None:
+    def __init__(self, work: list[SegmentPiece]) -> None:
         super().__init__(work)
         self.work = work
 
@@ -81,7 +81,7 @@ class LogSource(DataSource):
 class LogReader(DataSourceReader):
     """Plans by segment on the driver, and reads in the workers."""
 
-    def __init__(self, options: LogOptions) -> None:
+    def __init__(self, options: LogSourceOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
@@ -101,20 +101,20 @@ class LogReader(DataSourceReader):
             yield from read_piece(piece, self._options.read)
 
 
-def parse_log_options(options: Mapping[str, str]) -> LogOptions:
-    """Read the options; OptionError where they cannot work."""
+def parse_log_options(options: Mapping[str, str]) -> LogSourceOptions:
+    """Read the options; SourceOptionError where they cannot work."""
     given = {name.lower(): value for name, value in options.items()}
     if not given.get("path", "").strip():
-        raise OptionError('The option path is missing: load("/var/lib/ottla/data"), for example.')
+        raise SourceOptionError('The option path is missing: load("/var/lib/ottla/data"), for example.')
     is_subscribed = any(name in given for name in _SUBSCRIPTIONS)
     read = parse_read_options(given if is_subscribed else {**given, "subscribePattern": ".*"}, streaming=False)
     for side, bound in (("starting", read.starting), ("ending", read.ending)):
         if not isinstance(bound, End | SpecificOffsets):
-            raise OptionError(f"Files are not searched by time: remove the {side} time, and filter by timestamp.")
-    return LogOptions(given["path"], read, is_subscribed, parse_count(given, "maxPartitionBytes") or _TASK_BYTES)
+            raise SourceOptionError(f"Files are not searched by time: remove the {side} time, and filter by timestamp.")
+    return LogSourceOptions(given["path"], read, is_subscribed, parse_count(given, "maxPartitionBytes") or _TASK_BYTES)
 
 
-def planned(options: LogOptions, piece_bytes: int) -> Iterator[Piece]:
+def planned(options: LogSourceOptions, piece_bytes: int) -> Iterator[SegmentPiece]:
     """Yield all pieces that the query reads, each of about `piece_bytes` at most."""
     matches = options.read.subscription.matches if options.is_subscribed else None
     for partition, folder in sorted(find_partitions(options.path, matches).items()):
@@ -124,7 +124,7 @@ def planned(options: LogOptions, piece_bytes: int) -> Iterator[Piece]:
         yield from pieces(segments(partition, Path(folder)), begin, end, piece_bytes)
 
 
-def read_piece(piece: Piece, options: ReadOptions) -> Iterator[Rows]:
+def read_piece(piece: SegmentPiece, options: ReadOptions) -> Iterator[Rows]:
     """Yield the rows of a piece."""
     maker = RowMaker(piece.segment.partition, options.include_headers)
     for batches in SegmentReader(piece, fail_on_data_loss=options.fail_on_data_loss):
@@ -140,6 +140,8 @@ def _offset(bound: Bound, partition: TopicPartition, name: str) -> int:
         return OFFSET_MAX if bound.offset == LATEST else 0
     assert isinstance(bound, SpecificOffsets)
     if partition not in bound.offsets:
-        raise OptionError(f"{name} lacks partition {partition}: name them all. Use -2 for earliest and -1 for latest.")
+        raise SourceOptionError(
+            f"{name} lacks partition {partition}: name them all. Use -2 for earliest and -1 for latest."
+        )
     offset = bound.offsets[partition]
     return offset if offset >= 0 else OFFSET_MAX if offset == LATEST else 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ottla.pipeline.sources.errors import OptionError
+from ottla.pipeline.sources.errors import SourceOptionError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 
@@ -50,7 +50,7 @@ def parse_bound(options: Mapping[str, str], side: str, default: int) -> Bound:
     name = f"{side}Timestamp"
     if (text := options.get(name.lower())) is not None:
         if not text.strip().isdecimal():
-            raise OptionError(f"{name} is {text!r}; write milliseconds since 1970, such as 1767225600000.")
+            raise SourceOptionError(f"{name} is {text!r}; write milliseconds since 1970, such as 1767225600000.")
         return Timestamp(int(text))
     name = f"{side}OffsetsByTimestamp"
     if (text := options.get(name.lower())) is not None:
@@ -65,7 +65,7 @@ def parse_bound(options: Mapping[str, str], side: str, default: int) -> Bound:
 
 
 def parse_offsets(name: str, text: str, minimum: int) -> dict[TopicPartition, int]:
-    """Read `{"topic": {"0": 23}}`; OptionError where it is something else."""
+    """Read `{"topic": {"0": 23}}`; SourceOptionError where it is something else."""
     shape = f'{name} must be JSON such as {{"topic": {{"0": 23, "1": 45}}}}'
     if name in ("startingOffsets", "endingOffsets"):
         shape += ", or earliest, or latest"
@@ -73,24 +73,24 @@ def parse_offsets(name: str, text: str, minimum: int) -> dict[TopicPartition, in
     offsets = {}
     for topic, rows in document.items():
         if not isinstance(rows, dict):
-            raise OptionError(f"{shape}; topic {topic!r} has {json.dumps(rows)}.")
+            raise SourceOptionError(f"{shape}; topic {topic!r} has {json.dumps(rows)}.")
         for number, offset in rows.items():
             if not number.isdecimal() or type(offset) is not int or offset < minimum:
-                raise OptionError(f"{shape}; topic {topic!r} has {json.dumps({number: offset})}.")
+                raise SourceOptionError(f"{shape}; topic {topic!r} has {json.dumps({number: offset})}.")
             offsets[TopicPartition(topic, int(number))] = offset
     return offsets
 
 
 def parse_assign(text: str) -> frozenset[TopicPartition]:
-    """Read `{"topic": [0, 1]}`; OptionError where it is something else."""
+    """Read `{"topic": [0, 1]}`; SourceOptionError where it is something else."""
     shape = 'assign must be JSON such as {"topic": [0, 1]}'
     assigned = set()
     for topic, numbers in _document("assign", text, shape).items():
         if not isinstance(numbers, list) or not all(type(number) is int and number >= 0 for number in numbers):
-            raise OptionError(f"{shape}; topic {topic!r} has {json.dumps(numbers)}.")
+            raise SourceOptionError(f"{shape}; topic {topic!r} has {json.dumps(numbers)}.")
         assigned |= {TopicPartition(topic, number) for number in numbers}
     if not assigned:
-        raise OptionError(f"{shape}; it names no partition.")
+        raise SourceOptionError(f"{shape}; it names no partition.")
     return frozenset(assigned)
 
 
@@ -115,7 +115,7 @@ def _document(name: str, text: str, shape: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except ValueError:
-        raise OptionError(f"{shape}; it is {text!r}.") from None
+        raise SourceOptionError(f"{shape}; it is {text!r}.") from None
     if not isinstance(document, dict):
-        raise OptionError(f"{shape}; it is {text!r}.")
+        raise SourceOptionError(f"{shape}; it is {text!r}.")
     return document

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import Protocol
 
-from ottla.pipeline.sources.errors import DataLossError, OptionError
+from ottla.pipeline.sources.errors import DataLossError, SourceOptionError
 from ottla.pipeline.sources.offset_bounds import Bound, End, SpecificOffsets, Timestamp
 from ottla.pipeline.sources.offset_ranges import OffsetRange
-from ottla.pipeline.sources.options import ReadOptions, Subscription
+from ottla.pipeline.sources.options import ReadOptions, TopicSubscription
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 
@@ -16,22 +16,22 @@ from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 class Cluster(Protocol):
     """What planning asks of a cluster; `TopicClient` does it for a real one."""
 
-    def partitions(self, subscription: Subscription) -> set[TopicPartition]:
+    def partitions(self, subscription: TopicSubscription) -> set[TopicPartition]:
         """Return the partitions that there are."""
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return offsets by timestamp, or the ends of the log; -1 where no record is that late."""
 
 
-def existing_partitions(cluster: Cluster, subscription: Subscription) -> set[TopicPartition]:
-    """Return the partitions to read; OptionError where one that is named does not exist."""
+def existing_partitions(cluster: Cluster, subscription: TopicSubscription) -> set[TopicPartition]:
+    """Return the partitions to read; SourceOptionError where one that is named does not exist."""
     found = cluster.partitions(subscription)
     if missing := missing_names(subscription, found):
-        raise OptionError(f"There is no {missing} in the cluster: create it first, or change what to read.")
+        raise SourceOptionError(f"There is no {missing} in the cluster: create it first, or change what to read.")
     return found
 
 
-def missing_names(subscription: Subscription, found: Set[TopicPartition]) -> str:
+def missing_names(subscription: TopicSubscription, found: Set[TopicPartition]) -> str:
     """Return what is named and not there, as a part of a sentence; empty if all is."""
     if subscription.partitions is not None:
         return _listed("partition", (str(each) for each in sorted(subscription.partitions - found)))
@@ -57,11 +57,11 @@ def batch_ranges(cluster: Cluster, options: ReadOptions) -> list[OffsetRange]:
 def starting_offsets(
     cluster: Cluster, options: ReadOptions, partitions: Set[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return where a query begins; OptionError where no record is as late as it wants, unless that may be."""
+    """Return where a query begins; SourceOptionError where no record is as late as it wants, unless that may be."""
     begins = resolved(cluster, options.starting, "starting", partitions)
     late = sorted(partition for partition, offset in begins.items() if offset < 0)
     if late and not options.late_start_is_latest:
-        raise OptionError(
+        raise SourceOptionError(
             f"{_listed('partition', map(str, late))} has no record at or after the starting time: choose an earlier "
             "one, or set startingOffsetsByTimestampStrategy to latest."
         )
@@ -86,9 +86,11 @@ def _check_complete(
     name: str, given: Mapping[TopicPartition, int], partitions: Set[TopicPartition], advice: str
 ) -> None:
     if missing := partitions - given.keys():
-        raise OptionError(f"{name} lacks {_listed('partition', map(str, sorted(missing)))}: name them all.{advice}")
+        raise SourceOptionError(
+            f"{name} lacks {_listed('partition', map(str, sorted(missing)))}: name them all.{advice}"
+        )
     if unknown := given.keys() - partitions:
-        raise OptionError(
+        raise SourceOptionError(
             f"{name} names {_listed('partition', map(str, sorted(unknown)))}, which is not among those to read."
         )
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.pipeline.sources.errors import OptionError
+from ottla.pipeline.sources.errors import SourceOptionError
 from ottla.pipeline.sources.offset_bounds import (
     Bound,
     End,
@@ -59,7 +59,7 @@ _DELAY_UNITS_MS: Final = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 6
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class TopicSubscription:
     """Which partitions to read: one of the three is given."""
 
     topics: frozenset[str] | None = None
@@ -79,7 +79,7 @@ class Subscription:
 class ReadOptions:
     """What to read, and how it is divided among tasks."""
 
-    subscription: Subscription
+    subscription: TopicSubscription
     starting: Bound
     ending: Bound
     # Whether a time after the last record stands for the end of the log; an error otherwise.
@@ -96,7 +96,7 @@ class ReadOptions:
 
 
 def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Read the options of a query; OptionError where they cannot work."""
+    """Read the options of a query; SourceOptionError where they cannot work."""
     given = {name.lower(): value for name, value in options.items()}
     check_names(given)
     parsed = ReadOptions(
@@ -120,27 +120,27 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOp
     return parsed
 
 
-def parse_subscription(given: Mapping[str, str]) -> Subscription:
+def parse_subscription(given: Mapping[str, str]) -> TopicSubscription:
     """Read which topics are meant; exactly one way must be chosen."""
     named = [name for name in _SUBSCRIPTIONS if name.lower() in given]
     if len(named) != 1:
         found = f"{' and '.join(named)} are set: keep one of them" if named else "none of them is set"
-        raise OptionError(f"What to read is said by one of the options {', '.join(_SUBSCRIPTIONS)}; {found}.")
+        raise SourceOptionError(f"What to read is said by one of the options {', '.join(_SUBSCRIPTIONS)}; {found}.")
     text = given[named[0].lower()]
     if named[0] == "assign":
-        return Subscription(partitions=parse_assign(text))
+        return TopicSubscription(partitions=parse_assign(text))
     if named[0] == "subscribePattern":
         if not text.strip():
-            raise OptionError("subscribePattern is empty; write a regular expression for names of topics.")
+            raise SourceOptionError("subscribePattern is empty; write a regular expression for names of topics.")
         try:
             re.compile(text)
         except re.error as error:
-            raise OptionError(f"subscribePattern {text!r} is not a regular expression: {error}.") from None
-        return Subscription(pattern=text.strip())
+            raise SourceOptionError(f"subscribePattern {text!r} is not a regular expression: {error}.") from None
+        return TopicSubscription(pattern=text.strip())
     topics = frozenset(topic.strip() for topic in text.split(",") if topic.strip())
     if not topics:
-        raise OptionError("subscribe is empty; write the names of topics, with commas in between.")
-    return Subscription(topics=topics)
+        raise SourceOptionError("subscribe is empty; write the names of topics, with commas in between.")
+    return TopicSubscription(topics=topics)
 
 
 def check_names(given: Mapping[str, str]) -> None:
@@ -150,7 +150,7 @@ def check_names(given: Mapping[str, str]) -> None:
         if name not in known and not name.startswith(KAFKA_PREFIX):
             close = difflib.get_close_matches(name, known, n=1, cutoff=_TYPO_LIKENESS)
             if close:
-                raise OptionError(f"There is no option {name!r}; did you mean {known[close[0]]}?")
+                raise SourceOptionError(f"There is no option {name!r}; did you mean {known[close[0]]}?")
 
 
 def parse_boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
@@ -159,7 +159,7 @@ def parse_boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool
     if text is None:
         return default
     if text.strip().lower() not in _BOOLEANS:
-        raise OptionError(f"{name} is {text!r}; write true or false.")
+        raise SourceOptionError(f"{name} is {text!r}; write true or false.")
     return _BOOLEANS[text.strip().lower()]
 
 
@@ -169,14 +169,14 @@ def parse_count(given: Mapping[str, str], name: str, maximum: int = (1 << 63) - 
     if text is None:
         return None
     if not text.strip().isdecimal() or not 1 <= int(text) <= maximum:
-        raise OptionError(f"{name} is {text!r}; write a whole number from 1 to {maximum}.")
+        raise SourceOptionError(f"{name} is {text!r}; write a whole number from 1 to {maximum}.")
     return int(text)
 
 
 def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
     text = given.get(name.lower(), choices[0]).strip().lower()
     if text not in choices:
-        raise OptionError(f"{name} is {text!r}; write {' or '.join(choices)}.")
+        raise SourceOptionError(f"{name} is {text!r}; write {' or '.join(choices)}.")
     return text
 
 
@@ -184,33 +184,35 @@ def _delay_ms(given: Mapping[str, str]) -> int:
     text = given.get("maxtriggerdelay", "15m").strip().lower()
     match = _DELAY.fullmatch(text)
     if match is None:
-        raise OptionError(f"maxTriggerDelay is {text!r}; write a time such as 90s, 15m or 1h.")
+        raise SourceOptionError(f"maxTriggerDelay is {text!r}; write a time such as 90s, 15m or 1h.")
     return int(int(match[1]) * _DELAY_UNITS_MS[match[2] or "ms"])
 
 
 def _check_stream(given: Mapping[str, str], parsed: ReadOptions) -> None:
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
         if name.lower() in given:
-            raise OptionError(f"{name} is for batch queries: a stream has no end. Remove it, or use spark.read.")
+            raise SourceOptionError(f"{name} is for batch queries: a stream has no end. Remove it, or use spark.read.")
     most, least = parsed.max_offsets_per_trigger, parsed.min_offsets_per_trigger
     if most is not None and least is not None and least > most:
-        raise OptionError(f"minOffsetsPerTrigger ({least}) is more than maxOffsetsPerTrigger ({most}).")
+        raise SourceOptionError(f"minOffsetsPerTrigger ({least}) is more than maxOffsetsPerTrigger ({most}).")
 
 
 def _check_batch(parsed: ReadOptions) -> None:
     starting, ending = parsed.starting, parsed.ending
     if starting == End(LATEST) or (isinstance(starting, SpecificOffsets) and LATEST in starting.offsets.values()):
-        raise OptionError("startingOffsets of a batch query cannot be latest (-1): nothing would be read.")
+        raise SourceOptionError("startingOffsets of a batch query cannot be latest (-1): nothing would be read.")
     if ending == End(EARLIEST) or (isinstance(ending, SpecificOffsets) and EARLIEST in ending.offsets.values()):
-        raise OptionError("endingOffsets of a batch query cannot be earliest (-2): nothing would be read.")
+        raise SourceOptionError("endingOffsets of a batch query cannot be earliest (-2): nothing would be read.")
     if (
         isinstance(starting, Timestamp)
         and isinstance(ending, Timestamp)
         and starting.timestamp_ms > ending.timestamp_ms
     ):
-        raise OptionError("startingTimestamp is after endingTimestamp: change one of them.")
+        raise SourceOptionError("startingTimestamp is after endingTimestamp: change one of them.")
     if isinstance(starting, SpecificOffsets) and isinstance(ending, SpecificOffsets):
         for partition, begin in starting.offsets.items():
             end = ending.offsets.get(partition, LATEST)
             if 0 <= end < begin:
-                raise OptionError(f"{partition} begins at {begin} (startingOffsets) and ends at {end} (endingOffsets).")
+                raise SourceOptionError(
+                    f"{partition} begins at {begin} (startingOffsets) and ends at {end} (endingOffsets)."
+                )

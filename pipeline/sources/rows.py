@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from ottla.client.records.arrow_columns import ArrowColumns, read_arrow
 from ottla.client.records.record_fields import Integers
-from ottla.pipeline.sources.errors import OptionError
+from ottla.pipeline.sources.errors import SourceOptionError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.records import RecordBatch
 
@@ -61,10 +61,10 @@ def row_schema(with_headers: bool) -> StructType:
 
 
 def check_schema(given: StructType, with_headers: bool) -> None:
-    """Refuse a schema that the job sets by itself; OptionError."""
+    """Refuse a schema that the job sets by itself; SourceOptionError."""
     wanted = row_schema(with_headers)
     if [(field.name, field.dataType) for field in given] != [(field.name, field.dataType) for field in wanted]:
-        raise OptionError(
+        raise SourceOptionError(
             "The source has a fixed schema: remove .schema(...), and convert key and value with functions of Spark."
         )
 

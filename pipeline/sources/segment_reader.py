@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from ottla.pipeline.sources.errors import CorruptLogError, DataLossError
-from ottla.pipeline.sources.log_files import Piece
+from ottla.pipeline.sources.log_files import SegmentPiece
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.records import BATCH_HEADER_BYTES, BATCH_LENGTH_OVERHEAD, MAGIC, MAGIC_POSITION, RecordBatch
 
@@ -32,7 +32,7 @@ _BATCH_BYTES_MAX: Final = 1 << 30
 class SegmentReader:
     """The batches of one piece, in lists; a list is good until the next is asked for, as the buffer is used again."""
 
-    def __init__(self, piece: Piece, *, fail_on_data_loss: bool, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, piece: SegmentPiece, *, fail_on_data_loss: bool, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._piece = piece
         self._segment = piece.segment
         self._fail_on_data_loss = fail_on_data_loss

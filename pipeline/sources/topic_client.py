@@ -19,7 +19,7 @@ from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.metadata import ClusterMetadata
 from ottla.client.sync.loop_thread import LoopThread
 from ottla.pipeline.sources.kafka_options import reader_settings
-from ottla.pipeline.sources.options import Subscription
+from ottla.pipeline.sources.options import TopicSubscription
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 
@@ -73,7 +73,7 @@ class TopicClient:
 
         return self._thread.submit(run())
 
-    def partitions(self, subscription: Subscription) -> set[TopicPartition]:
+    def partitions(self, subscription: TopicSubscription) -> set[TopicPartition]:
         """Return the partitions that there are; those of topics that do not exist are missing."""
         metadata = self.submit(lambda cluster: _metadata(cluster, subscription)).result()
         found = set()
@@ -98,7 +98,7 @@ class TopicClient:
         try:
             return self.submit(lambda _: self.look_up(wanted)).result()
         except UnknownTopicOrPartitionError:
-            there = self.partitions(Subscription(topics=frozenset(partition.topic for partition in wanted)))
+            there = self.partitions(TopicSubscription(topics=frozenset(partition.topic for partition in wanted)))
             if there >= wanted.keys():
                 raise
             # Less is wanted each time, so this ends.
@@ -117,7 +117,7 @@ class TopicClient:
         return cluster
 
 
-async def _metadata(cluster: ClusterClient, subscription: Subscription) -> ClusterMetadata:
+async def _metadata(cluster: ClusterClient, subscription: TopicSubscription) -> ClusterMetadata:
     """Ask the cluster, as topics and partitions come and go; wait for a topic that is just being made."""
     if subscription.topics is not None:
         topics = set(subscription.topics)

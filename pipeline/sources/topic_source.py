@@ -11,7 +11,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.sources.errors import OptionError
+from ottla.pipeline.sources.errors import SourceOptionError
 from ottla.pipeline.sources.kafka_options import kafka_config, reader_settings, writer_settings
 from ottla.pipeline.sources.options import check_names, parse_boolean, parse_read_options
 from ottla.pipeline.sources.rows import check_schema, row_schema
@@ -51,13 +51,13 @@ class TopicSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what writes a batch."""
         if overwrite:
-            raise OptionError('A topic cannot be overwritten: write with mode("append").')
+            raise SourceOptionError('A topic cannot be overwritten: write with mode("append").')
         return TopicWriter(self._writer_config(schema), self.options.get("topic"))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Return what writes a stream."""
         if overwrite:
-            raise OptionError('A topic cannot be overwritten: use outputMode("append") or outputMode("update").')
+            raise SourceOptionError('A topic cannot be overwritten: use outputMode("append") or outputMode("update").')
         return TopicStreamWriter(self._writer_config(schema), self.options.get("topic"))
 
     def _writer_config(self, schema: StructType) -> dict[str, str]:

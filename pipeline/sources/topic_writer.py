@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 from ottla.client.producer.producer import Producer
 from ottla.client.producer.producer_batch import Delivery
 from ottla.client.sync.loop_thread import LoopThread
-from ottla.pipeline.sources.errors import OptionError
+from ottla.pipeline.sources.errors import SourceOptionError
 from ottla.pipeline.sources.kafka_options import writer_settings
 from ottla.pipeline.sources.rows import Array, Rows
 from ottla.protocol.identifiers import TopicPartition
@@ -47,12 +47,12 @@ class Written(WriterCommitMessage):
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """Refuse rows that cannot be written; OptionError says which column is missing or of the wrong type."""
+    """Refuse rows that cannot be written; SourceOptionError says which column is missing or of the wrong type."""
     types = {each.name.lower(): each.dataType for each in schema}
     if "value" not in types:
-        raise OptionError(f"A column 'value' is missing; the columns are {', '.join(schema.names)}.")
+        raise SourceOptionError(f"A column 'value' is missing; the columns are {', '.join(schema.names)}.")
     if topic is None and "topic" not in types:
-        raise OptionError("Where to write is not said: set the option topic, or have a column 'topic'.")
+        raise SourceOptionError("Where to write is not said: set the option topic, or have a column 'topic'.")
     for name in ("key", "value"):
         if name in types and not isinstance(types[name], _BYTES):
             raise _wrong(name, types[name], "a string or binary: cast it, or use to_json")
@@ -131,7 +131,9 @@ def _records(batch: Rows, topic: str | None) -> Iterator[tuple[Any, ...]]:
     nothing = [None] * batch.num_rows
     topics = [topic] * batch.num_rows if topic is not None else columns["topic"].to_pylist()
     if None in topics:
-        raise OptionError("A row has null in the column 'topic': fill it in, or set the option topic for all rows.")
+        raise SourceOptionError(
+            "A row has null in the column 'topic': fill it in, or set the option topic for all rows."
+        )
     return zip(
         topics,
         _bytes(columns["key"]) if "key" in columns else nothing,
@@ -161,5 +163,5 @@ def _are_headers(given: DataType) -> bool:
     return fields == [("key", StringType), ("value", BinaryType)]
 
 
-def _wrong(name: str, given: DataType, wanted: str) -> OptionError:
-    return OptionError(f"The column '{name}' is {given.simpleString()}; it must be {wanted}.")
+def _wrong(name: str, given: DataType, wanted: str) -> SourceOptionError:
+    return SourceOptionError(f"The column '{name}' is {given.simpleString()}; it must be {wanted}.")

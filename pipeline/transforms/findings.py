@@ -10,7 +10,7 @@ CHECKSUM_BITS = 64
 
 
 @dataclass(frozen=True, order=True)
-class Finding:
+class AuditFinding:
     """Something that is wrong: in a file, or with records from one offset to another."""
 
     kind: str
@@ -53,7 +53,7 @@ class AuditReport:
     """The result of an audit."""
 
     partitions: list[PartitionReport] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[AuditFinding] = field(default_factory=list)
 
     @property
     def is_complete(self) -> bool:
@@ -87,7 +87,7 @@ def differing(
     return sorted(key for key in ours.keys() | theirs.keys() if ours.get(key, NOTHING) != theirs.get(key, NOTHING))
 
 
-def ranges(kind: str, topic: str, partition: int, offsets: Iterable[int]) -> Iterator[Finding]:
+def ranges(kind: str, topic: str, partition: int, offsets: Iterable[int]) -> Iterator[AuditFinding]:
     """Put offsets that follow each other together."""
     first = last = None
     for offset in sorted(offsets):
@@ -96,7 +96,7 @@ def ranges(kind: str, topic: str, partition: int, offsets: Iterable[int]) -> Ite
         elif offset == last + 1:
             last = offset
         else:
-            yield Finding(kind, topic, partition, first, last, last - first + 1)
+            yield AuditFinding(kind, topic, partition, first, last, last - first + 1)
             first = last = offset
     if first is not None and last is not None:
-        yield Finding(kind, topic, partition, first, last, last - first + 1)
+        yield AuditFinding(kind, topic, partition, first, last, last - first + 1)

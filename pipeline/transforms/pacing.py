@@ -18,7 +18,7 @@ class Slice(NamedTuple):
 
 
 @dataclass
-class Step:
+class ReplayStep:
     """What is sent at once: of each partition a range of offsets."""
 
     slices: dict[tuple[str, int], Slice] = field(default_factory=dict)
@@ -38,18 +38,18 @@ class Step:
         self.slices[key] = piece
 
 
-def steps(pieces: Iterable[Slice], rows_max: int) -> Iterator[Step]:
+def steps(pieces: Iterable[Slice], rows_max: int) -> Iterator[ReplayStep]:
     """Put pieces together to steps of about so many records, taking from each partition in turn."""
     by_partition: dict[tuple[str, int], list[Slice]] = {}
     for piece in sorted(pieces):
         by_partition.setdefault((piece.topic, piece.partition), []).append(piece)
     in_turn = sorted((turn, key) for key, found in by_partition.items() for turn in range(len(found)))
-    step = Step()
+    step = ReplayStep()
     for turn, key in in_turn:
         piece = by_partition[key][turn]
         if step.slices and step.rows + piece.rows > rows_max:
             yield step
-            step = Step()
+            step = ReplayStep()
         step.add(piece)
     if step.slices:
         yield step
@@ -60,7 +60,7 @@ def wait_seconds(rows: int, seconds: float, rows_per_second: int | None) -> floa
     return max(0.0, rows / rows_per_second - seconds) if rows_per_second else 0.0
 
 
-def advanced(progress: Mapping[str, Mapping[str, int]], step: Step) -> dict[str, dict[str, int]]:
+def advanced(progress: Mapping[str, Mapping[str, int]], step: ReplayStep) -> dict[str, dict[str, int]]:
     """Return the next offset of each partition after a step."""
     after = {topic: dict(partitions) for topic, partitions in progress.items()}
     for piece in step.slices.values():

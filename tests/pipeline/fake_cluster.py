@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.pipeline.sources.options import Subscription
+from ottla.pipeline.sources.options import TopicSubscription
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 
@@ -15,7 +15,7 @@ class FakeCluster:
     def __init__(self, logs: Mapping[TopicPartition, tuple[int, int]]) -> None:
         self.logs = dict(logs)
 
-    def partitions(self, subscription: Subscription) -> set[TopicPartition]:
+    def partitions(self, subscription: TopicSubscription) -> set[TopicPartition]:
         """Return the partitions that there are."""
         return {partition for partition in self.logs if subscription.matches(partition)}
 

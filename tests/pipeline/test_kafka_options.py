@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.pipeline.sources.errors import OptionError
+from ottla.pipeline.sources.errors import SourceOptionError
 from ottla.pipeline.sources.kafka_options import kafka_config, reader_settings, writer_settings
 
 SERVERS = {"kafka.bootstrap.servers": "one:9092,two:9092"}
@@ -73,7 +73,7 @@ def test_an_empty_identification_algorithm_skips_the_check_of_the_hostname() -> 
 )
 def test_wrong_options_say_what_to_change(options: dict[str, str], advice: str) -> None:
     """Each message names the option and what to do."""
-    with pytest.raises(OptionError) as refused:
+    with pytest.raises(SourceOptionError) as refused:
         reader_settings(kafka_config(options))
 
     assert advice in str(refused.value)

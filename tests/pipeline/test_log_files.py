@@ -14,7 +14,7 @@ from tests.kit.examples import examples
 from tests.pipeline.log_samples import TIME_MS, made_batch, read_offsets, read_rows, write_segment
 
 from ottla.pipeline.sources import segment_reader
-from ottla.pipeline.sources.errors import CorruptLogError, OptionError
+from ottla.pipeline.sources.errors import CorruptLogError, SourceOptionError
 from ottla.pipeline.sources.log_source import LogPartition, LogReader, parse_log_options
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
@@ -231,7 +231,7 @@ def test_zeros_in_a_rolled_segment_hide_no_records(log: Path) -> None:
 def test_wrong_options_say_what_to_change(log: Path, options: dict[str, Any], advice: str) -> None:
     """Each message names the option."""
     write_segment(log, 0, [made_batch(0)])
-    with pytest.raises(OptionError) as refused:
+    with pytest.raises(SourceOptionError) as refused:
         LogReader(parse_log_options({"path": str(log), **options})).partitions()
 
     assert advice in str(refused.value)
@@ -241,5 +241,5 @@ def test_replicas_of_a_partition_are_not_read_twice(tmp_path: Path) -> None:
     """Two data directories with the same partition."""
     for broker in ("one", "two"):
         write_segment(tmp_path / broker / "orders-0", 0, [made_batch(0)])
-    with pytest.raises(OptionError, match="replicas would be read twice"):
+    with pytest.raises(SourceOptionError, match="replicas would be read twice"):
         LogReader(parse_log_options({"path": f"{tmp_path}/one,{tmp_path}/two"})).partitions()

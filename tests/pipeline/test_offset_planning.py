@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.pipeline.fake_cluster import FakeCluster
 
-from ottla.pipeline.sources.errors import DataLossError, OptionError
+from ottla.pipeline.sources.errors import DataLossError, SourceOptionError
 from ottla.pipeline.sources.offset_planning import batch_ranges, existing_partitions, starting_offsets
 from ottla.pipeline.sources.offset_ranges import OffsetRange
 from ottla.pipeline.sources.options import parse_read_options
@@ -50,7 +50,7 @@ def test_times_are_looked_up() -> None:
 
 def test_a_starting_time_after_the_last_record_is_an_error_unless_that_may_be() -> None:
     """The strategy decides."""
-    with pytest.raises(OptionError, match="startingOffsetsByTimestampStrategy"):
+    with pytest.raises(SourceOptionError, match="startingOffsetsByTimestampStrategy"):
         planned(cluster(), startingTimestamp="15")
 
     late = planned(cluster(), startingTimestamp="15", startingOffsetsByTimestampStrategy="latest")
@@ -74,7 +74,7 @@ def test_patterns_and_assignments_choose_partitions() -> None:
 )
 def test_what_does_not_fit_the_cluster_is_told(options: dict[str, str], advice: str) -> None:
     """Each message names the topic or partition."""
-    with pytest.raises(OptionError) as refused:
+    with pytest.raises(SourceOptionError) as refused:
         batch_ranges(cluster(), parse_read_options(options, streaming=False))
 
     assert advice in str(refused.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.pipeline.sources.errors import OptionError
+from ottla.pipeline.sources.errors import SourceOptionError
 from ottla.pipeline.sources.offset_bounds import (
     End,
     SpecificOffsets,
@@ -13,7 +13,7 @@ from ottla.pipeline.sources.offset_bounds import (
     offsets_from_json,
     offsets_to_json,
 )
-from ottla.pipeline.sources.options import ReadOptions, Subscription, parse_read_options
+from ottla.pipeline.sources.options import ReadOptions, TopicSubscription, parse_read_options
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 
@@ -46,10 +46,10 @@ def test_topics_are_named_matched_or_assigned() -> None:
     matched = parse_read_options({"subscribePattern": "a.*"}, streaming=False).subscription
     assigned = parse_read_options({"assign": '{"a": [0, 2]}'}, streaming=False).subscription
 
-    assert named == Subscription(topics=frozenset("ab"))
+    assert named == TopicSubscription(topics=frozenset("ab"))
     assert matched.matches(TopicPartition("abc", 0))
     assert not matched.matches(TopicPartition("ba", 0))
-    assert assigned == Subscription(partitions=frozenset({TopicPartition("a", 0), TopicPartition("a", 2)}))
+    assert assigned == TopicSubscription(partitions=frozenset({TopicPartition("a", 0), TopicPartition("a", 2)}))
 
 
 def test_a_bound_is_an_end_offsets_or_times() -> None:
@@ -103,7 +103,7 @@ def test_offsets_keep_one_order_as_json() -> None:
 )
 def test_wrong_options_of_a_batch_say_what_to_change(options: dict[str, str], advice: str) -> None:
     """Each message names the option and what to write."""
-    with pytest.raises(OptionError) as refused:
+    with pytest.raises(SourceOptionError) as refused:
         parse_read_options(options, streaming=False)
 
     assert advice in str(refused.value)
@@ -120,7 +120,7 @@ def test_wrong_options_of_a_batch_say_what_to_change(options: dict[str, str], ad
 )
 def test_wrong_options_of_a_stream_say_what_to_change(options: dict[str, str], advice: str) -> None:
     """The same for what only streams refuse."""
-    with pytest.raises(OptionError) as refused:
+    with pytest.raises(SourceOptionError) as refused:
         stream(**options)
 
     assert advice in str(refused.value)

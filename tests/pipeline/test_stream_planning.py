@@ -10,7 +10,7 @@ from tests.kit.clock import FakeClock
 from tests.pipeline.fake_cluster import FakeCluster
 
 from ottla.pipeline.sources import topic_stream
-from ottla.pipeline.sources.errors import DataLossError, OptionError
+from ottla.pipeline.sources.errors import DataLossError, SourceOptionError
 from ottla.pipeline.sources.offset_ranges import OffsetRange
 from ottla.pipeline.sources.options import parse_read_options
 from ottla.pipeline.sources.topic_reader import RangePartition
@@ -182,5 +182,5 @@ def test_available_now_notices_a_log_that_became_shorter() -> None:
 @pytest.mark.usefixtures("clock")
 def test_a_stream_on_a_missing_topic_says_so() -> None:
     """Before it begins."""
-    with pytest.raises(OptionError, match="There is no topic t"):
+    with pytest.raises(SourceOptionError, match="There is no topic t"):
         Stream(FakeCluster({})).initialOffset()
