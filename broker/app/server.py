@@ -89,6 +89,7 @@ class Server:
             if self._http_port is not None:
                 self._http_port.start()
             await self._become_known()
+            self._services.metadata.is_starting = False
             _calm_garbage_collector()
             self.is_ready = True
             log.info(f"[KafkaServer id={broker_id}] started")

@@ -113,6 +113,8 @@ class MetadataCache:
     def __init__(self, broker_id: int = -1) -> None:
         """`broker_id` is the id of this broker."""
         self._broker_id = broker_id
+        # Whether this broker has just started, and may hear of the cluster at any moment. The server ends that.
+        self.is_starting = True
         self._snapshot = MetadataSnapshot()
         self._updating = threading.Lock()
 

@@ -5,9 +5,9 @@ partitions, from the newest snapshot. A partition without a live leader has lead
 partition whose leader lacks the listener is LISTENER_NOT_FOUND. Each topic is listed once; unknown topics are
 UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID, invalid names INVALID_TOPIC_EXCEPTION.
 
-A broker that has just started waits for a moment until a controller has told it of the cluster. librdkafka forgets
-brokers that are not named, and drops messages for topics that do not exist. A broker that still knows nothing names no
-broker, and answers LEADER_NOT_AVAILABLE for topics.
+A broker that is starting waits for a moment until a controller has told it of the cluster. librdkafka forgets brokers
+that are not named, and drops messages for topics that do not exist. A broker that still knows nothing names no broker,
+and answers LEADER_NOT_AVAILABLE for topics. Later it does so at once.
 
 A missing topic that is requested by name is created if `auto.create.topics.enable` and the request allow it. Any broker
 may create it; internal topics get their own options. The topic is LEADER_NOT_AVAILABLE, so that the client asks again,
@@ -56,7 +56,8 @@ _TOPIC_ID_VERSION = 12
 
 def metadata(request: TopicsRequest) -> Message | Delayed:
     """Describe brokers and topics, as soon as this broker knows any."""
-    if request.services.metadata.snapshot.brokers:
+    cache = request.services.metadata
+    if cache.snapshot.brokers or not cache.is_starting:
         return _described(request)
     return answer_when_met(request, _KNOWN_MS_MAX, {BROKERS: has_brokers}, lambda late: _described(request))
 

@@ -202,6 +202,18 @@ def test_a_broker_that_still_knows_nothing_denies_no_topic(version: int) -> None
     assert cluster.zookeeper.created == {}
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_that_has_started_and_knows_nothing_says_so_at_once(version: int) -> None:
+    """No controller can reach it, perhaps: whoever looks for the reason need not wait for each answer."""
+    cluster = SmallCluster(auto_create_topics_enable="false")
+    cluster.services.metadata.is_starting = False
+
+    response = ask(cluster, version, "first")
+
+    assert [(each.name, each.error_code) for each in response.topics] == [("first", ErrorCode.LEADER_NOT_AVAILABLE)]
+    assert response.brokers == []
+
+
 @pytest.mark.parametrize("version", range(4, 13))
 def test_a_request_can_forbid_creation(version: int) -> None:
     """Tools only want to look."""
