@@ -101,13 +101,13 @@ class ClusterCollector(Collector):
             ("offlinereplicacount", "Replicas here whose log cannot be used", counts.offline),
             ("produceridcount", "Producers that the partitions here remember", counts.producer_ids),
         ):
-            yield _gauge(f"kafka_server_replicamanager_{name}", help_text, value)
+            yield GaugeMetricFamily(f"kafka_server_replicamanager_{name}", help_text, value)
         for name, help_text, value in (
             ("isrshrinks", "Times that a replica left the ISR", counts.isr_shrinks),
             ("isrexpands", "Times that a replica joined the ISR", counts.isr_expands),
             ("failedisrupdates", "ISR changes that the controller refused", counts.failed_isr_updates),
         ):
-            yield _counter(f"kafka_server_replicamanager_{name}", help_text, value)
+            yield CounterMetricFamily(f"kafka_server_replicamanager_{name}", help_text, value)
 
     def _fetcher_metrics(self) -> Iterable[Metric]:
         """The lags by leader, because rows for all partitions would be too many for a scrape."""
@@ -168,17 +168,23 @@ class ClusterCollector(Collector):
             ("topicsineligibletodeletecount", "Topics whose deletion has to wait", stats.topics_ineligible),
             ("replicasineligibletodeletecount", "Replicas that cannot be deleted now", stats.replicas_ineligible),
         ):
-            yield _gauge(f"kafka_controller_kafkacontroller_{name}", help_text, value)
-        yield _counter(
+            yield GaugeMetricFamily(f"kafka_controller_kafkacontroller_{name}", help_text, value)
+        yield CounterMetricFamily(
             "kafka_controller_controllerstats_uncleanleaderelections",
             "Leaders elected from outside the ISR",
             stats.unclean_elections,
         )
-        yield _counter("ottla_controller_elections", "Rounds of leader elections", stats.elections)
-        yield _counter("ottla_controller_election_seconds", "Time spent on elections", stats.election_seconds)
-        yield _gauge("ottla_controller_last_election_seconds", "Time of the last round", stats.last_election_seconds)
+        yield CounterMetricFamily("ottla_controller_elections", "Rounds of leader elections", stats.elections)
+        yield CounterMetricFamily(
+            "ottla_controller_election_seconds", "Time spent on elections", stats.election_seconds
+        )
+        yield GaugeMetricFamily(
+            "ottla_controller_last_election_seconds", "Time of the last round", stats.last_election_seconds
+        )
         epoch = max(stats.epoch, self._metadata.snapshot.controller_epoch)
-        yield _gauge("ottla_controller_epoch", "Epoch of the latest controller that this broker knows", epoch)
+        yield GaugeMetricFamily(
+            "ottla_controller_epoch", "Epoch of the latest controller that this broker knows", epoch
+        )
 
     def _session_metrics(self) -> Iterable[Metric]:
         state = GaugeMetricFamily("ottla_zookeeper_session", "1 for the current state", labels=["state"])
@@ -187,21 +193,15 @@ class ClusterCollector(Collector):
         yield state
         entered = self._zookeeper.entered
         listener = "kafka_server_sessionexpirelistener"
-        yield _counter(f"{listener}_zookeeperdisconnects", "Connections lost", entered[SessionState.SUSPENDED])
-        yield _counter(f"{listener}_zookeeperexpires", "Sessions that ZooKeeper ended", entered[SessionState.EXPIRED])
-        yield _counter(
+        yield CounterMetricFamily(
+            f"{listener}_zookeeperdisconnects", "Connections lost", entered[SessionState.SUSPENDED]
+        )
+        yield CounterMetricFamily(
+            f"{listener}_zookeeperexpires", "Sessions that ZooKeeper ended", entered[SessionState.EXPIRED]
+        )
+        yield CounterMetricFamily(
             "ottla_zookeeper_doubts", "Times that the session may have expired", entered[SessionState.IN_DOUBT]
         )
-        yield _gauge("ottla_broker_epoch", "Epoch of the registration; -1 if none", self._membership.broker_epoch)
-
-
-def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, help_text)
-    family.add_metric([], value)
-    return family
-
-
-def _counter(name: str, help_text: str, value: float) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, help_text)
-    family.add_metric([], value)
-    return family
+        yield GaugeMetricFamily(
+            "ottla_broker_epoch", "Epoch of the registration; -1 if none", self._membership.broker_epoch
+        )

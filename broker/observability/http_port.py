@@ -16,13 +16,13 @@ from ottla.broker.controller.controller import Controller
 from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.end_offsets import EndOffsets, LeaderEnds
 from ottla.broker.network.network import Network
+from ottla.broker.observability.broker_metrics import BrokerCollector, registry_of
 from ottla.broker.observability.cluster_metrics import ClusterCollector, replica_counts
 from ottla.broker.observability.group_metrics import GroupCollector
 from ottla.broker.observability.group_pages import GroupPages
 from ottla.broker.observability.http_access import HttpAccess
 from ottla.broker.observability.http_server import HttpServer
 from ottla.broker.observability.load_metrics import LoadCollector
-from ottla.broker.observability.metrics import BrokerCollector, registry_of
 from ottla.broker.observability.partition_metrics import PartitionCollector
 from ottla.broker.observability.quota_metrics import QuotaCollector
 from ottla.broker.observability.storage_metrics import StorageCollector

@@ -36,12 +36,12 @@ class LoadCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return the current values."""
         if self._looping is not None:
-            yield _gauge(
+            yield GaugeMetricFamily(
                 "kafka_network_socketserver_networkprocessoravgidle_percent",
                 "Share of time (0 to 1) in which the network loop is idle",
                 max(0.0, 1 - self._looping()),
             )
-        yield _gauge(
+        yield GaugeMetricFamily(
             "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
             "Share of time (0 to 1) in which a worker is idle",
             max(0.0, 1 - self._handling() / max(1, self._network.workers.count)),
@@ -51,7 +51,7 @@ class LoadCollector(Collector):
             value = self._disk_bytes(kind)
             if value is not None:
                 name = f"kafka_server_kafkaserver_linux_disk_{kind}_bytes"
-                yield _gauge(name, f"Bytes of disk {kind}s", value)
+                yield GaugeMetricFamily(name, f"Bytes of disk {kind}s", value)
 
     def _connection_creations(self) -> Metric:
         family = GaugeMetricFamily(
@@ -79,9 +79,3 @@ def _main_thread_cpu_seconds() -> float:
     ident = threading.main_thread().ident
     assert ident is not None
     return time.clock_gettime(time.pthread_getcpuclockid(ident))
-
-
-def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, help_text)
-    family.add_metric([], value)
-    return family

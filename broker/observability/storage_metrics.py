@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ottla.broker.common.timings import Timing
-from ottla.broker.observability.metrics import QUANTILES
+from ottla.broker.observability.broker_metrics import QUANTILES
 from ottla.broker.replication.leader.fetch_sessions import FetchSessions
 from ottla.broker.storage.compaction.cleaners import Cleaners
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
@@ -34,10 +34,10 @@ class StorageCollector(Collector):
 
     def _compaction(self) -> Iterator[Metric]:
         state, manager = self._cleaners.state(), "kafka_log_logcleanermanager"
-        yield _gauge(
+        yield GaugeMetricFamily(
             f"{manager}_time_since_last_run_ms", "Time since the cleaners last looked for work", state.ms_since_last_run
         )
-        yield _gauge(
+        yield GaugeMetricFamily(
             f"{manager}_max_dirty_percent", "Dirty share of the dirtiest log", int(100 * state.max_dirty_ratio)
         )
         uncleanable = GaugeMetricFamily(
@@ -48,7 +48,9 @@ class StorageCollector(Collector):
         for log_dir, count in state.uncleanable.items():
             uncleanable.add_metric([str(log_dir.path)], count)
         yield uncleanable
-        yield _gauge("kafka_log_logcleaner_deadthreadcount", "Cleaner threads that have died", state.dead_threads)
+        yield GaugeMetricFamily(
+            "kafka_log_logcleaner_deadthreadcount", "Cleaner threads that have died", state.dead_threads
+        )
 
     def _flushes(self) -> Metric:
         name, times = "kafka_log_logflushstats_logflushrateandtimems", Timing()
@@ -63,16 +65,12 @@ class StorageCollector(Collector):
 
     def _sessions(self) -> Iterator[Metric]:
         sessions, cache = self._fetch_sessions, "kafka_server_fetchsessioncache"
-        yield _gauge(f"{cache}_numincrementalfetchsessions", "Fetch sessions", len(sessions))
-        yield _gauge(f"{cache}_numincrementalfetchpartitionscached", "Their partitions", sessions.partition_count)
+        yield GaugeMetricFamily(f"{cache}_numincrementalfetchsessions", "Fetch sessions", len(sessions))
+        yield GaugeMetricFamily(
+            f"{cache}_numincrementalfetchpartitionscached", "Their partitions", sessions.partition_count
+        )
         evictions = CounterMetricFamily(
             f"{cache}_incrementalfetchsessionevictions", "Fetch sessions evicted from the cache"
         )
         evictions.add_metric([], sessions.evictions)
         yield evictions
-
-
-def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, help_text)
-    family.add_metric([], value)
-    return family

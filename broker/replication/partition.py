@@ -413,22 +413,10 @@ class Partition:
         log equals ours up to this offset, in this leader epoch.
         """
         with self.lock:
-            role, log = self._role, self.log
-            follower = self.follower_positions().get(fetch.replica_id)
-            if (
-                follower is None
-                or role.leader_epoch != fetch.current_leader_epoch
-                or fetch.replica_id not in role.isr
-                or not follower.log_end_offset == fetch.offset == log.high_watermark == log.log_end_offset
-                or follower.log_start_offset != fetch.log_start_offset
-                or follower.broker_epoch != fetch.broker_epoch
-            ):
+            leadership, log = self._leadership, self.log
+            if leadership is None or log.high_watermark != log.log_end_offset:
                 return False
-            if now_ms > follower.last_fetch_ms:
-                follower.last_fetch_ms = now_ms
-            if now_ms > follower.last_caught_up_ms:
-                follower.last_caught_up_ms = now_ms
-            return True
+            return leadership.fetched_at_end(fetch, log.log_end_offset, now_ms)
 
     def read_again_for_follower(self, offset: int, leader_epoch: int, max_bytes: int, *, at_least_one: bool) -> Read:
         """Read for a follower that has waited, in the epoch in which its log was found equal to ours."""

@@ -5,7 +5,7 @@ to touch. It never names the right:
 
     check(request, TOPIC, name)        raises KafkaError with the code for that kind of resource
     denied(request, TOPIC, names)      the names that must be left alone
-        allows(request, CLUSTER)           returns False instead of raising
+    allows(request, CLUSTER)           returns False instead of raising
 
 A row with a `guard` is for an API whose whole request is about one resource. The handler is then called only for
 clients that have the right: `guarded` wraps it and returns the API's error response to everybody else.

@@ -1,4 +1,4 @@
-"""All broker options in one table."""
+"""Joins the themes of options to the one table of the broker."""
 
 from __future__ import annotations
 

@@ -170,6 +170,27 @@ class Leadership:
             follower.broker_epoch = fetch.broker_epoch
         return has_other_start
 
+    def fetched_at_end(self, fetch: FollowerFetch, committed_end: int, now_ms: int) -> bool:
+        """Record that an in-sync follower still fetches where the log ends, all of which is committed.
+
+        Return False, and record nothing, if the fetch says anything else.
+        """
+        follower = self.followers.get(fetch.replica_id)
+        if (
+            follower is None
+            or self.role.leader_epoch != fetch.current_leader_epoch
+            or fetch.replica_id not in self.role.isr
+            or not follower.log_end_offset == fetch.offset == committed_end
+            or follower.log_start_offset != fetch.log_start_offset
+            or follower.broker_epoch != fetch.broker_epoch
+        ):
+            return False
+        if now_ms > follower.last_fetch_ms:
+            follower.last_fetch_ms = now_ms
+        if now_ms > follower.last_caught_up_ms:
+            follower.last_caught_up_ms = now_ms
+        return True
+
     # High watermark
 
     def committed_end(self, leader_end: int, now_ms: int, lag_max_ms: int, is_alive: Callable[[int], bool]) -> int:

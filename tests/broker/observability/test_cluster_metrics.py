@@ -17,9 +17,9 @@ from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.controller.context import ControllerContext, Replica, ReplicaAssignment
 from ottla.broker.controller.partition_states import ReplicaState
 from ottla.broker.controller.stats import ControllerStats, ElectionCounters, stats_of
+from ottla.broker.observability.broker_metrics import BrokerCollector
 from ottla.broker.observability.cluster_metrics import ClusterCollector, replica_counts
 from ottla.broker.observability.load_metrics import LoadCollector
-from ottla.broker.observability.metrics import BrokerCollector
 from ottla.broker.observability.partition_metrics import PartitionCollector
 from ottla.protocol.api import Api
 from ottla.protocol.identifiers import TopicPartition

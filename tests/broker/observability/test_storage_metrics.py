@@ -12,7 +12,7 @@ from prometheus_client.registry import CollectorRegistry
 from tests.broker.handlers.data_path import Broker, batch, running_broker
 
 from ottla.broker.common.timings import BUCKETS, RequestMetrics, Timing
-from ottla.broker.observability.metrics import BrokerCollector
+from ottla.broker.observability.broker_metrics import BrokerCollector
 from ottla.broker.observability.storage_metrics import StorageCollector
 from ottla.broker.replication.leader.fetch_sessions import CachedPartition
 from ottla.broker.storage.compaction.cleaners import Cleaners, CleanerState

@@ -84,9 +84,13 @@ class BrokerCollector(Collector):
 
     def _network_metrics(self) -> Iterable[Metric]:
         network = self._network
-        yield _gauge("kafka_network_requestchannel_requestqueuesize", "Requests in the queue", len(network.queue))
+        yield GaugeMetricFamily(
+            "kafka_network_requestchannel_requestqueuesize", "Requests in the queue", len(network.queue)
+        )
         waiting = sum(connection.blocked_since is not None for connection in network.connections())
-        yield _gauge("kafka_network_requestchannel_responsequeuesize", "Clients that read too slowly", waiting)
+        yield GaugeMetricFamily(
+            "kafka_network_requestchannel_responsequeuesize", "Clients that read too slowly", waiting
+        )
         connections = GaugeMetricFamily(
             "kafka_server_socket_server_metrics_connection_count", "Open connections", labels=["listener"]
         )
@@ -167,7 +171,7 @@ class BrokerCollector(Collector):
                 space.add_metric([str(log_dir.path)], getattr(log_dir, attribute))
             yield space
         offline = sum(not log_dir.is_online for log_dir in self._partitions.logs.dirs)
-        yield _gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that failed", offline)
+        yield GaugeMetricFamily("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that failed", offline)
 
 
 def registry_of(*collectors: Collector) -> CollectorRegistry:
@@ -177,12 +181,6 @@ def registry_of(*collectors: Collector) -> CollectorRegistry:
         registry.register(collector)
     ProcessCollector(registry=registry)
     return registry
-
-
-def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, help_text)
-    family.add_metric([], value)
-    return family
 
 
 def _by_topic(name: str, help_text: str, values: Mapping[str, int]) -> CounterMetricFamily:
