@@ -40,6 +40,29 @@ ADVERTISED = {
     Api.ELECT_LEADERS: "0-2",
     Api.ALTER_PARTITION_REASSIGNMENTS: "0",
     Api.LIST_PARTITION_REASSIGNMENTS: "0",
+    Api.SASL_HANDSHAKE: "0-1",
+    Api.SASL_AUTHENTICATE: "0-2",
+    Api.DESCRIBE_ACLS: "0-3",
+    Api.CREATE_ACLS: "0-3",
+    Api.DELETE_ACLS: "0-3",
+    Api.DESCRIBE_USER_SCRAM_CREDENTIALS: "0",
+    Api.ALTER_USER_SCRAM_CREDENTIALS: "0",
+    Api.DESCRIBE_CLIENT_QUOTAS: "0-1",
+    Api.ALTER_CLIENT_QUOTAS: "0-1",
+    Api.FIND_COORDINATOR: "0-6",
+    Api.JOIN_GROUP: "0-9",
+    Api.SYNC_GROUP: "0-5",
+    Api.HEARTBEAT: "0-4",
+    Api.LEAVE_GROUP: "0-5",
+    Api.OFFSET_COMMIT: "0-9",
+    Api.OFFSET_FETCH: "0-9",
+    Api.OFFSET_DELETE: "0",
+    Api.DESCRIBE_GROUPS: "0-5",
+    Api.LIST_GROUPS: "0-5",
+    Api.DELETE_GROUPS: "0-2",
+    # Kafka 3.9 serves these without ZooKeeper only.
+    Api.CONSUMER_GROUP_HEARTBEAT: "0-1",
+    Api.CONSUMER_GROUP_DESCRIBE: "0-1",
 }
 
 
@@ -47,7 +70,7 @@ def test_each_api_is_served_in_kafkas_versions() -> None:
     """A version that is missing disables a feature of some client without a word."""
     served = {api: str(entry.versions) for api, entry in HANDLERS.items()}
 
-    assert served.items() >= ADVERTISED.items()
+    assert served == ADVERTISED
 
 
 @pytest.mark.parametrize("version", every_version(Api.API_VERSIONS))
@@ -69,4 +92,4 @@ def test_the_contract_on_top_of_a_handler_names_api_key_and_versions(api: Api) -
     entry = HANDLERS[api]
     contract = sys.modules[entry.handle.__module__].__doc__ or ""
 
-    assert re.match(rf"{api.label} \({api.value}\), versions {entry.versions}\.", contract)
+    assert re.match(rf"{api.label} \({api.value}\), versions? {entry.versions}\.", contract)
