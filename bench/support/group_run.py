@@ -16,7 +16,7 @@ from bench.support.usage import cpu_seconds, memory_mb
 from confluent_kafka import Consumer, Producer
 from tests.kit.waiting import until
 
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.client.local_cluster.plan import SESSION_TIMEOUT_MS, broker_defaults
 from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api

@@ -22,11 +22,11 @@ from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.controller import Controller
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.end_offsets import LeaderEnds
 from ottla.broker.groups.offsets.group_offsets import GroupOffsets
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.network.network import Network
 from ottla.broker.observability.http_port import HttpPort, Observed

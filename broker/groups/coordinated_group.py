@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ottla.broker.common.purgatory import DelayedOperation
+from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.broker.groups.classic.messages import GroupState
 from ottla.broker.groups.effects import Effects
 from ottla.broker.groups.offsets.offset_store import OffsetStore
-from ottla.broker.groups.records import StoredRecord
 from ottla.protocol.errors import ErrorCode
 
 

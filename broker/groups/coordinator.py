@@ -16,7 +16,11 @@ import structlog
 from ottla.broker.common.clocks import monotonic_ms
 from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.config import BrokerConfig
-from ottla.broker.groups.appends import Append, Done, group_error
+from ottla.broker.coordination.appends import Append, Done
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS, partition_for
+from ottla.broker.coordination.shards import Loaded, Shard, Shards
+from ottla.broker.coordination.stored_records import StoredRecord
+from ottla.broker.coordination.work import Work
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.messages import (
     NO_MEMBER_ID,
@@ -32,14 +36,13 @@ from ottla.broker.groups.classic.messages import (
 from ottla.broker.groups.coordinated_group import CoordinatedGroup, Timer
 from ottla.broker.groups.counts import GroupCounts
 from ottla.broker.groups.effects import Effects
-from ottla.broker.groups.loading import LoadedGroup
+from ottla.broker.groups.loading import LoadedGroup, replay_log
 from ottla.broker.groups.offsets.offset_store import OffsetStore
-from ottla.broker.groups.placement import CONSUMER_OFFSETS, partition_for
-from ottla.broker.groups.records import StoredRecord, group_record
-from ottla.broker.groups.shards import Shard, Shards
-from ottla.broker.groups.work import Work
+from ottla.broker.groups.records import group_record
+from ottla.broker.groups.write_errors import group_error
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
+from ottla.broker.storage.log import Log
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -77,11 +80,11 @@ class GroupCoordinator:
         # Groups wait here for their next deadline: of a session, a join or a sync.
         self.rebalances = Purgatory("rebalance", lambda: now_ms() / 1000)
         self.work = Work("groups")
-        self.shards = Shards(
+        self.shards: Shards[CoordinatedGroup] = Shards(
+            CONSUMER_OFFSETS,
             partitions,
             self.work,
-            lambda: config().offsets_load_buffer_size,
-            self._loaded,
+            self._load,
             self._shard_loaded,
             lambda entry: self.close(entry, ErrorCode.NOT_COORDINATOR),
         )
@@ -113,15 +116,7 @@ class GroupCoordinator:
 
     def role_changed(self, partition: Partition) -> None:
         """Load or give up the groups of a partition whose role has changed. Other topics are ignored."""
-        if partition.partition.topic != CONSUMER_OFFSETS:
-            return
-        index, role = partition.partition.partition, partition.role
-        if self.partitions.find(partition.partition) is not partition:
-            self.shards.forget(index)
-        elif partition.is_leader:
-            self.became_leader(index, role.leader_epoch)
-        else:
-            self.resigned(index, role.leader_epoch)
+        self.shards.role_changed(partition)
 
     def topics_changed(self, topics: Set[str]) -> None:
         """Handle a change of the metadata of topics."""
@@ -136,8 +131,15 @@ class GroupCoordinator:
         """Give up the groups of a partition."""
         self.shards.resigned(partition, epoch)
 
-    def _shard_loaded(self, shard: Shard) -> None:
-        for entry in list(shard.groups.values()):
+    def _load(self, index: int, source: Log, is_wanted: Callable[[], bool]) -> Loaded[CoordinatedGroup] | None:
+        replay = replay_log(source, self.config().offsets_load_buffer_size, is_wanted)
+        if replay is None:
+            return None
+        groups = {group_id: self._loaded(group_id, found, index) for group_id, found in replay.groups().items()}
+        return Loaded(groups, replay.end_offset, replay.record_count)
+
+    def _shard_loaded(self, shard: Shard[CoordinatedGroup]) -> None:
+        for entry in list(shard.entries.values()):
             with entry.lock:
                 self._set_timer(entry)
         self.on_loaded()
@@ -159,7 +161,7 @@ class GroupCoordinator:
 
     def __iter__(self) -> Iterator[CoordinatedGroup]:
         for shard in self.shards:
-            yield from list(shard.groups.values())
+            yield from list(shard.entries.values())
 
     @property
     def is_loading(self) -> bool:
@@ -184,7 +186,7 @@ class GroupCoordinator:
         shard = self.shards.get(partition)
         return shard is not None and not shard.is_loading
 
-    def shard_of(self, group_id: str, *, may_be_empty: bool = False) -> Shard:
+    def shard_of(self, group_id: str, *, may_be_empty: bool = False) -> Shard[CoordinatedGroup]:
         """Return the shard of a group; KafkaError if the id is invalid or the shard is elsewhere or not loaded."""
         if not group_id and not may_be_empty:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -200,24 +202,24 @@ class GroupCoordinator:
 
     def with_group(self, group_id: str, *, may_be_empty: bool = False) -> CoordinatedGroup | None:
         """Return a group; None if it does not exist. KafkaError if its shard is elsewhere or not loaded."""
-        return self.shard_of(group_id, may_be_empty=may_be_empty).groups.get(group_id)
+        return self.shard_of(group_id, may_be_empty=may_be_empty).entries.get(group_id)
 
     def group_or_new(
         self, group_id: str, make: Callable[[str], Any] | None = None, *, may_be_empty: bool = False
     ) -> CoordinatedGroup:
         """Return a group. A missing group is created by `make`, or as a classic one."""
         shard = self.shard_of(group_id, may_be_empty=may_be_empty)
-        entry = shard.groups.get(group_id)
+        entry = shard.entries.get(group_id)
         if entry is not None:
             return entry
         with shard.lock:
             if self.shards.get(shard.index) is not shard:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR)
-            entry = shard.groups.get(group_id)
+            entry = shard.entries.get(group_id)
             if entry is None:
                 group = make(group_id) if make is not None else ClassicGroup(group_id, self._group_config(), _new_id)
                 entry = CoordinatedGroup(group, OffsetStore(), shard.index, self.clock())
-                shard.groups[group_id] = entry
+                shard.entries[group_id] = entry
         return entry
 
     def _group_config(self) -> GroupConfig:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.broker.groups.classic.messages import GroupSnapshot
-from ottla.broker.groups.records import StoredRecord
 from ottla.protocol.errors import ErrorCode
 
 

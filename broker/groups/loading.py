@@ -14,12 +14,12 @@ from typing import Final
 
 import structlog
 
+from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.broker.groups.classic.messages import GroupSnapshot
 from ottla.broker.groups.offsets.offset_store import CommittedOffset, OffsetStore
 from ottla.broker.groups.records import (
     GROUP_KEY_VERSION,
     OFFSET_KEY_VERSION,
-    StoredRecord,
     key_version,
     read_group_id,
     read_group_value,

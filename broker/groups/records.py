@@ -11,13 +11,12 @@ All versions can be read. Loading may decode millions of offsets, so keys and co
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.broker.groups.classic.messages import GroupSnapshot, MemberSnapshot
 from ottla.broker.groups.offsets.offset_store import CommittedOffset
 from ottla.protocol.codec import decode_from, encode
-from ottla.protocol.compression import Codec
 from ottla.protocol.errors import CorruptBatchError, DecodeError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.offset_records import (
@@ -27,8 +26,7 @@ from ottla.protocol.messages.offset_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ottla.protocol.record_batch_builder import RecordBatchBuilder
-from ottla.protocol.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, RecordBatch
+from ottla.protocol.records import NO_TIMESTAMP
 
 OFFSET_KEY_VERSION: Final = 1
 GROUP_KEY_VERSION: Final = 2
@@ -47,13 +45,6 @@ _VALUE_START: Final = struct.Struct(">hqih")
 _TIMESTAMP: Final = struct.Struct(">q")
 # A whole value with empty metadata, which is the common case.
 _BARE_VALUE: Final = struct.Struct(">hqihq")
-
-
-class StoredRecord(NamedTuple):
-    """A key and its value. The value None deletes the key."""
-
-    key: bytes
-    value: bytes | None
 
 
 # Offsets
@@ -198,26 +189,6 @@ def read_group_value(group_id: str, value: bytes) -> GroupSnapshot:
 def key_version(key: bytes) -> int:
     """Return the version of a key; -1 if the key is too short."""
     return int(_VERSION.unpack_from(key)[0]) if len(key) >= _VERSION.size else -1
-
-
-def batch_of(
-    records: Sequence[StoredRecord],
-    timestamp_ms: int,
-    codec: Codec = Codec.NONE,
-    *,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-) -> RecordBatch:
-    """Return a batch with the records. With a producer id, the batch is transactional."""
-    builder = RecordBatchBuilder()
-    for key, value in records:
-        builder.append(timestamp_ms, key, value)
-    is_transactional = producer_id != NO_PRODUCER_ID
-    return RecordBatch(
-        builder.build(
-            codec=codec, producer_id=producer_id, producer_epoch=producer_epoch, transactional=is_transactional
-        )
-    )
 
 
 def _value_version(value: bytes) -> int:

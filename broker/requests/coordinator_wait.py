@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ottla.broker.common.purgatory import DelayedOperation
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.broker.requests.request import Delayed, GroupsRequest, Respond
 from ottla.protocol.message import Message
 

@@ -7,7 +7,7 @@ import structlog
 from ottla.broker.cluster.metadata import MetadataSnapshot
 from ottla.broker.cluster.topics import TopicCreation, TopicSpec
 from ottla.broker.config import BrokerConfig
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.broker.requests.services import GroupServices, TopicServices
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import INTERNAL_TOPICS

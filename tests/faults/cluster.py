@@ -23,7 +23,7 @@ from tests.kit.hosts import LOOPBACK, Host
 from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeperServer
 
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.client.local_cluster.errors import JavaNotFoundError
 from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api

@@ -19,7 +19,7 @@ from tests.faults.steps import ACK_GAP_MAX_S
 from tests.kit.guarded_process import GuardedProcess
 from tests.kit.waiting import until
 
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -15,7 +15,7 @@ from tests.faults.steps import kill, replicas_led_by
 from tests.kit.kafka_process import KafkaProcess, kafka_or_skip
 from tests.kit.waiting import until_async
 
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.client.consumer.settings import GroupProtocol
 
 KILLS = 2

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Self
 
+from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.broker.groups.classic.member import NEW_MEMBER_TIMEOUT_MS, ClassicMember
 from ottla.broker.groups.classic.messages import (
     CONSUMER_PROTOCOL_TYPE,
@@ -35,7 +36,7 @@ from ottla.broker.groups.classic.messages import (
 )
 from ottla.broker.groups.classic.subscription import subscribed_topics
 from ottla.broker.groups.effects import Effects, Write
-from ottla.broker.groups.records import StoredRecord, group_tombstone
+from ottla.broker.groups.records import group_tombstone
 from ottla.broker.groups.timeline import Timeline
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import NO_GENERATION

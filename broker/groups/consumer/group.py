@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Self
 
+from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.broker.groups.classic.messages import CONSUMER_PROTOCOL_TYPE
 from ottla.broker.groups.consumer.assignors import (
     ASSIGNORS,
@@ -56,7 +57,6 @@ from ottla.broker.groups.consumer.records import (
 from ottla.broker.groups.consumer.topic_pattern import TopicPattern
 from ottla.broker.groups.consumer.topic_pattern_parser import PatternError
 from ottla.broker.groups.effects import Effects, Write
-from ottla.broker.groups.records import StoredRecord
 from ottla.broker.groups.timeline import Timeline
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import INTERNAL_TOPICS

@@ -14,6 +14,7 @@ import structlog
 from ottla.broker.cluster.metadata import MetadataCache, MetadataSnapshot, TopicMetadata
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config.rows.coordinators import ASSIGNOR_NAMES
+from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.consumer.assignors import PartitionSet
 from ottla.broker.groups.consumer.group import ConsumerGroup
@@ -30,7 +31,6 @@ from ottla.broker.groups.consumer.records import by_topic, read_group
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.effects import Effects
-from ottla.broker.groups.records import StoredRecord
 from ottla.protocol.errors import DecodeError, ErrorCode, KafkaError
 from ottla.protocol.primitives import UUID_ZERO
 

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
 
+from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.broker.groups.consumer.assignors import PartitionSet, TopicIdPartition
 from ottla.broker.groups.consumer.member import ConsumerMember
 from ottla.broker.groups.consumer.messages import MemberState, TopicShape
-from ottla.broker.groups.records import StoredRecord
 from ottla.protocol.codec import decode_from, encode
 from ottla.protocol.errors import DecodeError
 from ottla.protocol.message import Message

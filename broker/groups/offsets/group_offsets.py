@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from ottla.broker.groups.appends import Done, commit_error
+from ottla.broker.coordination.appends import Done
+from ottla.broker.coordination.shards import Shard
 from ottla.broker.groups.classic.messages import CONSUMER_PROTOCOL_TYPE, GroupState
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.coordinator import GroupCoordinator
@@ -20,7 +21,7 @@ from ottla.broker.groups.effects import Effects
 from ottla.broker.groups.offsets.expiry import expired_offsets
 from ottla.broker.groups.offsets.offset_store import CommittedOffset, Offsets
 from ottla.broker.groups.records import offset_record
-from ottla.broker.groups.shards import Shard
+from ottla.broker.groups.write_errors import commit_error
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
@@ -54,7 +55,6 @@ class GroupOffsets:
         """`may_lead_alone` returns False while another broker may be the leader without this one knowing."""
         self._coordinator = coordinator
         self._may_lead_alone = may_lead_alone
-        coordinator.shards.on_deleted = self._remove_deleted
 
     def start(self) -> None:
         """Start to expire offsets at regular intervals."""
@@ -104,7 +104,7 @@ class GroupOffsets:
         """Return the committed offsets of some partitions, or of all partitions if `partitions` is None."""
         shard = self._coordinator.shard_of(group_id, may_be_empty=True)
         self._check_sure(shard)
-        entry = shard.groups.get(group_id)
+        entry = shard.entries.get(group_id)
         if entry is None:
             return {} if partitions is None else dict.fromkeys(partitions, FetchedOffset(None))
         with entry.lock:
@@ -120,7 +120,7 @@ class GroupOffsets:
                 for partition in wanted
             }
 
-    def _check_sure(self, shard: Shard) -> None:
+    def _check_sure(self, shard: Shard[CoordinatedGroup]) -> None:
         """Raise KafkaError if the offsets on this broker may be lost or outdated.
 
         (a) A new coordinator may have loaded commits that are not on all in-sync replicas yet. A failover could still
@@ -202,9 +202,16 @@ class GroupOffsets:
         lose the offsets before they serve requests.
         """
         deleted, shards = frozenset(partitions), self._coordinator.shards
+
+        def remove(groups: dict[str, CoordinatedGroup]) -> None:
+            for group_id, entry in list(groups.items()):
+                self._remove_deleted(entry, deleted)
+                if entry.is_dead:
+                    groups.pop(group_id, None)
+
         for shard in shards if deleted else ():
-            if not shards.delete_when_loaded(shard, deleted):
-                for entry in list(shard.groups.values()):
+            if not shards.change_when_loaded(shard, remove):
+                for entry in list(shard.entries.values()):
                     self._remove_deleted(entry, deleted)
 
     def _remove_deleted(self, entry: CoordinatedGroup, deleted: Set[TopicPartition]) -> None:
@@ -252,7 +259,7 @@ class GroupOffsets:
         self._coordinator.change(entry, remove)
         shard = self._coordinator.shards.get(entry.partition)
         if entry.is_dead and shard is not None:
-            shard.remove(entry)
+            shard.remove(entry.group_id, entry)
 
     # Expiring
 

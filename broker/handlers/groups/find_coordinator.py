@@ -19,7 +19,7 @@ from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
 from ottla.broker.cluster.metadata import MetadataSnapshot
-from ottla.broker.groups.placement import CONSUMER_OFFSETS, partition_for
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS, partition_for
 from ottla.broker.requests.access import GROUP, TRANSACTIONAL_ID, denied
 from ottla.broker.requests.metadata_wait import answer_when_met
 from ottla.broker.requests.outcome import DONE, Outcome

@@ -15,7 +15,7 @@ from ottla.broker.app.config_updates import ConfigUpdates
 from ottla.broker.app.losses import log_dir_lost, replica_damaged, unregistered
 from ottla.broker.cluster import znodes
 from ottla.broker.config import BrokerConfig
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 

@@ -24,8 +24,8 @@ from tests.broker.groups.coordinating import (
 )
 from tests.broker.handlers.data_path import Broker
 
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.broker.groups.classic.messages import LeaveMember
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
@@ -227,8 +227,8 @@ def test_failed_loading_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         def fail(*_: object) -> None:
             raise OSError("the disk is gone")
 
-        monkeypatch.setattr("ottla.broker.groups.shards.replay_log", fail)
-        monkeypatch.setattr("ottla.broker.groups.shards._RETRY_SECONDS", 3600.0)
+        monkeypatch.setattr("ottla.broker.groups.coordinator.replay_log", fail)
+        monkeypatch.setattr("ottla.broker.coordination.shards._RETRY_SECONDS", 3600.0)
         load(broker)
         assert not broker.services.groups.is_ready(0)
         assert broker.services.groups.is_loading

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.broker.coordination.stored_records import StoredRecord, batch_of
 from ottla.broker.groups.classic.messages import GroupSnapshot
 from ottla.broker.groups.loading import LoadedGroup, Replay
 from ottla.broker.groups.offsets.offset_store import CommittedOffset
-from ottla.broker.groups.records import StoredRecord, batch_of, group_record, group_tombstone, offset_record
+from ottla.broker.groups.records import group_record, group_tombstone, offset_record
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.records import RecordBatch

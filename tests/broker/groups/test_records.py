@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
+from ottla.broker.coordination.stored_records import batch_of
 from ottla.broker.groups.classic.messages import GroupSnapshot, MemberSnapshot
 from ottla.broker.groups.offsets.offset_store import CommittedOffset
 from ottla.broker.groups.records import (
-    batch_of,
     group_record,
     group_tombstone,
     key_version,

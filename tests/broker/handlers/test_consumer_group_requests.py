@@ -21,9 +21,9 @@ from tests.broker.groups.coordinating import (
 )
 from tests.broker.handlers.data_path import Broker
 
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.consumer.group import ConsumerGroup
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.broker.handlers.small_cluster import BROKER_ID, SmallCluster, every_version, live_broker, topic
 
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -12,8 +12,8 @@ from tests.broker.handlers.test_fetch_from_leader import partition_of
 from tests.broker.handlers.test_produce_and_fetch import produce
 from tests.kit.waiting import until
 
-from ottla.broker.groups.appends import Append
-from ottla.broker.groups.records import StoredRecord
+from ottla.broker.coordination.appends import Append
+from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode
 

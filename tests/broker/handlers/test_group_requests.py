@@ -21,7 +21,7 @@ from tests.broker.groups.coordinating import (
 from tests.broker.handlers.data_path import Broker
 from tests.broker.handlers.small_cluster import every_version
 
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest

@@ -15,8 +15,8 @@ from prometheus_client.registry import CollectorRegistry
 from tests.broker.groups.coordinating import GROUP, TOPIC, commit, coordinating_broker, stable_member
 from tests.broker.handlers.data_path import BROKER_ID, NOW_MS, Broker, batch
 
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.broker.groups.end_offsets import EndOffsets
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.broker.observability.group_metrics import GroupCollector
 from ottla.broker.observability.group_pages import GroupPages, assigned
 from ottla.broker.observability.http_server import HttpServer

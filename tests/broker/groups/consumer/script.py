@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.broker.groups.classic.messages import GroupSnapshot
 from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, PartitionSet, TopicIdPartition
 from ottla.broker.groups.consumer.group import ConsumerGroup
@@ -23,7 +24,6 @@ from ottla.broker.groups.consumer.messages import (
 )
 from ottla.broker.groups.consumer.records import StoredConsumerGroup, read_group
 from ottla.broker.groups.effects import Effects, Write
-from ottla.broker.groups.records import StoredRecord
 from ottla.protocol.errors import ErrorCode
 
 

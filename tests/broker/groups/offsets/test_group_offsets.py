@@ -23,9 +23,9 @@ from tests.broker.groups.coordinating import (
 )
 from tests.broker.handlers.data_path import NOW_MS, Broker
 
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.broker.groups.classic.messages import LeaveMember
 from ottla.broker.groups.offsets.group_offsets import GroupOffsets
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition

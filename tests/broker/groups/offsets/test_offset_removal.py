@@ -19,9 +19,9 @@ from tests.broker.groups.coordinating import (
 )
 from tests.broker.handlers.data_path import Broker
 
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.broker.groups.classic.messages import LeaveMember
 from ottla.broker.groups.offsets.offset_store import CommittedOffset
-from ottla.broker.groups.placement import CONSUMER_OFFSETS
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition

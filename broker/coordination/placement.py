@@ -1,4 +1,4 @@
-"""Maps a group to a partition of `__consumer_offsets`. The leader of that partition coordinates the group."""
+"""Maps groups and transactional ids to partitions of the internal topics. The leader of the partition coordinates."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
 
 _LEAST_INT32: Final = -(2**31)
 
@@ -20,7 +21,7 @@ def java_hash(text: str) -> int:
 
 
 @lru_cache(maxsize=65_536)
-def partition_for(group_id: str, partition_count: int) -> int:
-    """Return the partition of a group. As in Kafka, the hash -2^31 counts as 0: Java cannot negate it."""
-    value = java_hash(group_id)
+def partition_for(key: str, partition_count: int) -> int:
+    """Return the partition of an id. As in Kafka, the hash -2^31 counts as 0: Java cannot negate it."""
+    value = java_hash(key)
     return 0 if value == _LEAST_INT32 else abs(value) % partition_count

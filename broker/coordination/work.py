@@ -1,4 +1,4 @@
-"""The background thread of the coordinator, which loads partitions and expires offsets."""
+"""The background thread of a coordinator, which loads partitions and expires what is old."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Work:
         try:
             job()
         except Exception:  # a failed job must not stop the thread
-            log.exception("group_work_failed")
+            log.exception("coordinator_work_failed")
 
     def _run(self) -> None:
         while True:

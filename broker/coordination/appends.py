@@ -1,11 +1,10 @@
-"""Writing to `__consumer_offsets`: the batch, and what members are told where it cannot be written."""
+"""Writing to an internal topic with acks=all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
 
-from ottla.broker.groups.records import StoredRecord, batch_of
+from ottla.broker.coordination.stored_records import StoredRecord, batch_of
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.pending_append import PendingAppend, PendingAppends
 from ottla.protocol.compression import Codec
@@ -13,43 +12,14 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 Done = Callable[[ErrorCode], None]
 
-# What members are told when a group cannot be written.
-_GROUP_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
-    ErrorCode.NONE: ErrorCode.NONE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
-}
-# The same for offsets, where that differs.
-_COMMIT_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
-    **_GROUP_ERRORS,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-}
-
-
-def group_error(error: ErrorCode) -> ErrorCode:
-    """Say in terms of the group protocol how writing a group ended."""
-    return _GROUP_ERRORS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def commit_error(error: ErrorCode) -> ErrorCode:
-    """Say in terms of the group protocol how writing offsets ended."""
-    return _COMMIT_ERRORS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
-
 
 class Append:
-    """Records of a group as one batch that was appended, or could not be."""
+    """Records of a coordinator as one batch that was appended, or could not be."""
 
     __slots__ = ("_error", "_pending", "first_offset")
 
     def __init__(self, partition: Partition | None, records: Sequence[StoredRecord], now_ms: int, codec: Codec) -> None:
-        """Append the records; a group's lock may be held. `partition` is None where this broker does not have it."""
+        """Append the records, perhaps under a lock. `partition` is None where this broker does not have it."""
         self._error: ErrorCode | None = None
         self._pending: PendingAppend | None = None
         self.first_offset = -1

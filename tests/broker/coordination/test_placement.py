@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.groups.placement import java_hash, partition_for
+from ottla.broker.coordination.placement import java_hash, partition_for
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,37 @@
+"""What members are told where `__consumer_offsets` cannot be written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.protocol.errors import ErrorCode
+
+# What members are told when a group cannot be written.
+_GROUP_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
+    ErrorCode.NONE: ErrorCode.NONE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+}
+# The same for offsets, where that differs.
+_COMMIT_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
+    **_GROUP_ERRORS,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+
+
+def group_error(error: ErrorCode) -> ErrorCode:
+    """Say in terms of the group protocol how writing a group ended."""
+    return _GROUP_ERRORS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def commit_error(error: ErrorCode) -> ErrorCode:
+    """Say in terms of the group protocol how writing offsets ended."""
+    return _COMMIT_ERRORS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
