@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from ottla.broker.coordination.log_reading import batches_to_end
 from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.broker.groups.classic.messages import GroupSnapshot
 from ottla.broker.groups.offsets.offset_store import CommittedOffset, OffsetStore
@@ -30,7 +31,7 @@ from ottla.broker.storage.log import Log
 from ottla.protocol.control_records import ControlType, read_marker
 from ottla.protocol.errors import CorruptBatchError, DecodeError
 from ottla.protocol.identifiers import TopicPartition
-from ottla.protocol.records import RecordBatch, batches
+from ottla.protocol.records import RecordBatch
 
 log = structlog.get_logger(__name__)
 
@@ -168,18 +169,9 @@ def replay_log(source: Log, buffer_bytes: int, is_wanted: Callable[[], bool]) ->
     Raises KafkaError, CorruptBatchError or OSError if the log cannot be read.
     """
     replay = Replay()
-    offset, end = source.log_start_offset, source.log_end_offset
-    replay.end_offset = end
-    while offset < end:
+    replay.end_offset = source.log_end_offset
+    for batch in batches_to_end(source, replay.end_offset, buffer_bytes):
         if not is_wanted():
             return None
-        piece = source.read(offset, buffer_bytes)
-        if piece is None:
-            break
-        for batch in batches(piece.read(), strict=True):
-            if batch.base_offset >= end:
-                break
-            batch.check()
-            replay.take(batch)
-            offset = batch.next_offset
+        replay.take(batch)
     return replay
