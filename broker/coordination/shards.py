@@ -82,13 +82,16 @@ class Shards(Generic[E]):
         load: Load[E],
         on_loaded: Callable[[Shard[E]], None],
         on_lost: Callable[[E], None],
+        on_new_epoch: Callable[[Shard[E]], None] = lambda shard: None,
     ) -> None:
+        """`on_new_epoch` is called when this broker leads a loaded partition in another epoch, without a break."""
         self._topic = topic
         self._partitions = partitions
         self._work = work
         self._load_entries = load
         self._on_loaded = on_loaded
         self._on_lost = on_lost
+        self._on_new_epoch = on_new_epoch
         self._lock = threading.Lock()
         self._shards: dict[int, Shard[E]] = {}
         # The newest known leader epoch of each partition.
@@ -124,12 +127,14 @@ class Shards(Generic[E]):
                 return
             self._epochs[index] = epoch
             known = self._shards.get(index)
-            if known is not None:
-                known.epoch = epoch
-                return
-            shard: Shard[E] = Shard(index, epoch)
+            is_new_epoch = known is not None and known.epoch != epoch and not known.is_loading
+            shard: Shard[E] = Shard(index, epoch) if known is None else known
+            shard.epoch = epoch
             self._shards[index] = shard
-        self._work.submit(lambda: self._load(shard))
+        if known is None:
+            self._work.submit(lambda: self._load(shard))
+        elif is_new_epoch:
+            self._on_new_epoch(shard)
 
     def resigned(self, index: int, epoch: int) -> None:
         """Drop the entries of a partition that this broker no longer leads."""

@@ -25,7 +25,7 @@ from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.log import Log
 from ottla.broker.transactions.loading import load_transactions
 from ottla.broker.transactions.records import transaction_key, transaction_value
-from ottla.broker.transactions.transaction import Change, Transaction
+from ottla.broker.transactions.transaction import Change, StoredTransaction, Transaction
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -86,7 +86,13 @@ class TransactionCoordinator:
         self._is_stopping = False
         self.work = Work("transactions")
         self.shards: Shards[CoordinatedTransaction] = Shards(
-            TRANSACTION_STATE, partitions, self.work, self._load, self._shard_loaded, lambda entry: None
+            TRANSACTION_STATE,
+            partitions,
+            self.work,
+            self._load,
+            self._send_all_markers,
+            lambda entry: None,
+            self._send_all_markers,
         )
         # Called with an entry whose outcome is decided: sends its markers, and calls `marked` for each partition.
         self.send_markers: Callable[[CoordinatedTransaction], None] = lambda entry: None
@@ -119,7 +125,7 @@ class TransactionCoordinator:
         }
         return Loaded(entries, loaded.end_offset, loaded.record_count)
 
-    def _shard_loaded(self, shard: Shard[CoordinatedTransaction]) -> None:
+    def _send_all_markers(self, shard: Shard[CoordinatedTransaction]) -> None:
         for entry in list(shard.entries.values()):
             if entry.transaction.state.is_prepared:
                 self.send_markers(entry)
@@ -178,6 +184,10 @@ class TransactionCoordinator:
                     raise KafkaError(ErrorCode.NOT_COORDINATOR)
                 entry = shard.entries.setdefault(transactional_id, made)
         return entry
+
+    def coordinates(self, entry: CoordinatedTransaction, coordinator_epoch: int) -> bool:
+        """Whether this broker still coordinates an entry, in that epoch."""
+        return self._is_current(entry.shard) and entry.shard.epoch == coordinator_epoch
 
     def _is_current(self, shard: Shard[CoordinatedTransaction]) -> bool:
         return self.shards.get(shard.index) is shard
@@ -252,14 +262,21 @@ class TransactionCoordinator:
 
     # Markers
 
-    def marked(self, entry: CoordinatedTransaction, coordinator_epoch: int, partition: TopicPartition) -> None:
-        """Note that a partition has its marker, or is gone. The last one completes the transaction."""
+    def marked(
+        self,
+        entry: CoordinatedTransaction,
+        coordinator_epoch: int,
+        decided: StoredTransaction,
+        partition: TopicPartition,
+    ) -> None:
+        """Note that a partition has its marker, or is gone. The last one completes the transaction.
+
+        A late answer about an earlier transaction, or to an earlier coordinator epoch, changes nothing.
+        """
         with entry.lock:
             transaction = entry.transaction
-            is_ours = self._is_current(entry.shard) and entry.shard.epoch == coordinator_epoch
-            if not is_ours or not transaction.state.is_prepared or transaction.pending is not None:
-                return
-            if not transaction.marked(partition):
+            is_meant = transaction.stored is decided and transaction.pending is None
+            if not is_meant or not self.coordinates(entry, coordinator_epoch) or not transaction.marked(partition):
                 return
             change = transaction.complete(self._clock())
         self._write_complete(entry, change)

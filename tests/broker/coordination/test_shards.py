@@ -22,10 +22,11 @@ class Coordinator:
         self.work = Work("test")
         self.loaded: list[int] = []
         self.lost: list[str] = []
+        self.epochs: list[int] = []
         self.on_load: Callable[[], None] = lambda: None
         self.shards: Shards[str] = Shards(
             TOPIC, cast(Partitions, self), self.work, self._load, lambda shard: self.loaded.append(shard.index),
-            self.lost.append,
+            self.lost.append, lambda shard: self.epochs.append(shard.epoch),
         )  # fmt: skip
 
     def find(self, _partition: object) -> Any:
@@ -124,6 +125,18 @@ def test_what_a_shard_has_is_lost_with_it() -> None:
     assert coordinator.lost == ["1", "2"]
     coordinator.shards.became_leader(0, 5)
     assert coordinator.shards.get(0) is None
+
+
+def test_a_leader_that_stays_one_in_another_epoch_hears_of_it() -> None:
+    """Once it has loaded what the log has, and only of a new one."""
+    coordinator = Coordinator()
+    coordinator.lead(epoch=1)
+    coordinator.lead(epoch=2)
+    coordinator.work.run_due()
+    coordinator.lead(epoch=2)
+    shard = coordinator.lead(epoch=3)
+
+    assert (coordinator.epochs, shard.epoch, coordinator.loaded) == ([3], 3, [0])
 
 
 def test_an_entry_is_removed_unless_another_one_took_its_place() -> None:

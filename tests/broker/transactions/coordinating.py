@@ -12,7 +12,7 @@ from tests.broker.handlers.data_path import NOW_MS, Broker, running_broker
 
 from ottla.broker.coordination.placement import TRANSACTION_STATE
 from ottla.broker.transactions.coordinator import CoordinatedTransaction, InitializedProducer, TransactionCoordinator
-from ottla.broker.transactions.transaction import TransactionState
+from ottla.broker.transactions.transaction import StoredTransaction, TransactionState
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 
@@ -28,8 +28,8 @@ class Coordinating:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self._ids = count(FIRST_PRODUCER)
-        # The entries whose markers are to be sent, with the coordinator epoch.
-        self.decided: list[tuple[CoordinatedTransaction, int]] = []
+        # What is to get markers: the entry, the coordinator epoch, and the decision.
+        self.decided: list[tuple[CoordinatedTransaction, int, StoredTransaction]] = []
         self.coordinator = self.another()
 
     def another(self) -> TransactionCoordinator:
@@ -41,7 +41,9 @@ class Coordinating:
             lambda: next(self._ids),
             lambda: NOW_MS + self.broker.now_ms,
         )
-        coordinator.send_markers = lambda entry: self.decided.append((entry, entry.shard.epoch))
+        coordinator.send_markers = lambda entry: self.decided.append(
+            (entry, entry.shard.epoch, entry.transaction.stored)
+        )
         return coordinator
 
     def lead(self, epoch: int = 0, **role: Any) -> None:
@@ -79,9 +81,8 @@ class Coordinating:
 
     def mark(self, *partitions: TopicPartition) -> None:
         """Write the markers of the last transaction that was decided."""
-        entry, epoch = self.decided[-1]
         for partition in partitions:
-            self.coordinator.marked(entry, epoch, partition)
+            self.coordinator.marked(*self.decided[-1], partition)
 
     def state(self) -> TransactionState:
         """Return the state of the transactional id."""

@@ -117,30 +117,47 @@ def test_a_new_coordinator_sends_the_markers_of_a_decision_again(led: Coordinati
     producer = led.producer()
     led.add(producer, A)
     led.end(producer)
-    ((entry, epoch),) = led.decided
+    (before,) = led.decided
     predecessor = led.coordinator
     led.fail_over(epoch=3)
 
-    ((again, new_epoch),) = led.decided
+    ((again, new_epoch, _),) = led.decided
     assert (again.transaction.transactional_id, new_epoch) == (ID, 3)
     predecessor.shards.resigned(0, 3)
-    predecessor.marked(entry, epoch, A)
+    predecessor.marked(*before, A)
     assert led.state() is PREPARE_COMMIT
     led.mark(A)
     assert led.state() is COMPLETE_COMMIT
 
 
 def test_a_marker_of_an_earlier_epoch_of_this_coordinator_does_not_count(led: Coordinating) -> None:
-    """The partition may have fenced it."""
+    """The partition may have fenced it. The markers are sent again in the new epoch."""
     producer = led.producer()
     led.add(producer, A)
     led.end(producer)
-    ((entry, epoch),) = led.decided
     led.coordinator.shards.became_leader(0, 5)
 
-    led.coordinator.marked(entry, epoch, A)
+    before, after = led.decided
+    assert (before[1], after[1]) == (0, 5)
+    led.coordinator.marked(*before, A)
     assert led.state() is PREPARE_COMMIT
-    led.coordinator.marked(entry, 5, A)
+    led.coordinator.marked(*after, A)
+    assert led.state() is COMPLETE_COMMIT
+
+
+def test_a_late_answer_about_one_transaction_does_not_end_the_next(led: Coordinating) -> None:
+    """Both have the same producer, epoch and partition."""
+    producer = led.producer()
+    for _ in range(2):
+        led.add(producer, A)
+        led.end(producer)
+        if len(led.decided) == 1:
+            led.mark(A)
+    first, second = led.decided
+
+    led.coordinator.marked(*first, A)
+    assert led.state() is PREPARE_COMMIT
+    led.coordinator.marked(*second, A)
     assert led.state() is COMPLETE_COMMIT
 
 
@@ -153,8 +170,7 @@ def test_the_end_is_written_when_it_can_be(tmp_path: Path, monkeypatch: pytest.M
         led.add(producer, A)
         led.end(producer)
         led.lead(epoch=1, isr=(1, 2))
-        entry, _ = led.decided[-1]
-        led.coordinator.marked(entry, 1, A)
+        led.mark(A)
         led.broker.services.partitions.waits.produces.expire(float("inf"))
         assert led.state() is PREPARE_COMMIT
 
