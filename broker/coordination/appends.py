@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ottla.broker.coordination.stored_records import StoredRecord, batch_of
+from ottla.broker.coordination.stored_records import StoredRecord, TransactionalProducer, batch_of
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.pending_append import PendingAppend, PendingAppends
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records import RecordBatch
 
 Done = Callable[[ErrorCode], None]
 
@@ -18,13 +19,23 @@ class Append:
 
     __slots__ = ("_error", "_pending", "first_offset")
 
-    def __init__(self, partition: Partition | None, records: Sequence[StoredRecord], now_ms: int, codec: Codec) -> None:
-        """Append the records, perhaps under a lock. `partition` is None where this broker does not have it."""
+    def __init__(
+        self,
+        partition: Partition | None,
+        records: Sequence[StoredRecord],
+        now_ms: int,
+        codec: Codec,
+        producer: TransactionalProducer | None = None,
+    ) -> None:
+        """Append the records, perhaps under a lock. `partition` is None where this broker does not have it.
+
+        With a producer they are part of its transaction.
+        """
         self._error: ErrorCode | None = None
         self._pending: PendingAppend | None = None
         self.first_offset = -1
         try:
-            self._pending = _append(partition, records, now_ms, codec)
+            self._pending = _append(partition, batch_of(records, now_ms, codec, producer))
             self.first_offset = self._pending.appended.first_offset
         except KafkaError as error:
             self._error = error.code
@@ -48,10 +59,9 @@ class Append:
         PendingAppends([pending]).when_done(timeout_ms, ended)
 
 
-def _append(partition: Partition | None, records: Sequence[StoredRecord], now_ms: int, codec: Codec) -> PendingAppend:
+def _append(partition: Partition | None, batch: RecordBatch) -> PendingAppend:
     if partition is None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    batch = batch_of(records, now_ms, codec)
     if batch.size > partition.log.config.max_message_bytes:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {batch.size} bytes for {partition.partition}")
     return partition.append_batch(batch)

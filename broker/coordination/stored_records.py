@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.protocol.compression import Codec
 from ottla.protocol.record_batch_builder import RecordBatchBuilder
-from ottla.protocol.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RecordBatch
+from ottla.protocol.records import RecordBatch
 
 
 class StoredRecord(NamedTuple):
@@ -17,21 +17,31 @@ class StoredRecord(NamedTuple):
     value: bytes | None
 
 
+class TransactionalProducer(NamedTuple):
+    """The producer in whose transaction records are written."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 def batch_of(
     records: Sequence[StoredRecord],
     timestamp_ms: int,
     codec: Codec = Codec.NONE,
-    *,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
+    producer: TransactionalProducer | None = None,
 ) -> RecordBatch:
-    """Return a batch with the records. With a producer id, the batch is transactional."""
+    """Return a batch with the records. With a producer it is transactional; nobody looks at its sequence."""
     builder = RecordBatchBuilder()
     for key, value in records:
         builder.append(timestamp_ms, key, value)
-    is_transactional = producer_id != NO_PRODUCER_ID
+    if producer is None:
+        return RecordBatch(builder.build(codec=codec))
     return RecordBatch(
         builder.build(
-            codec=codec, producer_id=producer_id, producer_epoch=producer_epoch, transactional=is_transactional
+            codec=codec,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=0,
+            transactional=True,
         )
     )

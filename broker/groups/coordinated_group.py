@@ -53,6 +53,10 @@ class AnyGroup(Protocol):
         """Return NONE if the member may commit offsets."""
         ...
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Return NONE if the member may commit offsets in a transaction."""
+        ...
+
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Return NONE if the client may read offsets."""
         ...

@@ -19,7 +19,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.appends import Append, Done
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS, partition_for
 from ottla.broker.coordination.shards import Loaded, Shard, Shards
-from ottla.broker.coordination.stored_records import StoredRecord
+from ottla.broker.coordination.stored_records import StoredRecord, TransactionalProducer
 from ottla.broker.coordination.work import Work
 from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.messages import (
@@ -315,10 +315,12 @@ class GroupCoordinator:
         """
         self.await_append(self.begin_append(partition, records), done)
 
-    def begin_append(self, partition: int, records: Sequence[StoredRecord]) -> Append:
-        """Write records, without waiting; a group's lock may be held."""
+    def begin_append(
+        self, partition: int, records: Sequence[StoredRecord], producer: TransactionalProducer | None = None
+    ) -> Append:
+        """Write records, perhaps in a producer's transaction, without waiting; a group's lock may be held."""
         codec = Codec(self.config().offsets_topic_compression_codec)
-        return Append(self.shards.partition(partition), records, self.clock(), codec)
+        return Append(self.shards.partition(partition), records, self.clock(), codec, producer)
 
     def await_append(self, append: Append, done: Done) -> None:
         """Have `done` called when what was written is committed, or will not be. No lock may be held."""

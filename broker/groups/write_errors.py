@@ -25,6 +25,16 @@ _COMMIT_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
+# Errors of the producer, for offsets in its transaction.
+_PRODUCER_ERRORS: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
 
 
 def group_error(error: ErrorCode) -> ErrorCode:
@@ -35,3 +45,8 @@ def group_error(error: ErrorCode) -> ErrorCode:
 def commit_error(error: ErrorCode) -> ErrorCode:
     """Say in terms of the group protocol how writing offsets ended."""
     return _COMMIT_ERRORS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def transactional_commit_error(error: ErrorCode) -> ErrorCode:
+    """Say how writing the offsets of a transaction ended."""
+    return error if error in _PRODUCER_ERRORS else commit_error(error)

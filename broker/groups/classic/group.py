@@ -351,6 +351,18 @@ class ClassicGroup:
         self.members[member_id].heard(now_ms)
         return ErrorCode.NONE
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Return NONE if offsets may be committed in a transaction.
+
+        A client that names no member may: its transactional id fences it. A rebalance does not matter, and the member
+        is not heard from.
+        """
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if member_id == NO_MEMBER_ID and instance_id is None and generation < 0:
+            return ErrorCode.NONE
+        return self._member_error(member_id, instance_id, generation)
+
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Return NONE: anyone may read the offsets of a classic group."""
         return ErrorCode.NONE

@@ -517,6 +517,18 @@ class ConsumerGroup:
             return ErrorCode.NONE
         return self._epoch_error(member_id, epoch)
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, epoch: int) -> ErrorCode:
+        """Return NONE if offsets may be committed in a transaction; a client that names no member may.
+
+        The request has no code for an old member epoch, so that is ILLEGAL_GENERATION.
+        """
+        if self.is_dead:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if not member_id and instance_id is None and epoch < 0:
+            return ErrorCode.NONE
+        error = self._epoch_error(member_id, epoch)
+        return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
+
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Return NONE if offsets may be read: by members at their epoch, and by clients without member id and epoch."""
         if self.is_dead:

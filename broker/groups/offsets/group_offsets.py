@@ -14,6 +14,7 @@ import structlog
 
 from ottla.broker.coordination.appends import Done
 from ottla.broker.coordination.shards import Shard
+from ottla.broker.coordination.stored_records import TransactionalProducer
 from ottla.broker.groups.classic.messages import CONSUMER_PROTOCOL_TYPE, GroupState
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.coordinator import GroupCoordinator
@@ -21,7 +22,7 @@ from ottla.broker.groups.effects import Effects
 from ottla.broker.groups.offsets.expiry import expired_offsets
 from ottla.broker.groups.offsets.offset_store import CommittedOffset, Offsets
 from ottla.broker.groups.records import offset_record
-from ottla.broker.groups.write_errors import commit_error
+from ottla.broker.groups.write_errors import commit_error, transactional_commit_error
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
@@ -89,6 +90,56 @@ class GroupOffsets:
             done(commit_error(error))
 
         coordinator.await_append(append, written)
+
+    # Transactions
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        committer: Committer,
+        producer: TransactionalProducer,
+        offsets: Offsets,
+        done: Done,
+    ) -> None:
+        """Store offsets that take effect when the producer's transaction is committed."""
+        coordinator = self._coordinator
+        entry = coordinator.with_group(group_id)
+        if entry is None:
+            if committer.generation >= 0:
+                done(ErrorCode.ILLEGAL_GENERATION)
+                return
+            entry = coordinator.group_or_new(group_id)
+        staged: Offsets = {}
+        with entry.lock:
+            error = entry.group.check_transactional_commit(*committer)
+            if error is ErrorCode.NONE and offsets:
+                records = [offset_record(group_id, *each) for each in offsets.items()]
+                append = coordinator.begin_append(entry.partition, records, producer)
+                if append.error is None:
+                    # Before the write is committed: the marker that ends the transaction may be known first.
+                    staged = {
+                        partition: each._replace(log_offset=append.first_offset) for partition, each in offsets.items()
+                    }
+                    entry.offsets.put_pending(producer.producer_id, staged)
+        if error is not ErrorCode.NONE or not offsets:
+            done(error)
+            return
+
+        def written(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                with entry.lock:
+                    entry.offsets.drop_pending(producer.producer_id, staged)
+            done(transactional_commit_error(error))
+
+        coordinator.await_append(append, written)
+
+    def transaction_ended(self, partition: int, producer_id: int, *, is_committed: bool) -> None:
+        """Apply or drop the offsets of a transaction whose marker a partition of `__consumer_offsets` has."""
+        shard = self._coordinator.shards.get(partition)
+        for entry in [] if shard is None else list(shard.entries.values()):
+            if entry.offsets.has_transactions:
+                with entry.lock:
+                    entry.offsets.end_transaction(producer_id, is_committed=is_committed)
 
     # Fetching
 

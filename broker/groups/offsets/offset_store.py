@@ -112,6 +112,21 @@ class OffsetStore:
         if is_committed:
             self.put(pending)
 
+    def drop_pending(self, producer_id: int, offsets: Offsets) -> None:
+        """Drop offsets of a transaction that could not be written, except for those that were staged again since."""
+        pending = (self._transactional or {}).get(producer_id, {})
+        for partition, committed in offsets.items():
+            if pending.get(partition) == committed:
+                del pending[partition]
+        if not pending and self._transactional is not None:
+            self._transactional.pop(producer_id, None)
+            self._transactional = self._transactional or None
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether any transaction is open. Needs no lock."""
+        return self._transactional is not None
+
     @property
     def pending_producers(self) -> list[int]:
         """The producers with open transactions."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.broker.coordination.stored_records import StoredRecord, batch_of
+from ottla.broker.coordination.stored_records import StoredRecord, TransactionalProducer, batch_of
 from ottla.broker.groups.classic.messages import GroupSnapshot
 from ottla.broker.groups.loading import LoadedGroup, Replay
 from ottla.broker.groups.offsets.offset_store import CommittedOffset
@@ -30,9 +30,8 @@ class Written:
 
     def append(self, records: Sequence[StoredRecord], producer_id: int = -1) -> int:
         """Append records as one batch; return its base offset."""
-        return self._append(
-            batch_of(records, 1_000, producer_id=producer_id, producer_epoch=0 if producer_id >= 0 else -1)
-        )
+        producer = TransactionalProducer(producer_id, 0) if producer_id >= 0 else None
+        return self._append(batch_of(records, 1_000, producer=producer))
 
     def mark(self, producer_id: int, control_type: ControlType) -> None:
         """Append the marker that ends a transaction."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
-from ottla.broker.coordination.stored_records import batch_of
+from ottla.broker.coordination.stored_records import TransactionalProducer, batch_of
 from ottla.broker.groups.classic.messages import GroupSnapshot, MemberSnapshot
 from ottla.broker.groups.offsets.offset_store import CommittedOffset
 from ottla.broker.groups.records import (
@@ -151,5 +151,5 @@ def test_records_go_into_one_batch(codec: Codec) -> None:
 
 def test_a_batch_with_a_producer_id_is_transactional() -> None:
     """Its offsets take effect when the transaction is committed."""
-    batch = batch_of([offset_record("g", PARTITION, OFFSET)], 0, producer_id=9, producer_epoch=1)
+    batch = batch_of([offset_record("g", PARTITION, OFFSET)], 0, producer=TransactionalProducer(9, 1))
     assert (batch.is_transactional, batch.producer_id, batch.producer_epoch) == (True, 9, 1)

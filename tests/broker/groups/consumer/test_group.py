@@ -334,6 +334,20 @@ def test_offsets_are_for_members_at_their_epoch() -> None:
     assert group.state == "Dead"
 
 
+def test_a_transaction_is_committed_by_members_at_their_epoch_and_by_clients_that_name_none() -> None:
+    """The request knows generations only: an old epoch is an old generation."""
+    group = ConsumerScript()
+    a = group.joins("a")
+    check = group.group.check_transactional_commit
+    assert check("", None, -1) is ErrorCode.NONE
+    assert check("a", None, a.epoch) is ErrorCode.NONE
+    assert check("a", None, a.epoch - 1) is ErrorCode.ILLEGAL_GENERATION
+    assert check("b", None, a.epoch) is ErrorCode.UNKNOWN_MEMBER_ID
+    group.group.close(ErrorCode.NOT_COORDINATOR)
+    assert check("a", None, a.epoch) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+
 @pytest.mark.parametrize("field", ["rack_id", "server_assignor"])
 def test_a_value_is_kept_until_the_member_sends_another(field: str) -> None:
     """Null in a heartbeat means unchanged."""

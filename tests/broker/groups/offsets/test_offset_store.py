@@ -41,6 +41,18 @@ def test_offsets_of_an_aborted_transaction_are_dropped() -> None:
     assert (store.get(A), store.pending_producers) == (None, [])
 
 
+def test_offsets_that_could_not_be_written_are_dropped_unless_they_were_staged_again() -> None:
+    """The same producer may have begun its next transaction by then."""
+    store = OffsetStore()
+    store.put_pending(9, {A: committed(10, 1), B: committed(3, 1)})
+    store.put_pending(9, {A: committed(11, 2)})
+    store.drop_pending(9, {A: committed(10, 1), B: committed(3, 1)})
+    assert (store.is_unstable(A), store.is_unstable(B), store.has_transactions) == (True, False, True)
+    store.drop_pending(9, {A: committed(11, 2)})
+    assert (store.has_transactions, store.pending_producers) == (False, [])
+    store.drop_pending(9, {A: committed(11, 2)})
+
+
 def test_a_transaction_that_is_committed_late_does_not_undo_a_later_commit() -> None:
     """The offsets of the transaction are earlier in the log."""
     store = OffsetStore()
