@@ -347,7 +347,6 @@ def test_a_transaction_is_committed_by_members_at_their_epoch_and_by_clients_tha
     assert check("a", None, a.epoch) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-
 @pytest.mark.parametrize("field", ["rack_id", "server_assignor"])
 def test_a_value_is_kept_until_the_member_sends_another(field: str) -> None:
     """Null in a heartbeat means unchanged."""
