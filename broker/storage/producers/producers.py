@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 
 from ottla.broker.storage.producers.aborted_transactions import AbortedIndexEntry
 from ottla.broker.storage.producers.producer_snapshot import StoredProducer, StoredProducers
+from ottla.broker.storage.producers.verification import VerificationGuard, Verifications
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, read_marker
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import NO_OFFSET
@@ -79,7 +80,7 @@ class KnownProducer:
 class Producers:
     """The producers of one partition."""
 
-    __slots__ = ("_ended", "_ongoing", "_states")
+    __slots__ = ("_ended", "_ongoing", "_states", "verifications")
 
     def __init__(self) -> None:
         self._states: dict[int, KnownProducer] = {}
@@ -87,6 +88,7 @@ class Producers:
         self._ongoing: OrderedDict[int, int] = OrderedDict()
         # (first offset, marker offset), both rising; none of them known to be replicated.
         self._ended: deque[tuple[int, int]] = deque()
+        self.verifications = Verifications()
 
     def __len__(self) -> int:
         return len(self._states)
@@ -99,11 +101,28 @@ class Producers:
         state = self._states.get(producer_id)
         return state is not None and state.transaction_first_offset != NO_OFFSET
 
-    def check(self, batch: RecordBatch, *, from_client: bool = True) -> BatchMetadata | None:
+    def begin_verification(self, batch: RecordBatch, now_ms: int) -> VerificationGuard | None:
+        """Return the guard for a batch of a transaction; None if it needs none, because it does not begin one.
+
+        A batch that the log has needs none, either.
+        """
+        if not self._begins_transaction(batch):
+            return None
+        return self.verifications.begin(batch, now_ms)
+
+    def check(
+        self,
+        batch: RecordBatch,
+        *,
+        from_client: bool = True,
+        must_be_verified: bool = False,
+        guard: VerificationGuard | None = None,
+    ) -> BatchMetadata | None:
         """Check a batch before it is appended; return the batch that it duplicates, or None.
 
         Raises KafkaError for a gap in the sequence, an old epoch or a wrong transaction. The broker's own coordinators
-        send no sequences, so their sequences are not checked.
+        send no sequences, so their sequences are not checked. With `must_be_verified`, a batch that begins a
+        transaction must come with the guard of its verification.
         """
         state = self._states.get(batch.producer_id)
         attributes = batch.attributes
@@ -112,6 +131,8 @@ class Producers:
             if marker is not None:
                 self.check_marker(batch.producer_id, batch.producer_epoch, marker)
             return None
+        if must_be_verified and attributes & TRANSACTIONAL_BIT and self._begins_transaction(batch):
+            self.verifications.check(batch, guard)
         if state is None:
             return None
         # A batch in sequence is no duplicate, since five batches do not span all sequences. This is the usual case.
@@ -126,6 +147,15 @@ class Producers:
                 f"which is open since offset {state.transaction_first_offset}",
             )
         return None
+
+    def _begins_transaction(self, batch: RecordBatch) -> bool:
+        """Whether a batch of a transaction is the first one here. One that the log has is not."""
+        state = self._states.get(batch.producer_id)
+        return (
+            state is None
+            or batch.producer_epoch != state.epoch
+            or (state.transaction_first_offset == NO_OFFSET and _duplicate(state, batch) is None)
+        )
 
     def check_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> None:
         """Raise KafkaError unless the marker comes from the present coordinator for the present producer."""
@@ -164,9 +194,11 @@ class Producers:
         state.append(
             BatchMetadata(batch.base_sequence, batch.last_sequence, base_offset, last_offset, batch.max_timestamp)
         )
-        if attributes & TRANSACTIONAL_BIT and state.transaction_first_offset == NO_OFFSET:
-            state.transaction_first_offset = base_offset
-            self._ongoing[base_offset] = producer_id
+        if attributes & TRANSACTIONAL_BIT:
+            self.verifications.end(producer_id)
+            if state.transaction_first_offset == NO_OFFSET:
+                state.transaction_first_offset = base_offset
+                self._ongoing[base_offset] = producer_id
         return None
 
     def complete(
@@ -178,6 +210,7 @@ class Producers:
         timestamp: int,
     ) -> AbortedIndexEntry | None:
         """Note a marker that was appended; returns the transaction if it had data and is aborted."""
+        self.verifications.end(producer_id)
         state = self._states.get(producer_id)
         if state is None:
             state = self._states[producer_id] = KnownProducer(producer_epoch)
@@ -221,6 +254,7 @@ class Producers:
         ]
         for producer_id in expired:
             del self._states[producer_id]
+        self.verifications.expire(now_ms, expiration_ms)
         return len(expired)
 
     def entries(self) -> list[StoredProducer]:
@@ -232,6 +266,7 @@ class Producers:
         self._states.clear()
         self._ongoing.clear()
         self._ended.clear()
+        self.verifications.reset()
 
     def restore(self, snapshot: StoredProducers) -> None:
         """Restore a snapshot; the caller then replays the batches from its offset on.
@@ -254,10 +289,9 @@ def _check_sequence(state: KnownProducer, batch: RecordBatch, *, from_client: bo
     """Check a batch that is not the next one of the known epoch; return the batch that it duplicates, or None."""
     producer_id, epoch, first_sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
     if epoch == state.epoch:
-        last_sequence = batch.last_sequence
-        for known in state.batches:
-            if known.first_sequence == first_sequence and known.last_sequence == last_sequence:
-                return known
+        known = _duplicate(state, batch)
+        if known is not None:
+            return known
         expected = state.next_sequence
     elif epoch < state.epoch:
         raise _old_epoch(producer_id, epoch, state.epoch)
@@ -268,6 +302,15 @@ def _check_sequence(state: KnownProducer, batch: RecordBatch, *, from_client: bo
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"expected sequence {expected}, got {first_sequence} from producer {producer_id} epoch {epoch}",
         )
+    return None
+
+
+def _duplicate(state: KnownProducer, batch: RecordBatch) -> BatchMetadata | None:
+    """Return the batch that a batch of the known epoch repeats; None if it is another one."""
+    first_sequence, last_sequence = batch.base_sequence, batch.last_sequence
+    for known in state.batches:
+        if known.first_sequence == first_sequence and known.last_sequence == last_sequence:
+            return known
     return None
 
 

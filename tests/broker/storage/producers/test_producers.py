@@ -7,58 +7,19 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.broker.storage.producers.producer_batches import data, end
 from tests.kit.examples import examples
 
 from ottla.broker.storage.producers.aborted_transactions import AbortedIndexEntry
 from ottla.broker.storage.producers.producer_snapshot import StoredProducer, StoredProducers
 from ottla.broker.storage.producers.producers import BatchMetadata, Producers
-from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
+from ottla.protocol.control_records import ControlType
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records import CONTROL_BIT, TRANSACTIONAL_BIT, RecordBatch, write_header
+from ottla.protocol.records import CONTROL_BIT, RecordBatch
 
 SEQUENCES = 2**31
 DAY_MS = 86_400_000
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
-
-
-def data(
-    sequence: int,
-    count: int = 1,
-    *,
-    producer_id: int = 12,
-    epoch: int = 0,
-    transactional: bool = False,
-    timestamp: int = 5,
-) -> RecordBatch:
-    """A batch as far as producer state looks at it: the header."""
-    batch = bytearray(61)
-    write_header(
-        batch,
-        base_offset=0,
-        partition_leader_epoch=0,
-        attributes=TRANSACTIONAL_BIT if transactional else 0,
-        last_offset_delta=count - 1,
-        base_timestamp=timestamp,
-        max_timestamp=timestamp,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        record_count=count,
-    )
-    return RecordBatch(batch)
-
-
-def end(
-    control_type: ControlType,
-    *,
-    producer_id: int = 12,
-    epoch: int = 0,
-    coordinator_epoch: int = 0,
-    timestamp: int = 6,
-) -> RecordBatch:
-    """A marker batch."""
-    marker = EndTransactionMarker(control_type, coordinator_epoch)
-    return RecordBatch(build_marker_batch(marker, producer_id=producer_id, producer_epoch=epoch, timestamp=timestamp))
 
 
 def refusal(producers: Producers, batch: RecordBatch, *, from_client: bool = True) -> KafkaError:
