@@ -226,16 +226,21 @@ class Partition:
     def _check_may_append(self, role: PartitionRole, required_acks: int) -> None:
         # A pending proposal counts as alone: members of this ISR may follow another leader, and nothing is committed.
         is_alone = required_acks != -1 or len(role.isr) == 1 or self.is_proposal_pending
-        if is_alone and len(role.replicas) > 1 and not self._context.may_lead_alone():
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"broker {self.node_id} cannot reach ZooKeeper: another broker may lead {self.partition} by now",
-            )
+        if is_alone:
+            self._check_not_replaced(role)
         needed = self._min_isr(role)
         if required_acks == -1 and len(role.isr) < needed:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.partition} has {len(role.isr)} in-sync replicas, min.insync.replicas is {needed}",
+            )
+
+    def _check_not_replaced(self, role: PartitionRole) -> None:
+        """Raise KafkaError if another broker may lead by now without this one knowing."""
+        if len(role.replicas) > 1 and not self._context.may_lead_alone():
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self.node_id} cannot reach ZooKeeper: another broker may lead {self.partition} by now",
             )
 
     def _min_isr(self, role: PartitionRole) -> int:
@@ -365,6 +370,9 @@ class Partition:
                 self.check_leader(current_leader_epoch)
             else:
                 self.check_epoch(role, current_leader_epoch)
+            if offset > log.log_end_offset:
+                # Its client may have read from our successor. Out of range would make it begin anew.
+                self._check_not_replaced(role)
             high_watermark = log.high_watermark
             stable = log.last_stable_offset
             aborted = None

@@ -152,6 +152,20 @@ def test_nothing_is_committed_by_too_few(replica: Replica) -> None:
     assert replica.log.high_watermark == 0
 
 
+def test_who_is_cut_off_from_zookeeper_sends_nobody_back_who_is_ahead_of_it(replica: Replica) -> None:
+    """The consumer has read from another leader; out of range would have it begin anew with the oldest record."""
+    replica.lead(isr={1, 2, 3})
+
+    def code_for(offset: int) -> ErrorCode:
+        return code_of(lambda: replica.partition.read(offset, 1000, -1, committed_only=False, at_least_one=True))
+
+    assert code_for(7) is ErrorCode.OFFSET_OUT_OF_RANGE
+    replica.may_lead_alone = False
+    assert code_for(7) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code_for(-2) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert replica.partition.read(0, 1000, -1, committed_only=False, at_least_one=True).records is None
+
+
 def test_a_leader_alone_commits_at_once_where_one_is_enough(tmp_path: Path) -> None:
     """Nobody will fetch."""
     replica = Replica(tmp_path, min_isr=1)
