@@ -148,7 +148,7 @@ def test_an_open_transaction_is_aborted_with_the_next_epoch(producer: tuple[int,
     target = init(transaction, *producer)
     transaction.written()
 
-    assert (target.state, target.producer_epoch, target.partitions) == (PREPARE_ABORT, EPOCH + 1, {A})
+    assert (target.state, target.producer_epoch, target.partitions) == (PREPARE_ABORT, EPOCH + 1, frozenset({A}))
     assert transaction.unmarked == {A}
     assert refused(lambda: transaction.end(PRODUCER, EPOCH, NOW_MS, commit=True)) is ErrorCode.PRODUCER_FENCED
 
