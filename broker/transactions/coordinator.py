@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.appends import Append, Done
 from ottla.broker.coordination.placement import TRANSACTION_STATE, partition_for
 from ottla.broker.coordination.shards import Loaded, Shard, Shards
@@ -59,6 +58,16 @@ class CoordinatedTransaction:
         return f"<CoordinatedTransaction {self.transaction.transactional_id} {self.transaction.state.title}>"
 
 
+class TransactionLimits(NamedTuple):
+    """How long transactions and transactional ids may live, and how often that is looked at."""
+
+    timeout_max_ms: int = 15 * 60_000
+    expiration_ms: int = 7 * 24 * 3_600_000
+    abort_interval_ms: int = 10_000
+    expire_interval_ms: int = 3_600_000
+    load_buffer_bytes: int = 5 * 1024 * 1024
+
+
 class InitializedProducer(NamedTuple):
     """The answer to InitProducerId."""
 
@@ -72,14 +81,14 @@ class TransactionCoordinator:
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
+        limits: Callable[[], TransactionLimits],
         partitions: Partitions,
         partition_count: Callable[[], int | None],
         new_producer_id: Callable[[], int],
         clock: Callable[[], int],
     ) -> None:
         """`partition_count` returns None while `__transaction_state` is unknown; `clock` milliseconds since 1970."""
-        self._config = config
+        self._limits = limits
         self._partition_count = partition_count
         self._new_producer_id = new_producer_id
         self._clock = clock
@@ -102,8 +111,8 @@ class TransactionCoordinator:
     def start(self) -> None:
         """Start to load partitions, to abort what takes too long, and to forget what nobody uses."""
         self.work.start()
-        self._schedule(self.abort_late, lambda each: each.transaction_abort_timed_out_transaction_cleanup_interval_ms)
-        self._schedule(self.expire, lambda each: each.transaction_remove_expired_transaction_cleanup_interval_ms)
+        self._schedule(self.abort_late, lambda limits: limits.abort_interval_ms)
+        self._schedule(self.expire, lambda limits: limits.expire_interval_ms)
 
     def stop(self) -> None:
         """Refuse further requests with COORDINATOR_NOT_AVAILABLE."""
@@ -115,7 +124,7 @@ class TransactionCoordinator:
         self.shards.role_changed(partition)
 
     def _load(self, index: int, source: Log, is_wanted: Callable[[], bool]) -> Loaded[CoordinatedTransaction] | None:
-        loaded = load_transactions(source, self._config().transaction_state_log_load_buffer_size, is_wanted)
+        loaded = load_transactions(source, self._limits().load_buffer_bytes, is_wanted)
         shard = self.shards.get(index)
         if loaded is None or shard is None:
             return None
@@ -130,12 +139,12 @@ class TransactionCoordinator:
             if entry.transaction.state.is_prepared:
                 self.send_markers(entry)
 
-    def _schedule(self, job: Callable[[], None], interval_ms: Callable[[BrokerConfig], int]) -> None:
+    def _schedule(self, job: Callable[[], None], interval_ms: Callable[[TransactionLimits], int]) -> None:
         def run() -> None:
             job()
             self._schedule(job, interval_ms)
 
-        self.work.submit(run, interval_ms(self._config()) / 1000)
+        self.work.submit(run, interval_ms(self._limits()) / 1000)
 
     # Finding
 
@@ -204,7 +213,7 @@ class TransactionCoordinator:
     ) -> None:
         """Give a producer its id and epoch, and fence whoever had the transactional id before."""
         try:
-            if not 0 < timeout_ms <= self._config().transaction_max_timeout_ms:
+            if not 0 < timeout_ms <= self._limits().timeout_max_ms:
                 raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
             entry = self._known_or_new(transactional_id)
             with entry.lock:
@@ -317,7 +326,7 @@ class TransactionCoordinator:
 
     def expire(self) -> None:
         """Forget the transactional ids that nobody has used for a long time."""
-        expiration_ms = self._config().transactional_id_expiration_ms
+        expiration_ms = self._limits().expiration_ms
         for entry in self:
             with entry.lock:
                 change = entry.transaction.expire(self._clock(), expiration_ms)

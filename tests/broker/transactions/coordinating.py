@@ -11,7 +11,12 @@ from typing import Any
 from tests.broker.handlers.data_path import NOW_MS, Broker, running_broker
 
 from ottla.broker.coordination.placement import TRANSACTION_STATE
-from ottla.broker.transactions.coordinator import CoordinatedTransaction, InitializedProducer, TransactionCoordinator
+from ottla.broker.transactions.coordinator import (
+    CoordinatedTransaction,
+    InitializedProducer,
+    TransactionCoordinator,
+    TransactionLimits,
+)
 from ottla.broker.transactions.transaction import StoredTransaction, TransactionState
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -25,8 +30,9 @@ TIMEOUT_MS = 60_000
 class Coordinating:
     """A broker that leads the only partition of `__transaction_state`, and its coordinator."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, limits: TransactionLimits) -> None:
         self.broker = broker
+        self._limits = limits
         self._ids = count(FIRST_PRODUCER)
         # What is to get markers: the entry, the coordinator epoch, and the decision.
         self.decided: list[tuple[CoordinatedTransaction, int, StoredTransaction]] = []
@@ -35,7 +41,7 @@ class Coordinating:
     def another(self) -> TransactionCoordinator:
         """Make a coordinator that knows nothing yet."""
         coordinator = TransactionCoordinator(
-            self.broker.services.configs.broker,
+            lambda: self._limits,
             self.broker.services.partitions,
             lambda: 1,
             lambda: next(self._ids),
@@ -98,8 +104,7 @@ class Coordinating:
 
 
 @contextmanager
-def coordinating(directory: Path, **options: str) -> Iterator[Coordinating]:
-    """Run a coordinator over a directory. Options use underscores."""
-    named = {key.replace("_", "."): value for key, value in options.items()}
-    with running_broker(directory, {TRANSACTION_STATE: {"cleanup.policy": "compact"}}, named) as broker:
-        yield Coordinating(broker)
+def coordinating(directory: Path, limits: TransactionLimits | None = None) -> Iterator[Coordinating]:
+    """Run a coordinator over a directory."""
+    with running_broker(directory, {TRANSACTION_STATE: {"cleanup.policy": "compact"}}) as broker:
+        yield Coordinating(broker, limits or TransactionLimits())

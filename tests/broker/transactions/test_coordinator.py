@@ -17,7 +17,7 @@ from tests.broker.transactions.coordinating import (
 )
 
 from ottla.broker.coordination.placement import TRANSACTION_STATE
-from ottla.broker.transactions.coordinator import InitializedProducer
+from ottla.broker.transactions.coordinator import InitializedProducer, TransactionLimits
 from ottla.broker.transactions.loading import load_transactions
 from ottla.broker.transactions.transaction import StoredTransaction, TransactionState
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -212,7 +212,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(led: Coordinating) -> None
 
 def test_an_id_that_nobody_uses_is_forgotten(tmp_path: Path) -> None:
     """In memory and in the log. Later requests know nothing of it, and a new producer begins anew."""
-    with coordinating(tmp_path, transactional_id_expiration_ms="1000") as led:
+    with coordinating(tmp_path, TransactionLimits(expiration_ms=1000)) as led:
         led.lead()
         producer = led.producer()
         led.coordinator.expire()

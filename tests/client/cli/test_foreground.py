@@ -119,7 +119,10 @@ def test_a_detached_cluster_survives_its_command(bench: Bench) -> None:
 
 def test_a_signal_that_was_ignored_stays_ignored() -> None:
     """A command under nohup does not stop when the terminal ends; the others are waited for, and then as before."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # An event loop that another test has run may have left its handler.
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         with StopSignals() as signals:
             os.kill(os.getpid(), signal.SIGHUP)
@@ -130,7 +133,8 @@ def test_a_signal_that_was_ignored_stays_ignored() -> None:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
-        signal.signal(signal.SIGHUP, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_the_real_broker_is_started_by_its_module_name() -> None:
