@@ -187,45 +187,46 @@ class MarkerChannel:
         self._broker = broker
         self._sender = sender
         self._connect = connect
+        self._work = Work(f"transaction-markers-to-{broker}")
+        # The fields below change under `_lock`.
+        self._lock = threading.Lock()
         self._link: MarkerLink | None = None
-        self._changed = threading.Condition()
         # By the decision, and the epoch in which it is sent: one that waits already gets further partitions.
         self._waiting: dict[tuple[int, int], Delivery] = {}
         self._is_stopped = False
-        self._thread = threading.Thread(target=self._run, name=f"transaction-markers-to-{broker}", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._work.start()
 
     def stop(self) -> None:
-        """Drop what waits; a request under way fails."""
-        with self._changed:
+        """Drop what waits, cut a request under way short, and wait for the thread."""
+        with self._lock:
             self._is_stopped = True
             self._waiting.clear()
-            self._changed.notify()
-            link = self._link
-        if link is not None:
-            link.close()
+        self._drop_link()
+        self._work.stop()
 
     def add(self, delivery: Delivery) -> None:
         """Queue a delivery."""
         key = (id(delivery.decided), delivery.coordinator_epoch)
-        with self._changed:
+        with self._lock:
             if self._is_stopped:
                 return
+            is_first = not self._waiting
             waiting = self._waiting.get(key)
             if waiting is not None:
                 delivery = replace(delivery, partitions=delivery.partitions | waiting.partitions)
             self._waiting[key] = delivery
-            self._changed.notify()
+        if is_first:
+            self._work.submit(self.send_waiting)
 
-    def send_waiting(self) -> int:
-        """Send all that waits in one request, on the calling thread; return how many deliveries there were."""
-        with self._changed:
+    def send_waiting(self) -> None:
+        """Send all that waits in one request, on the calling thread."""
+        with self._lock:
             deliveries, self._waiting = list(self._waiting.values()), {}
         if not deliveries:
-            return 0
+            return
         request = WriteTxnMarkersRequest(markers=[delivery.marker() for delivery in deliveries])
         try:
             response = self._linked().write(request)
@@ -234,35 +235,30 @@ class MarkerChannel:
             log.info("transaction_markers_not_sent", broker=self._broker, count=len(deliveries), reason=str(error))
             for delivery in deliveries:
                 self._sender.route_later(delivery)
-            return len(deliveries)
+            return
         codes = _codes(response)
         for delivery in deliveries:
             self._sender.answered(delivery, codes.get(delivery.decided.producer_id, {}))
-        return len(deliveries)
 
     def _linked(self) -> MarkerLink:
-        if self._link is None:
-            link = self._connect()
-            if link is None:
-                raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {self._broker} has no address")
-            self._link = link
-        return self._link
+        """Return the link; nobody makes one but the thread that sends."""
+        link = self._link or self._connect()
+        if link is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {self._broker} has no address")
+        with self._lock:
+            if not self._is_stopped:
+                self._link = link
+                return link
+        link.close()
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker stops")
 
     def _drop_link(self) -> None:
         """Connect anew next time: the broker may have another address by then."""
-        link, self._link = self._link, None
+        with self._lock:
+            link, self._link = self._link, None
         if link is not None:
             with suppress(OSError):
                 link.close()
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not self._waiting and not self._is_stopped:
-                    self._changed.wait()
-                if self._is_stopped:
-                    return
-            self.send_waiting()
 
 
 def _codes(response: WriteTxnMarkersResponse) -> dict[int, dict[TopicPartition, ErrorCode]]:
