@@ -10,7 +10,7 @@ import threading
 
 import structlog
 
-from ottla.broker.cluster.controller_link import ControllerLink
+from ottla.broker.cluster.broker_link import BrokerLink
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.identifiers import TopicPartition
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 def shut_down_controlled(
-    link: ControllerLink,
+    link: BrokerLink,
     broker_id: int,
     broker_epoch: int,
     retries: int,
@@ -48,7 +48,7 @@ def shut_down_controlled(
     return remaining
 
 
-def _ask(link: ControllerLink, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+def _ask(link: BrokerLink, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
     request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
     response = link.request(Api.CONTROLLED_SHUTDOWN, lambda version: request)
     code = ErrorCode.of(response.error_code)

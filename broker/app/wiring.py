@@ -10,10 +10,10 @@ from ottla.broker.app.current_configs import CurrentConfigs
 from ottla.broker.app.losses import log_dir_lost, replica_damaged, unregistered
 from ottla.broker.app.services import Services
 from ottla.broker.cluster import znodes
+from ottla.broker.cluster.broker_link import BrokerLink, address_of_controller
 from ottla.broker.cluster.cluster_registry import ClusterRegistry
 from ottla.broker.cluster.configs import Configs
 from ottla.broker.cluster.controller_gate import ControllerGate
-from ottla.broker.cluster.controller_link import ControllerLink
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.cluster.zookeeper import ZooKeeper
@@ -190,10 +190,11 @@ def wire_http_port(services: Services, network: Network, is_ready: Callable[[], 
 
 def controller_link(
     membership: Membership, metadata: MetadataCache, configs: CurrentConfigs, security: Security, purpose: str
-) -> ControllerLink:
+) -> BrokerLink:
     """Make a link to the controller, which connects with its first request."""
     client_id = f"broker-{membership.broker_id}-{purpose}"
-    return ControllerLink(lambda: metadata.snapshot, configs.broker, client_id, connector=security.connector)
+    address = address_of_controller(lambda: metadata.snapshot, configs.broker)
+    return BrokerLink(address, configs.broker, client_id, connector=security.connector)
 
 
 def _stored_broker_id(config: BrokerConfig) -> int | None:

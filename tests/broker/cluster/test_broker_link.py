@@ -11,7 +11,7 @@ import pytest
 from tests.broker.replication.peer import Peer, peer
 
 from ottla.broker.app.controlled_shutdown import shut_down_controlled
-from ottla.broker.cluster.controller_link import ControllerLink
+from ottla.broker.cluster.broker_link import BrokerLink, address_of_controller
 from ottla.broker.cluster.metadata import BrokerEndpoint, LiveBroker, MetadataSnapshot
 from ottla.broker.config import BrokerConfig
 from ottla.protocol.api import Api
@@ -48,7 +48,7 @@ class Cluster:
         self.replies: list[ControlledShutdownResponse | None] = []
         self.known = MetadataSnapshot()
         config = BrokerConfig.of({"log.dirs": "unused"})
-        self.link = ControllerLink(lambda: self.known, lambda: config, "broker-1")
+        self.link = BrokerLink(address_of_controller(lambda: self.known, lambda: config), lambda: config, "broker-1")
         stack.callback(self.link.close)
 
     def broker(self, broker_id: int, newest: int = 3) -> Peer:
