@@ -27,6 +27,8 @@ from ottla.broker.replication.waits import PartitionWaits
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.maintenance.group_commit import Callback, GroupCommit
 from ottla.broker.storage.open_files import FileSlice
+from ottla.broker.storage.producers.producers import FROM_CLIENT, FROM_COORDINATOR, AppendOrigin
+from ottla.broker.storage.producers.verification import VerificationGuard
 from ottla.broker.storage.validation import validated
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import NO_LEADER, TopicPartition
@@ -78,6 +80,8 @@ class PartitionContext:
     broker_epoch: Callable[[], int] = lambda: -1
     # False while our ZooKeeper session may have expired, so that another broker may lead.
     may_lead_alone: Callable[[], bool] = lambda: True
+    # Whether the coordinator must confirm that a partition is part of a transaction, before its first batch.
+    verifies_transactions: Callable[[], bool] = lambda: False
     # Sends a proposal to the controller; the answer comes to `take_isr_answer`.
     propose: Callable[[IsrProposal], None] = lambda proposal: None
     # Requests that wait for partitions.
@@ -192,18 +196,45 @@ class Partition:
 
     def append(self, data: memoryview | bytes, *, required_acks: int) -> PendingAppend:
         """Append a producer's batch. If it raises KafkaError, nothing was appended."""
+        return self.append_validated(self.validated(data, required_acks), required_acks)
+
+    def validated(self, data: memoryview | bytes, required_acks: int) -> RecordBatch:
+        """Return a producer's batch, ready to be appended; raise KafkaError if it cannot be."""
         self._check_may_append(self.check_leader(), required_acks)
-        return self._append(validated(data, self.log.rules, self._context.clock()), required_acks)
+        return validated(data, self.log.rules, self._context.clock())
 
-    def append_batch(self, batch: RecordBatch) -> PendingAppend:
-        """Append a batch of this broker with acks=all: records of internal topics, or transaction markers."""
-        return self._append(batch, -1, from_client=False)
+    def begin_verification(self, batch: RecordBatch, origin: AppendOrigin = FROM_CLIENT) -> VerificationGuard | None:
+        """Return the guard for a batch that begins a transaction here, if the coordinator must be asked; else None."""
+        if not self._context.verifies_transactions():
+            return None
+        with self.log.lock:
+            return self.log.producers.begin_verification(batch, self._context.clock(), origin)
 
-    def _append(self, batch: RecordBatch, required_acks: int, *, from_client: bool = True) -> PendingAppend:
+    def append_validated(
+        self, batch: RecordBatch, required_acks: int, guard: VerificationGuard | None = None
+    ) -> PendingAppend:
+        """Append what `validated` returned; with its guard if the coordinator was asked, and has confirmed it."""
+        if not batch.is_transactional:
+            return self._append(batch, required_acks, FROM_CLIENT)
+        must_be_verified = self._context.verifies_transactions()
+        return self._append(batch, required_acks, AppendOrigin(must_be_verified=must_be_verified, guard=guard))
+
+    def append_batch(self, batch: RecordBatch, guard: VerificationGuard | None = None) -> PendingAppend:
+        """Append records of a coordinator with acks=all; with the guard if they begin a transaction here."""
+        must_be_verified = batch.is_transactional and self._context.verifies_transactions()
+        return self._append(
+            batch, -1, AppendOrigin(False, must_be_verified, guard) if must_be_verified else FROM_COORDINATOR
+        )
+
+    def append_marker(self, batch: RecordBatch, transaction_number: int) -> PendingAppend:
+        """Append a marker with acks=all. One of a transaction that has its marker already is not appended again."""
+        return self._append(batch, -1, AppendOrigin(is_client=False, transaction_number=transaction_number))
+
+    def _append(self, batch: RecordBatch, required_acks: int, origin: AppendOrigin) -> PendingAppend:
         with self.lock:
             role = self.check_leader()
             self._check_may_append(role, required_acks)
-            appended = self.log.append_as_leader(batch, role.leader_epoch, from_client=from_client)
+            appended = self.log.append_as_leader(batch, role.leader_epoch, origin)
             assert self._leadership is not None
             if len(self._leadership.maximal_isr) == 1:
                 self._advance_high_watermark(self._leadership)

@@ -35,7 +35,12 @@ from ottla.broker.storage.producers.producer_snapshot import (
     snapshot_path,
     write_snapshot,
 )
-from ottla.broker.storage.producers.producers import Producers
+from ottla.broker.storage.producers.producers import (
+    FROM_CLIENT,
+    NO_TRANSACTION_NUMBER,
+    AppendOrigin,
+    Producers,
+)
 from ottla.broker.storage.segment import Limits, Segment
 from ottla.broker.storage.validation import AppendRules
 from ottla.protocol.control_records import read_marker
@@ -209,13 +214,13 @@ class Log:
 
     # Appending
 
-    def append_as_leader(self, batch: RecordBatch, leader_epoch: int, *, from_client: bool = True) -> Appended:
+    def append_as_leader(self, batch: RecordBatch, leader_epoch: int, origin: AppendOrigin = FROM_CLIENT) -> Appended:
         """Append a validated batch at the end of the log, giving it its offsets and the leader's epoch."""
         with self.lock:
             if self.guard is not None:
-                self._check_accepted(self.guard.client_refusal if from_client else self.guard.refusal)
+                self._check_accepted(self.guard.client_refusal if origin.is_client else self.guard.refusal)
             if batch.producer_id >= 0:
-                known = self.producers.check(batch, from_client=from_client)
+                known = self.producers.check(batch, origin)
                 if known is not None:
                     time_ms = known.timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else NO_TIMESTAMP
                     return Appended(known.base_offset, known.last_offset, time_ms, self.log_start_offset, True)
@@ -230,6 +235,8 @@ class Log:
                 raise self.storage_error(error) from error
             if batch.producer_id >= 0:
                 self._note_producers(segment, (batch,), first)
+                if origin.transaction_number != NO_TRANSACTION_NUMBER:
+                    self.producers.number_marker(batch.producer_id, origin.transaction_number, first)
             time_ms = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else NO_TIMESTAMP
             return Appended(first, last, time_ms, self.log_start_offset)
 

@@ -33,6 +33,7 @@ from ottla.protocol.records import CONTROL_BIT, NO_SEQUENCE, NO_TIMESTAMP, TRANS
 BATCHES_MAX: Final = 5
 SEQUENCE_MAX: Final = (1 << 31) - 1
 NO_COORDINATOR_EPOCH: Final = -1
+NO_TRANSACTION_NUMBER: Final = -1
 
 
 class BatchMetadata(NamedTuple):
@@ -45,10 +46,41 @@ class BatchMetadata(NamedTuple):
     timestamp: int
 
 
+class AppendOrigin(NamedTuple):
+    """Where a batch of the leader comes from: what is checked depends on it."""
+
+    # The broker's own coordinators send no sequences, so their sequences are not checked.
+    is_client: bool = True
+    # A batch that begins a transaction must come with the guard of its verification.
+    must_be_verified: bool = False
+    guard: VerificationGuard | None = None
+    # Which one a marker ends, of the transactions that its coordinator has ended; coordinators of Kafka do not say.
+    transaction_number: int = NO_TRANSACTION_NUMBER
+
+
+FROM_CLIENT: Final = AppendOrigin()
+FROM_COORDINATOR: Final = AppendOrigin(is_client=False)
+
+
+class EndedTransaction(NamedTuple):
+    """The last transaction that a numbered marker has ended."""
+
+    number: int
+    marker_offset: int
+
+
 class KnownProducer:
     """One producer id in one partition."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "next_sequence", "transaction_first_offset")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "ended_transaction",
+        "epoch",
+        "last_timestamp",
+        "next_sequence",
+        "transaction_first_offset",
+    )
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -57,6 +89,8 @@ class KnownProducer:
         # The first sequence of the next batch of this epoch; 0 while there are no batches.
         self.next_sequence = 0
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        # By the coordinator of this epoch. A leader knows it only of the markers that it has written itself.
+        self.ended_transaction: EndedTransaction | None = None
         self.transaction_first_offset = NO_OFFSET
         self.last_timestamp = NO_TIMESTAMP
 
@@ -101,28 +135,21 @@ class Producers:
         state = self._states.get(producer_id)
         return state is not None and state.transaction_first_offset != NO_OFFSET
 
-    def begin_verification(self, batch: RecordBatch, now_ms: int) -> VerificationGuard | None:
+    def begin_verification(
+        self, batch: RecordBatch, now_ms: int, origin: AppendOrigin = FROM_CLIENT
+    ) -> VerificationGuard | None:
         """Return the guard for a batch of a transaction; None if it needs none, because it does not begin one.
 
         A batch that the log has needs none, either.
         """
-        if not self._begins_transaction(batch):
+        if not self._begins_transaction(batch, origin):
             return None
         return self.verifications.begin(batch, now_ms)
 
-    def check(
-        self,
-        batch: RecordBatch,
-        *,
-        from_client: bool = True,
-        must_be_verified: bool = False,
-        guard: VerificationGuard | None = None,
-    ) -> BatchMetadata | None:
+    def check(self, batch: RecordBatch, origin: AppendOrigin = FROM_CLIENT) -> BatchMetadata | None:
         """Check a batch before it is appended; return the batch that it duplicates, or None.
 
-        Raises KafkaError for a gap in the sequence, an old epoch or a wrong transaction. The broker's own coordinators
-        send no sequences, so their sequences are not checked. With `must_be_verified`, a batch that begins a
-        transaction must come with the guard of its verification.
+        Raises KafkaError for a gap in the sequence, an old epoch or a wrong transaction.
         """
         state = self._states.get(batch.producer_id)
         attributes = batch.attributes
@@ -130,14 +157,15 @@ class Producers:
             marker = read_marker(batch)
             if marker is not None:
                 self.check_marker(batch.producer_id, batch.producer_epoch, marker)
+                return _repeated_marker(state, marker, origin.transaction_number)
             return None
-        if must_be_verified and attributes & TRANSACTIONAL_BIT and self._begins_transaction(batch):
-            self.verifications.check(batch, guard)
+        if origin.must_be_verified and attributes & TRANSACTIONAL_BIT and self._begins_transaction(batch, origin):
+            self.verifications.check(batch, origin.guard)
         if state is None:
             return None
         # A batch in sequence is no duplicate, since five batches do not span all sequences. This is the usual case.
-        if batch.producer_epoch != state.epoch or (from_client and batch.base_sequence != state.next_sequence):
-            duplicate = _check_sequence(state, batch, from_client=from_client)
+        if batch.producer_epoch != state.epoch or (origin.is_client and batch.base_sequence != state.next_sequence):
+            duplicate = _check_sequence(state, batch, from_client=origin.is_client)
             if duplicate is not None:
                 return duplicate
         if state.transaction_first_offset != NO_OFFSET and not attributes & TRANSACTIONAL_BIT:
@@ -148,14 +176,13 @@ class Producers:
             )
         return None
 
-    def _begins_transaction(self, batch: RecordBatch) -> bool:
+    def _begins_transaction(self, batch: RecordBatch, origin: AppendOrigin) -> bool:
         """Whether a batch of a transaction is the first one here. One that the log has is not."""
         state = self._states.get(batch.producer_id)
-        return (
-            state is None
-            or batch.producer_epoch != state.epoch
-            or (state.transaction_first_offset == NO_OFFSET and _duplicate(state, batch) is None)
-        )
+        if state is None or batch.producer_epoch != state.epoch:
+            return True
+        is_repeated = origin.is_client and _duplicate(state, batch) is not None
+        return state.transaction_first_offset == NO_OFFSET and not is_repeated
 
     def check_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> None:
         """Raise KafkaError unless the marker comes from the present coordinator for the present producer."""
@@ -216,6 +243,7 @@ class Producers:
             state = self._states[producer_id] = KnownProducer(producer_epoch)
         state.enter_epoch(producer_epoch)
         state.coordinator_epoch = marker.coordinator_epoch
+        state.ended_transaction = None
         state.last_timestamp = timestamp
         first_offset = state.transaction_first_offset
         if first_offset == NO_OFFSET:
@@ -230,6 +258,10 @@ class Producers:
             return None
         last_stable_offset = next(iter(self._ongoing), marker_offset + 1)
         return AbortedIndexEntry(producer_id, first_offset, marker_offset, last_stable_offset)
+
+    def number_marker(self, producer_id: int, transaction_number: int, marker_offset: int) -> None:
+        """Note which transaction the last marker of a producer has ended."""
+        self._states[producer_id].ended_transaction = EndedTransaction(transaction_number, marker_offset)
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Drop the ended transactions whose marker is replicated."""
@@ -312,6 +344,22 @@ def _duplicate(state: KnownProducer, batch: RecordBatch) -> BatchMetadata | None
         if known.first_sequence == first_sequence and known.last_sequence == last_sequence:
             return known
     return None
+
+
+def _repeated_marker(
+    state: KnownProducer | None, marker: EndTransactionMarker, transaction_number: int
+) -> BatchMetadata | None:
+    """Return where the marker of this transaction, or of a later one, is; None if this one is not known to be late.
+
+    A coordinator that gets no answer sends its marker again. If the first one is only late, it must not end the
+    producer's next transaction.
+    """
+    ended = None if state is None else state.ended_transaction
+    if state is None or ended is None or marker.coordinator_epoch != state.coordinator_epoch:
+        return None
+    if transaction_number == NO_TRANSACTION_NUMBER or transaction_number > ended.number:
+        return None
+    return BatchMetadata(NO_SEQUENCE, NO_SEQUENCE, ended.marker_offset, ended.marker_offset, state.last_timestamp)
 
 
 def _old_epoch(producer_id: int, epoch: int, known_epoch: int) -> KafkaError:

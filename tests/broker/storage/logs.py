@@ -11,6 +11,7 @@ from tests.kit.clock import FakeClock
 from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.storage.log import Appended, Log
 from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.producers.producers import FROM_COORDINATOR
 from ottla.broker.storage.recovery.recovery import open_log
 from ottla.broker.storage.validation import validated
 from ottla.protocol.compression import Codec
@@ -119,7 +120,7 @@ def append(log: Log, data: bytes, leader_epoch: int = LEADER_EPOCH) -> Appended:
 
 def append_marker(log: Log, data: bytes, leader_epoch: int = LEADER_EPOCH) -> Appended:
     """Append a marker as a transaction coordinator has it done, and take it as replicated."""
-    appended = log.append_as_leader(RecordBatch(data), leader_epoch, from_client=False)
+    appended = log.append_as_leader(RecordBatch(data), leader_epoch, origin=FROM_COORDINATOR)
     log.advance_high_watermark(log.log_end_offset)
     return appended
 

@@ -31,6 +31,7 @@ from ottla.broker.storage.checkpoint import (
 )
 from ottla.broker.storage.directory_files import read_topic_id
 from ottla.broker.storage.logs import Logs
+from ottla.broker.storage.producers.producers import FROM_COORDINATOR
 from ottla.broker.storage.recovery.startup import close_logs
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -234,7 +235,7 @@ def test_low_space_stops_producers_alone(logs: Logs) -> None:
 
     with storage_error("low on space"):
         append(log)
-    log.append_as_leader(batch(), 0, from_client=False)
+    log.append_as_leader(batch(), 0, origin=FROM_COORDINATOR)
     log.append_as_follower(batch(base_offset=1, partition_leader_epoch=0).view, 0)
     assert log.read(0, 10_000) is not None
 

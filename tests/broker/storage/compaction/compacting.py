@@ -11,6 +11,7 @@ from ottla.broker.config import BrokerConfig, TopicConfig
 from ottla.broker.storage.compaction.compaction import CleanerLimits, CompactionReport, compact
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.producers.producers import FROM_COORDINATOR
 from ottla.broker.storage.recovery.recovery import open_log
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
@@ -102,7 +103,7 @@ class Bench:
             producer_epoch=epoch,
             timestamp=self.clock.now,
         )
-        appended = self.log.append_as_leader(RecordBatch(marker), leader_epoch=0, from_client=False)
+        appended = self.log.append_as_leader(RecordBatch(marker), leader_epoch=0, origin=FROM_COORDINATOR)
         self.log.advance_high_watermark(self.log.log_end_offset)
         return appended.first_offset
 

@@ -12,7 +12,13 @@ from tests.kit.examples import examples
 
 from ottla.broker.storage.producers.aborted_transactions import AbortedIndexEntry
 from ottla.broker.storage.producers.producer_snapshot import StoredProducer, StoredProducers
-from ottla.broker.storage.producers.producers import BatchMetadata, Producers
+from ottla.broker.storage.producers.producers import (
+    FROM_CLIENT,
+    FROM_COORDINATOR,
+    AppendOrigin,
+    BatchMetadata,
+    Producers,
+)
 from ottla.protocol.control_records import ControlType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records import CONTROL_BIT, RecordBatch
@@ -22,10 +28,10 @@ DAY_MS = 86_400_000
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 
 
-def refusal(producers: Producers, batch: RecordBatch, *, from_client: bool = True) -> KafkaError:
+def refusal(producers: Producers, batch: RecordBatch, origin: AppendOrigin = FROM_CLIENT) -> KafkaError:
     """The error that a batch is refused with."""
     with pytest.raises(KafkaError) as refused:
-        producers.check(batch, from_client=from_client)
+        producers.check(batch, origin)
     return refused.value
 
 
@@ -231,8 +237,8 @@ def test_an_older_epoch_is_fenced_for_clients_and_coordinators() -> None:
     """Both must be of the present epoch or a newer one."""
     producers = appended(data(0, epoch=3))
 
-    for from_client in (True, False):
-        error = refusal(producers, data(1, epoch=2), from_client=from_client)
+    for origin in (FROM_CLIENT, FROM_COORDINATOR):
+        error = refusal(producers, data(1, epoch=2), origin)
         assert error.code is ErrorCode.INVALID_PRODUCER_EPOCH
         assert error.detail == "epoch 2 of producer 12 is older than 3"
 
@@ -241,8 +247,8 @@ def test_sequences_of_coordinators_are_not_looked_at() -> None:
     """Group coordinators write offsets into transactions without sequences."""
     producers = appended(data(-1, transactional=True))
 
-    assert producers.check(data(-1, transactional=True), from_client=False) is None
-    assert producers.check(data(-1, epoch=1, transactional=True), from_client=False) is None
+    assert producers.check(data(-1, transactional=True), FROM_COORDINATOR) is None
+    assert producers.check(data(-1, epoch=1, transactional=True), FROM_COORDINATOR) is None
 
 
 def test_a_plain_batch_inside_a_transaction_is_refused() -> None:
@@ -300,11 +306,11 @@ def test_a_marker_of_an_older_coordinator_is_fenced() -> None:
     """Two coordinators may both believe in themselves for a while."""
     producers = appended(data(0, transactional=True), end(COMMIT, coordinator_epoch=5))
 
-    error = refusal(producers, end(COMMIT, coordinator_epoch=4), from_client=False)
+    error = refusal(producers, end(COMMIT, coordinator_epoch=4), FROM_COORDINATOR)
     assert error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert error.detail == "coordinator epoch 4 for producer 12 is older than 5"
-    assert producers.check(end(COMMIT, coordinator_epoch=5), from_client=False) is None
-    assert producers.check(end(COMMIT, producer_id=13), from_client=False) is None
+    assert producers.check(end(COMMIT, coordinator_epoch=5), FROM_COORDINATOR) is None
+    assert producers.check(end(COMMIT, producer_id=13), FROM_COORDINATOR) is None
 
 
 def test_a_marker_that_the_cleaner_emptied_changes_nothing() -> None:
@@ -314,7 +320,7 @@ def test_a_marker_that_the_cleaner_emptied_changes_nothing() -> None:
     emptied.record_count = 0
     producers = Producers()
 
-    assert producers.check(emptied, from_client=False) is None
+    assert producers.check(emptied, FROM_COORDINATOR) is None
     assert producers.update(emptied, 0) is None
     assert len(producers) == 0
 

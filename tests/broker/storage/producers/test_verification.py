@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.storage.producers.producer_batches import data, end
 
-from ottla.broker.storage.producers.producers import Producers
+from ottla.broker.storage.producers.producers import AppendOrigin, Producers
 from ottla.broker.storage.producers.verification import VerificationGuard
 from ottla.protocol.control_records import ControlType
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -27,7 +27,7 @@ def ended(control_type: ControlType) -> RecordBatch:
 def refused(producers: Producers, attempt: RecordBatch, guard: VerificationGuard | None) -> ErrorCode:
     """Return the error that a batch is refused with."""
     with pytest.raises(KafkaError) as error:
-        producers.check(attempt, must_be_verified=True, guard=guard)
+        producers.check(attempt, AppendOrigin(must_be_verified=True, guard=guard))
     return error.value.code
 
 
@@ -46,7 +46,7 @@ def test_a_batch_that_begins_a_transaction_needs_the_guard_in_force() -> None:
 
     assert refused(producers, first(epoch=2), None) is ErrorCode.INVALID_TXN_STATE
     assert refused(producers, first(epoch=2), old) is ErrorCode.INVALID_TXN_STATE
-    assert producers.check(first(epoch=2), must_be_verified=True, guard=guard) is None
+    assert producers.check(first(epoch=2), AppendOrigin(must_be_verified=True, guard=guard)) is None
 
 
 def test_batches_that_wait_together_share_a_guard() -> None:
@@ -57,7 +57,7 @@ def test_batches_that_wait_together_share_a_guard() -> None:
     assert guard_of(producers, first(9)) is guard
 
     assert refused(producers, first(5), guard) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert producers.check(first(3), must_be_verified=True, guard=guard) is None
+    assert producers.check(first(3), AppendOrigin(must_be_verified=True, guard=guard)) is None
 
 
 @pytest.mark.parametrize("control_type", list(ControlType)[:2])
@@ -76,7 +76,7 @@ def test_further_batches_of_an_open_transaction_need_none() -> None:
     producers.update(first(0), 0)
 
     assert producers.begin_verification(first(1), 0) is None
-    assert producers.check(first(1), must_be_verified=True) is None
+    assert producers.check(first(1), AppendOrigin(must_be_verified=True)) is None
     assert refused(producers, first(0, epoch=2), None) is ErrorCode.INVALID_TXN_STATE
     producers.update(ended(ControlType.COMMIT), 1)
     assert refused(producers, first(1), None) is ErrorCode.INVALID_TXN_STATE
@@ -89,7 +89,7 @@ def test_a_batch_that_the_log_has_is_acknowledged_again_without_asking() -> None
     producers.update(ended(ControlType.COMMIT), 1)
 
     assert producers.begin_verification(first(0), 0) is None
-    known = producers.check(first(0), must_be_verified=True)
+    known = producers.check(first(0), AppendOrigin(must_be_verified=True))
     assert known is not None
     assert known.base_offset == 0
 
@@ -98,7 +98,7 @@ def test_what_is_no_transaction_needs_no_guard() -> None:
     """And where nobody verifies, nothing does."""
     producers = Producers()
 
-    assert producers.check(data(0, producer_id=PRODUCER), must_be_verified=True) is None
+    assert producers.check(data(0, producer_id=PRODUCER), AppendOrigin(must_be_verified=True)) is None
     assert producers.check(first()) is None
 
 
