@@ -31,11 +31,16 @@ from ottla.broker.requests.services import (
     RequestServices,
     SecurityServices,
     TopicServices,
+    TransactionServices,
 )
 from ottla.broker.security.security import Security
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
 from ottla.broker.storage.maintenance.maintenance import Maintenance
+from ottla.broker.transactions.coordinator import TransactionCoordinator
+from ottla.broker.transactions.marker_writer import MarkerWriter
+from ottla.broker.transactions.markers import MarkerSender
+from ottla.broker.transactions.verifier import Verifier
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -68,6 +73,11 @@ class Services:
     groups: GroupCoordinator
     group_offsets: GroupOffsets
     consumer_groups: ConsumerGroups
+    # Transactions
+    transactions: TransactionCoordinator
+    markers: MarkerSender
+    marker_writer: MarkerWriter
+    verifier: Verifier
 
     def for_handlers(self) -> Mapping[type[RequestServices], RequestServices]:
         """Return what the handlers of each folder need, by its class."""
@@ -77,7 +87,7 @@ class Services:
                 *common,
                 partitions=self.partitions,
                 metadata=self.metadata,
-                cluster=self.cluster,
+                verifier=self.verifier,
                 fetch_sessions=self.fetch_sessions,
                 clock=self.clocks.wall_ms,
             ),
@@ -86,9 +96,19 @@ class Services:
                 groups=self.groups,
                 consumer_groups=self.consumer_groups,
                 group_offsets=self.group_offsets,
+                verifier=self.verifier,
                 metadata=self.metadata,
+                transactions=self.transactions,
                 cluster=self.cluster,
                 delayed_topics=self.delayed_topics,
+                clock=self.clocks.wall_ms,
+            ),
+            TransactionServices(
+                *common,
+                transactions=self.transactions,
+                marker_writer=self.marker_writer,
+                metadata=self.metadata,
+                cluster=self.cluster,
                 clock=self.clocks.wall_ms,
             ),
             TopicServices(

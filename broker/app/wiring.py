@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from ottla.broker.app.config_updates import read_topic_options
 from ottla.broker.app.current_configs import CurrentConfigs
 from ottla.broker.app.losses import log_dir_lost, replica_damaged, unregistered
 from ottla.broker.app.services import Services
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.broker_link import BrokerLink, address_of_controller
+from ottla.broker.cluster.broker_link import BrokerLink, address_of_broker, address_of_controller
 from ottla.broker.cluster.cluster_registry import ClusterRegistry
 from ottla.broker.cluster.configs import Configs
 from ottla.broker.cluster.controller_gate import ControllerGate
@@ -22,7 +23,7 @@ from ottla.broker.common.purgatory import Purgatory
 from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.controller import Controller
-from ottla.broker.coordination.placement import CONSUMER_OFFSETS
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_for
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.end_offsets import LeaderEnds
@@ -35,7 +36,7 @@ from ottla.broker.replication.follower.fetchers import Fetchers
 from ottla.broker.replication.leader.fetch_sessions import FetchSessions
 from ottla.broker.replication.leader.isr_changes import IsrChanges
 from ottla.broker.replication.log_dir_moves import LogDirMoves
-from ottla.broker.replication.partition import PartitionContext
+from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.throttle import Throttles
 from ottla.broker.requests.dispatch import Dispatcher
@@ -44,6 +45,14 @@ from ottla.broker.storage.directory_files import read_meta_properties
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
 from ottla.broker.storage.maintenance.maintenance import Maintenance
+from ottla.broker.transactions.coordinator import TransactionCoordinator, TransactionLimits
+from ottla.broker.transactions.marker_writer import MarkerWriter
+from ottla.broker.transactions.markers import MarkerSender
+from ottla.broker.transactions.verifier import Verifier
+from ottla.protocol.identifiers import NO_LEADER, TopicPartition
+
+# Longer than another broker waits for its replicas.
+_TRANSACTION_REQUEST_TIMEOUT_MS: Final = 10_000
 
 
 def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services:
@@ -89,6 +98,7 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
             is_alive=lambda broker: broker in metadata.snapshot.brokers,
             broker_epoch=lambda: membership.broker_epoch,
             may_lead_alone=lambda: membership.may_lead_alone,
+            verifies_transactions=lambda: configs.broker().transaction_partition_verification_enable,
             group_commit=group_commit,
         ),
         logs,
@@ -100,11 +110,40 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
     groups = GroupCoordinator(
         configs.broker,
         partitions,
-        partial(_offsets_partitions, metadata),
+        partial(_partition_count, metadata, CONSUMER_OFFSETS),
         clock=clocks.wall_ms,
         now_ms=clocks.monotonic_ms,
         on_loaded=lambda: delayed_topics.check(CONSUMER_OFFSETS),
     )
+    transactions = TransactionCoordinator(
+        lambda: _transaction_limits(configs.broker()),
+        partitions,
+        partial(_partition_count, metadata, TRANSACTION_STATE),
+        cluster.next_producer_id,
+        clocks.wall_ms,
+        on_loaded=lambda: delayed_topics.check(TRANSACTION_STATE),
+    )
+    group_offsets = GroupOffsets(groups, lambda: membership.may_lead_alone)
+    marker_writer = MarkerWriter(partitions, group_offsets, clocks.wall_ms)
+
+    def link_to(broker: int, purpose: str) -> BrokerLink:
+        address = address_of_broker(broker, lambda: metadata.snapshot, configs.broker)
+        client_id = f"broker-{broker_id}-{purpose}"
+        return BrokerLink(address, configs.broker, client_id, _TRANSACTION_REQUEST_TIMEOUT_MS, security.connector)
+
+    markers = MarkerSender(
+        transactions,
+        broker_id,
+        partial(_leader_of, metadata),
+        marker_writer.write,
+        lambda broker: link_to(broker, "markers"),
+    )
+    transactions.send_markers = markers.send
+
+    def role_changed(partition: Partition) -> None:
+        groups.role_changed(partition)
+        transactions.role_changed(partition)
+
     partitions.connect(
         Fetchers(
             configs.broker,
@@ -122,7 +161,7 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
             lambda: membership.broker_epoch,
             partial(unregistered, membership, metadata, partitions),
         ),
-        groups.role_changed,
+        role_changed,
     )
     return Services(
         clocks=clocks,
@@ -144,8 +183,17 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
         fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
         delayed_topics=delayed_topics,
         groups=groups,
-        group_offsets=GroupOffsets(groups, lambda: membership.may_lead_alone),
+        group_offsets=group_offsets,
         consumer_groups=ConsumerGroups(groups, metadata),
+        transactions=transactions,
+        markers=markers,
+        marker_writer=marker_writer,
+        verifier=Verifier(
+            transactions,
+            broker_id,
+            partial(_coordinator_of, metadata),
+            lambda broker: link_to(broker, "verification"),
+        ),
         requests=RequestMetrics(),
     )
 
@@ -205,9 +253,40 @@ def _stored_broker_id(config: BrokerConfig) -> int | None:
     return None
 
 
-def _offsets_partitions(metadata: MetadataCache) -> int | None:
-    topic = metadata.snapshot.topic(CONSUMER_OFFSETS)
-    return None if topic is None else len(topic.partitions)
+def _partition_count(metadata: MetadataCache, topic: str) -> int | None:
+    known = metadata.snapshot.topic(topic)
+    return None if known is None else len(known.partitions)
+
+
+def _transaction_limits(config: BrokerConfig) -> TransactionLimits:
+    return TransactionLimits(
+        timeout_max_ms=config.transaction_max_timeout_ms,
+        expiration_ms=config.transactional_id_expiration_ms,
+        abort_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+        expire_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        load_buffer_bytes=config.transaction_state_log_load_buffer_size,
+    )
+
+
+def _coordinator_of(metadata: MetadataCache, transactional_id: str) -> int:
+    """Return the broker that coordinates a transactional id; NO_LEADER while there is none."""
+    count = _partition_count(metadata, TRANSACTION_STATE)
+    if count is None:
+        return NO_LEADER
+    leader = _leader_of(metadata, TopicPartition(TRANSACTION_STATE, partition_for(transactional_id, count)))
+    return NO_LEADER if leader is None else leader
+
+
+def _leader_of(metadata: MetadataCache, partition: TopicPartition) -> int | None:
+    """Return the leader of a partition, NO_LEADER while none is alive; None if the cluster has no such partition.
+
+    A broker whose metadata lacks the topic of transactions has heard of no topic at all yet.
+    """
+    snapshot = metadata.snapshot
+    known = snapshot.partition(*partition)
+    if known is None:
+        return None if snapshot.topic(TRANSACTION_STATE) is not None else NO_LEADER
+    return known.leader if known.leader in snapshot.brokers else NO_LEADER
 
 
 def _broker_address(metadata: MetadataCache, configs: CurrentConfigs, broker: int) -> tuple[str, int] | None:

@@ -35,7 +35,7 @@ class Append:
         self._pending: PendingAppend | None = None
         self.first_offset = -1
         try:
-            self._pending = _append(partition, batch_of(records, now_ms, codec, producer))
+            self._pending = _append(partition, batch_of(records, now_ms, codec, producer), producer)
             self.first_offset = self._pending.appended.first_offset
         except KafkaError as error:
             self._error = error.code
@@ -59,9 +59,9 @@ class Append:
         PendingAppends([pending]).when_done(timeout_ms, ended)
 
 
-def _append(partition: Partition | None, batch: RecordBatch) -> PendingAppend:
+def _append(partition: Partition | None, batch: RecordBatch, producer: TransactionalProducer | None) -> PendingAppend:
     if partition is None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if batch.size > partition.log.config.max_message_bytes:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {batch.size} bytes for {partition.partition}")
-    return partition.append_batch(batch)
+    return partition.append_batch(batch, None if producer is None else producer.guard)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ottla.broker.storage.producers.verification import VerificationGuard
 from ottla.protocol.compression import Codec
 from ottla.protocol.record_batch_builder import RecordBatchBuilder
 from ottla.protocol.records import RecordBatch
@@ -22,6 +23,8 @@ class TransactionalProducer(NamedTuple):
 
     producer_id: int
     producer_epoch: int
+    # If the coordinator of the transaction was asked about the first ones.
+    guard: VerificationGuard | None = None
 
 
 def batch_of(

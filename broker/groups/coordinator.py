@@ -181,9 +181,10 @@ class GroupCoordinator:
         shard = self.shards.get(partition)
         return shard is not None and shard.is_loading
 
-    def is_ready(self, partition: int) -> bool:
-        """Whether this broker coordinates a partition and has loaded its groups."""
-        shard = self.shards.get(partition)
+    def is_ready(self, group_id: str) -> bool:
+        """Whether this broker coordinates a group and has loaded its partition."""
+        partition = self.partition_of(group_id)
+        shard = None if partition is None else self.shards.get(partition)
         return shard is not None and not shard.is_loading
 
     def shard_of(self, group_id: str, *, may_be_empty: bool = False) -> Shard[CoordinatedGroup]:

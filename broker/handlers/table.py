@@ -24,8 +24,8 @@ from ottla.broker.handlers.controller.leader_and_isr import leader_and_isr
 from ottla.broker.handlers.controller.stop_replica import stop_replica
 from ottla.broker.handlers.controller.update_metadata import update_metadata
 from ottla.broker.handlers.data.delete_records import delete_records
+from ottla.broker.handlers.data.describe_producers import describe_producers
 from ottla.broker.handlers.data.fetch import fetch
-from ottla.broker.handlers.data.init_producer_id import init_producer_id
 from ottla.broker.handlers.data.list_offsets import list_offsets
 from ottla.broker.handlers.data.offset_for_leader_epoch import offset_for_leader_epoch
 from ottla.broker.handlers.data.produce import produce
@@ -42,6 +42,7 @@ from ottla.broker.handlers.groups.offset_commit import offset_commit
 from ottla.broker.handlers.groups.offset_delete import offset_delete
 from ottla.broker.handlers.groups.offset_fetch import offset_fetch
 from ottla.broker.handlers.groups.sync_group import sync_group
+from ottla.broker.handlers.groups.txn_offset_commit import txn_offset_commit
 from ottla.broker.handlers.security.alter_user_scram_credentials import alter_user_scram_credentials
 from ottla.broker.handlers.security.create_acls import create_acls
 from ottla.broker.handlers.security.delete_acls import delete_acls
@@ -56,6 +57,13 @@ from ottla.broker.handlers.topics.delete_topics import delete_topics
 from ottla.broker.handlers.topics.elect_leaders import elect_leaders
 from ottla.broker.handlers.topics.list_partition_reassignments import list_partition_reassignments
 from ottla.broker.handlers.topics.metadata import metadata
+from ottla.broker.handlers.transactions.add_offsets_to_txn import add_offsets_to_txn
+from ottla.broker.handlers.transactions.add_partitions_to_txn import add_partitions_to_txn
+from ottla.broker.handlers.transactions.describe_transactions import describe_transactions
+from ottla.broker.handlers.transactions.end_txn import end_txn
+from ottla.broker.handlers.transactions.init_producer_id import init_producer_id
+from ottla.broker.handlers.transactions.list_transactions import list_transactions
+from ottla.broker.handlers.transactions.write_txn_markers import write_txn_markers
 from ottla.broker.requests.access import guarded
 from ottla.broker.requests.dispatch import Entry
 from ottla.broker.requests.request import Handler, S
@@ -66,6 +74,7 @@ from ottla.broker.requests.services import (
     GroupServices,
     SecurityServices,
     TopicServices,
+    TransactionServices,
 )
 from ottla.protocol.api import Api
 
@@ -96,7 +105,7 @@ HANDLERS: Final[dict[Api, Entry]] = {
             Api.LIST_OFFSETS: list_offsets,
             Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
             Api.DELETE_RECORDS: delete_records,
-            Api.INIT_PRODUCER_ID: init_producer_id,
+            Api.DESCRIBE_PRODUCERS: describe_producers,
         },
     ),
     **_served(
@@ -140,6 +149,19 @@ HANDLERS: Final[dict[Api, Entry]] = {
             Api.DELETE_GROUPS: delete_groups,
             Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
             Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
+            Api.TXN_OFFSET_COMMIT: txn_offset_commit,
+        },
+    ),
+    **_served(
+        TransactionServices,
+        {
+            Api.INIT_PRODUCER_ID: init_producer_id,
+            Api.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
+            Api.ADD_OFFSETS_TO_TXN: add_offsets_to_txn,
+            Api.END_TXN: end_txn,
+            Api.WRITE_TXN_MARKERS: write_txn_markers,
+            Api.DESCRIBE_TRANSACTIONS: describe_transactions,
+            Api.LIST_TRANSACTIONS: list_transactions,
         },
     ),
     **_served(

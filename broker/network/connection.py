@@ -6,7 +6,8 @@
 
 So requests take effect and are answered in the order in which they came. A request starts when the one before it is
 answered, as in Kafka: three JoinGroups of one member must not run in parallel. Only a Produce may start while earlier
-Produces wait for their replicas, because a log keeps their order. A client that does not read its responses is not
+Produces wait for their replicas, because a log keeps their order. It, too, waits for a Produce that is not in the log
+yet, because the coordinator of its transaction is being asked. A client that does not read its responses is not
 served further: its requests wait, its socket is not read, and after the write deadline it is disconnected.
 """
 
@@ -287,7 +288,17 @@ class Connection:
             self._queue.put(self)
         self._resume_reading()
 
+    def hold_back(self) -> None:
+        """Begin no further request before all are answered: one of them has not taken effect yet. On the worker."""
+        with self._lock:
+            self._only_produces_wait = False
+
     # From any thread
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the client has closed the connection."""
+        return self.is_ended or self.is_closed
 
     def mute(self, seconds: float) -> None:
         """Read nothing from the client for a while; responses are still sent. The longest of several pauses counts."""

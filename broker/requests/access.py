@@ -63,7 +63,7 @@ class Access:
     group: AclOperation | None = None
     transactional_id: AclOperation | None = None
     cluster: AclOperation | None = None
-    # An operation on the cluster that replaces the one on each topic or group.
+    # An operation on the cluster that replaces the one on each topic or group, or another one on the cluster.
     or_cluster: AclOperation | None = None
     # An operation on any topic that replaces the one on the cluster.
     or_any_topic: AclOperation | None = None
@@ -103,6 +103,7 @@ ACCESS: Final[Mapping[Api, Access]] = {
     Api.LIST_OFFSETS: Access(topic=DESCRIBE),
     Api.OFFSET_FOR_LEADER_EPOCH: Access(topic=DESCRIBE, or_cluster=CLUSTER_ACTION),
     Api.DELETE_RECORDS: Access(topic=DELETE),
+    Api.DESCRIBE_PRODUCERS: Access(topic=READ),
     Api.INIT_PRODUCER_ID: Access(transactional_id=WRITE, cluster=IDEMPOTENT_WRITE, or_any_topic=WRITE),
     # The cluster; everybody may see its brokers, and DESCRIBE adds the authorized operations
     Api.METADATA: Access(topic=DESCRIBE, cluster=DESCRIBE),
@@ -130,6 +131,13 @@ ACCESS: Final[Mapping[Api, Access]] = {
     Api.DELETE_GROUPS: Access(group=DELETE),
     Api.CONSUMER_GROUP_HEARTBEAT: _of_group(READ, topic=DESCRIBE),
     Api.CONSUMER_GROUP_DESCRIBE: Access(group=DESCRIBE, topic=DESCRIBE),
+    Api.ADD_PARTITIONS_TO_TXN: Access(transactional_id=WRITE, topic=WRITE, cluster=CLUSTER_ACTION),
+    Api.ADD_OFFSETS_TO_TXN: Access(transactional_id=WRITE, group=READ),
+    Api.END_TXN: Access(transactional_id=WRITE),
+    Api.TXN_OFFSET_COMMIT: Access(transactional_id=WRITE, group=READ, topic=READ),
+    Api.WRITE_TXN_MARKERS: Access(cluster=CLUSTER_ACTION, or_cluster=ALTER, guard=CLUSTER),
+    Api.DESCRIBE_TRANSACTIONS: Access(transactional_id=DESCRIBE, topic=DESCRIBE),
+    Api.LIST_TRANSACTIONS: Access(transactional_id=DESCRIBE),
     # Users, rights and quotas
     Api.DESCRIBE_ACLS: _of_cluster(DESCRIBE),
     Api.CREATE_ACLS: Access(cluster=ALTER),
@@ -177,10 +185,9 @@ def allows(
     if authorizer.allows(session, operation, kind, name):
         return True
     row = ACCESS[api]
-    if kind is CLUSTER:
-        has_other_way = row.or_any_topic is not None and authorizer.allows_any(session, row.or_any_topic, TOPIC)
-    else:
-        has_other_way = row.or_cluster is not None and authorizer.allows(session, row.or_cluster, CLUSTER)
+    has_other_way = row.or_cluster is not None and authorizer.allows(session, row.or_cluster, CLUSTER)
+    if kind is CLUSTER and row.or_any_topic is not None:
+        has_other_way = has_other_way or authorizer.allows_any(session, row.or_any_topic, TOPIC)
     if not has_other_way and log_if_denied:
         authorizer.note_refusal(session, operation, kind, name)
     return has_other_way

@@ -1,7 +1,8 @@
-"""Waiting a moment for the coordinator of a group, so that the client need not retry.
+"""Waiting a moment for a coordinator, so that the client need not retry.
 
-A broker that has just become coordinator reads its partition first, which usually takes milliseconds. A client that
-gets an error instead retries after its backoff of a tenth of a second or more.
+A broker that has just become coordinator reads its partition first, which usually takes milliseconds. The markers of a
+transaction take as long, and the producer's next one cannot begin before they are written. A client that gets an error
+instead retries after its backoff, of a tenth of a second or more.
 """
 
 from __future__ import annotations
@@ -11,43 +12,84 @@ from typing import Final
 
 from ottla.broker.common.purgatory import DelayedOperation
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS
-from ottla.broker.requests.request import Delayed, GroupsRequest, Respond
+from ottla.broker.requests.request import Delayed, GroupsRequest, RequestFailedError, Respond, TransactionsRequest
 from ottla.protocol.message import Message
 
 _WAIT_SECONDS: Final = 1.0
 
-Answer = Callable[[GroupsRequest], Message | Delayed]
 
-
-def when_ready(request: GroupsRequest, group_ids: Iterable[str], answer: Answer) -> Message | Delayed:
+def when_ready(
+    request: GroupsRequest, group_ids: Iterable[str], answer: Callable[[GroupsRequest], Message | Delayed]
+) -> Message | Delayed:
     """Return `answer(request)` at once, or later if the groups are about to be loaded. `answer` checks their state."""
-    expected = [group_id for group_id in group_ids if request.services.groups.is_expected(group_id)]
-    return _Waiting(request, expected, answer) if expected else answer(request)
+    groups, delayed_topics = request.services.groups, request.services.delayed_topics
+    expected = [group_id for group_id in group_ids if groups.is_expected(group_id)]
+    if not expected:
+        return answer(request)
+
+    def is_waiting() -> bool:
+        return any(groups.is_expected(group_id) for group_id in expected)
+
+    # The offsets topic is checked on new metadata and when a partition is loaded.
+    def watch(operation: DelayedOperation) -> None:
+        delayed_topics.watch(operation, [CONSUMER_OFFSETS], _WAIT_SECONDS)
+
+    return _Waiting(is_waiting, watch, lambda: answer(request))
+
+
+def when_at_rest(
+    request: TransactionsRequest,
+    transactional_id: str,
+    answer: Callable[[TransactionsRequest], Message | Delayed],
+) -> Message | Delayed:
+    """Return `answer(request)` at once, or later if the transactional id is busy. `answer` checks its state.
+
+    What a client asked for that is gone is not done. It has asked again by now, on another connection, and may have
+    ended its transaction: a late request would be taken for one about the next transaction.
+    """
+    transactions = request.services.transactions
+
+    def answer_present() -> Message | Delayed:
+        if request.is_abandoned:
+            raise RequestFailedError("the client is gone")
+        return answer(request)
+
+    if not transactions.is_busy(transactional_id):
+        return answer_present()
+
+    def watch(operation: DelayedOperation) -> None:
+        transactions.await_rest(operation, transactional_id, _WAIT_SECONDS)
+
+    return _Waiting(lambda: transactions.is_busy(transactional_id), watch, answer_present)
 
 
 class _Waiting(DelayedOperation):
-    """Waits under the name of the offsets topic, which is checked on new metadata and when a partition is loaded."""
+    """Waits in purgatory, and answers with the state of that moment."""
 
-    __slots__ = ("_answer", "_group_ids", "_request", "_respond")
+    __slots__ = ("_answer", "_is_waiting", "_respond", "_watch")
 
-    def __init__(self, request: GroupsRequest, group_ids: list[str], answer: Answer) -> None:
+    def __init__(
+        self,
+        is_waiting: Callable[[], bool],
+        watch: Callable[[DelayedOperation], None],
+        answer: Callable[[], Message | Delayed],
+    ) -> None:
         super().__init__()
-        self._request = request
-        self._group_ids = group_ids
+        self._is_waiting = is_waiting
+        self._watch = watch
         self._answer = answer
         self._respond: Respond | None = None
 
     def is_satisfied(self) -> bool:
-        """Whether all groups are loaded, or no longer expected here."""
-        groups = self._request.services.groups
-        return not any(groups.is_expected(group_id) for group_id in self._group_ids)
+        """Whether there is nothing left to wait for."""
+        return not self._is_waiting()
 
     def on_complete(self, *, expired: bool) -> None:
-        """Answer with the state of this moment."""
+        """Answer."""
         assert self._respond is not None
-        self._respond(lambda: self._answer(self._request))
+        self._respond(self._answer)
 
     def then(self, respond: Respond) -> None:
-        """Wait in purgatory, then respond."""
+        """Wait, then respond."""
         self._respond = respond
-        self._request.services.delayed_topics.watch(self, [CONSUMER_OFFSETS], _WAIT_SECONDS)
+        self._watch(self)

@@ -11,7 +11,7 @@ import structlog
 from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.config import BrokerConfig
 from ottla.broker.requests.exchange import Exchange
-from ottla.broker.requests.request import Answer, Handler, Request
+from ottla.broker.requests.request import Answer, EffectPending, Handler, Request
 from ottla.broker.requests.services import RequestServices
 from ottla.broker.security.rarely import Rarely
 from ottla.broker.security.sasl.authentication import Authentication
@@ -79,6 +79,8 @@ class Dispatcher:
         finally:
             connection.release(frame)
         exchange.handled = time.monotonic()
+        if isinstance(answer, EffectPending):
+            connection.hold_back()
         exchange.answer(answer)
 
     @property
@@ -103,7 +105,9 @@ class Dispatcher:
             return self._refuse_version(exchange, route)
         body, _ = decode_from(api.request, version, frame, position)
         session, client_id = exchange.connection.session, header.client_id or ""
-        request = exchange.request = Request(api, version, body, client_id, session, route.services, len(frame))
+        request = exchange.request = Request(
+            api, version, body, client_id, session, route.services, len(frame), exchange.connection
+        )
         return route.handle(request)
 
     def _take_raw_token(self, exchange: Exchange, token: memoryview | bytes, authentication: Authentication) -> None:

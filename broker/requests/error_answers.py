@@ -25,8 +25,15 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
 )
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+)
 from ottla.protocol.primitives import Array
 
+# The names of a field with a code; the second is that of AddPartitionsToTxn.
+_CODES: Final = ("error_code", "partition_error_code")
 # Fields that tell which entry of the request an entry of the response is about.
 _NAMES: Final = frozenset(
     {
@@ -44,6 +51,7 @@ _NAMES: Final = frozenset(
         "resource_type",
         "topic",
         "topic_id",
+        "transactional_id",
     }
 )
 # The name of such a field in Fetch requests.
@@ -89,7 +97,7 @@ def error_answer(api: Api, version: int, body: Any, code: ErrorCode, message: st
     error = _Error(version, code, message)
     response = api.response
     values = _values(response, error)
-    is_told = _has(response, "error_code", version) or version in _EMPTY_IS_ERROR.get(api, ())
+    is_told = _has_code(response, version) or version in _EMPTY_IS_ERROR.get(api, ())
     if not is_told or version in _REPEATED.get(api, ()):
         entries = _SPECIAL.get(api, _entries)(response, body, error)
         values.update(entries)
@@ -112,7 +120,7 @@ def _entry(entry: type[Message], asked: Any, error: _Error) -> Message:
         if field.name in _NAMES and error.version in field.versions:
             values[field.name] = _name(field, asked, error)
     is_between = any(_carries_codes(field, error.version) for field in entry.wire_fields)
-    if is_between and not _has(entry, "error_code", error.version):
+    if is_between and not _has_code(entry, error.version):
         values.update(_entries(entry, asked, error))
     return entry(**values)
 
@@ -135,8 +143,9 @@ def _values(cls: type[Message], error: _Error) -> dict[str, Any]:
         field.name: _UNKNOWN[field.name] if field.default is MISSING and field.name in _UNKNOWN else field.absent
         for field in cls.wire_fields
     }
-    if _has(cls, "error_code", error.version):
-        values["error_code"] = int(error.code)
+    for name in _CODES:
+        if _has(cls, name, error.version):
+            values[name] = int(error.code)
     if _has(cls, "error_message", error.version):
         values["error_message"] = error.message
     return values
@@ -146,12 +155,16 @@ def _has(cls: type[Message], name: str, version: int) -> bool:
     return any(field.name == name and version in field.versions for field in cls.wire_fields)
 
 
+def _has_code(cls: type[Message], version: int) -> bool:
+    return any(_has(cls, name, version) for name in _CODES)
+
+
 def _carries_codes(field: WireField, version: int) -> bool:
     """Whether a field is a list whose entries carry a code, at any level."""
     item = field.type.item if isinstance(field.type, Array) else None
     if version not in field.versions or not (isinstance(item, type) and issubclass(item, Message)):
         return False
-    return _has(item, "error_code", version) or any(_carries_codes(inner, version) for inner in item.wire_fields)
+    return _has_code(item, version) or any(_carries_codes(inner, version) for inner in item.wire_fields)
 
 
 def _of_users(
@@ -196,8 +209,22 @@ def _of_log_dirs(_response: type[Message], body: AlterReplicaLogDirsRequest, err
     }
 
 
+def _of_markers(_response: type[Message], body: WriteTxnMarkersRequest, error: _Error) -> dict[str, list[Message]]:
+    """Return one entry for each marker: it is known by its producer."""
+    return {
+        "markers": [
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[_entry(WritableTxnMarkerTopicResult, topic, error) for topic in marker.topics],
+            )
+            for marker in body.markers
+        ]
+    }
+
+
 _SPECIAL: Final[Mapping[Api, Callable[[type[Message], Any, _Error], dict[str, list[Message]]]]] = {
     Api.ALTER_REPLICA_LOG_DIRS: _of_log_dirs,
     Api.ALTER_USER_SCRAM_CREDENTIALS: _of_users,
     Api.STOP_REPLICA: _of_replicas,
+    Api.WRITE_TXN_MARKERS: _of_markers,
 }

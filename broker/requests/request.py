@@ -22,6 +22,7 @@ from ottla.broker.requests.services import (
     RequestServices,
     SecurityServices,
     TopicServices,
+    TransactionServices,
 )
 from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
@@ -36,10 +37,38 @@ class Delayed(Protocol):
         ...
 
 
+class Later:
+    """A response that a function brings, now or later."""
+
+    __slots__ = ("_start",)
+
+    def __init__(self, start: Callable[[Respond], None]) -> None:
+        self._start = start
+
+    def then(self, respond: Respond) -> None:
+        """Call the function."""
+        self._start(respond)
+
+
+class EffectPending(Delayed):
+    """A delayed response whose request has not taken effect yet: no later one of its connection may begin."""
+
+    __slots__ = ()
+
+
 Answer = Message | Delayed | None
 # Ends a request with the answer that a function returns. It takes the function, not the answer, so that an exception
 # in the function ends the request too. It raises nothing itself.
 Respond = Callable[[Callable[[], Answer]], None]
+
+
+class RequestOrigin(Protocol):
+    """The connection of a request."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the client has closed it."""
+        ...
 
 
 S_co = TypeVar("S_co", bound=RequestServices, covariant=True)
@@ -60,13 +89,21 @@ class Request(Generic[S_co]):
     services: S_co
     # The size of the frame in bytes.
     size: int = 0
+    # Where it came from; None for one that no connection brought.
+    origin: RequestOrigin | None = None
     # How long the client has to wait afterwards, because the handler found it above a quota.
     throttle_ms: int = 0
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether nobody waits for the response any more."""
+        return self.origin is not None and self.origin.is_gone
 
 
 # The requests of each folder of handlers, and one of any folder.
 DataRequest = Request[DataServices]
 GroupsRequest = Request[GroupServices]
+TransactionsRequest = Request[TransactionServices]
 TopicsRequest = Request[TopicServices]
 AdminRequest = Request[AdminServices]
 SecurityRequest = Request[SecurityServices]

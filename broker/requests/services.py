@@ -23,6 +23,9 @@ from ottla.broker.replication.leader.fetch_sessions import FetchSessions
 from ottla.broker.replication.log_dir_moves import LogDirMoves
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.security.security import Security
+from ottla.broker.transactions.coordinator import TransactionCoordinator
+from ottla.broker.transactions.marker_writer import MarkerWriter
+from ottla.broker.transactions.verifier import Verifier
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,8 +46,8 @@ class DataServices(RequestServices):
     partitions: Partitions
     # What the controller told about the cluster: topics, leaders, live brokers.
     metadata: MetadataCache
-    # Producer ids come from ZooKeeper.
-    cluster: ClusterRegistry
+    # Asks whether partitions are part of transactions.
+    verifier: Verifier
     # What clients have told about the partitions that they fetch.
     fetch_sessions: FetchSessions
     # The time in milliseconds since 1970.
@@ -61,11 +64,29 @@ class GroupServices(RequestServices):
     consumer_groups: ConsumerGroups
     # What groups do with their offsets.
     group_offsets: GroupOffsets
+    # Asks whether the offsets of a group are part of a transaction.
+    verifier: Verifier
     metadata: MetadataCache
-    # Creates `__consumer_offsets` where it is missing.
+    # The transactional ids that this broker coordinates.
+    transactions: TransactionCoordinator
+    # Creates the internal topics where they are missing.
     cluster: ClusterRegistry
     # Operations by topic name: they wait until the metadata shows what was done to their topics.
     delayed_topics: Purgatory
+    clock: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TransactionServices(RequestServices):
+    """For `handlers/transactions`."""
+
+    # The transactional ids that this broker coordinates.
+    transactions: TransactionCoordinator
+    # Writes the markers of all coordinators to this broker's partitions.
+    marker_writer: MarkerWriter
+    metadata: MetadataCache
+    # Producer ids come from ZooKeeper.
+    cluster: ClusterRegistry
     clock: Callable[[], int]
 
 

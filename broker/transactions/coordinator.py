@@ -9,11 +9,12 @@ appends fail, and what it still answers is NOT_COORDINATOR.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from typing import Final, NamedTuple
 
 import structlog
 
+from ottla.broker.common.purgatory import DelayedOperation, Purgatory
 from ottla.broker.coordination.appends import Append, Done
 from ottla.broker.coordination.placement import TRANSACTION_STATE, partition_for
 from ottla.broker.coordination.shards import Loaded, Shard, Shards
@@ -86,21 +87,28 @@ class TransactionCoordinator:
         partition_count: Callable[[], int | None],
         new_producer_id: Callable[[], int],
         clock: Callable[[], int],
+        on_loaded: Callable[[], object] = lambda: None,
     ) -> None:
-        """`partition_count` returns None while `__transaction_state` is unknown; `clock` milliseconds since 1970."""
+        """`partition_count` returns None while `__transaction_state` is unknown; `clock` milliseconds since 1970.
+
+        `on_loaded` is called when the entries of a partition are loaded.
+        """
         self._limits = limits
         self._partition_count = partition_count
         self._new_producer_id = new_producer_id
         self._clock = clock
+        self._on_loaded = on_loaded
         self._is_stopping = False
         self.work = Work("transactions")
+        # Requests that wait until a transactional id is at rest, or its partition is loaded: by id, and by partition.
+        self.delayed = Purgatory("transaction")
         self.shards: Shards[CoordinatedTransaction] = Shards(
             TRANSACTION_STATE,
             partitions,
             self.work,
             self._load,
-            self._send_all_markers,
-            lambda entry: None,
+            self._loaded,
+            self._lost,
             self._send_all_markers,
         )
         # Called with an entry whose outcome is decided: sends its markers, and calls `marked` for each partition.
@@ -111,12 +119,14 @@ class TransactionCoordinator:
     def start(self) -> None:
         """Start to load partitions, to abort what takes too long, and to forget what nobody uses."""
         self.work.start()
+        self.delayed.start()
         self._schedule(self.abort_late, lambda limits: limits.abort_interval_ms)
         self._schedule(self.expire, lambda limits: limits.expire_interval_ms)
 
     def stop(self) -> None:
         """Refuse further requests with COORDINATOR_NOT_AVAILABLE."""
         self._is_stopping = True
+        self.delayed.stop()
         self.work.stop()
 
     def role_changed(self, partition: Partition) -> None:
@@ -133,6 +143,14 @@ class TransactionCoordinator:
             for transactional_id, stored in loaded.entries.items()
         }
         return Loaded(entries, loaded.end_offset, loaded.record_count)
+
+    def _loaded(self, shard: Shard[CoordinatedTransaction]) -> None:
+        self._on_loaded()
+        self.delayed.check(shard.index)
+        self._send_all_markers(shard)
+
+    def _lost(self, entry: CoordinatedTransaction) -> None:
+        self.delayed.check(entry.transaction.transactional_id)
 
     def _send_all_markers(self, shard: Shard[CoordinatedTransaction]) -> None:
         for entry in list(shard.entries.values()):
@@ -157,6 +175,25 @@ class TransactionCoordinator:
         """Whether any partition is being loaded."""
         return any(shard.is_loading for shard in self.shards)
 
+    def is_busy(self, transactional_id: str) -> bool:
+        """Whether a request would be told to try again soon: the id changes, gets its markers, or is being loaded."""
+        shard = self._shard_at(transactional_id)
+        if shard is None or self._is_stopping:
+            return False
+        entry = shard.entries.get(transactional_id)
+        return shard.is_loading or (entry is not None and entry.transaction.is_busy)
+
+    def await_rest(self, operation: DelayedOperation, transactional_id: str, timeout_seconds: float) -> None:
+        """Let an operation wait until an id is not busy any more."""
+        shard = self._shard_at(transactional_id)
+        keys: list[Hashable] = [transactional_id] if shard is None else [transactional_id, shard.index]
+        self.delayed.watch(operation, keys, timeout_seconds)
+
+    def is_ready(self, transactional_id: str) -> bool:
+        """Whether this broker coordinates an id, and has loaded its partition."""
+        shard = self._shard_at(transactional_id)
+        return shard is not None and not shard.is_loading
+
     def find(self, transactional_id: str) -> CoordinatedTransaction | None:
         """Return an entry, None if there is none; KafkaError if the id is empty, or its shard elsewhere or loading."""
         return self._shard_of(transactional_id).entries.get(transactional_id)
@@ -166,13 +203,16 @@ class TransactionCoordinator:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         if self._is_stopping:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        count = self._partition_count()
-        shard = None if count is None else self.shards.get(partition_for(transactional_id, count))
+        shard = self._shard_at(transactional_id)
         if shard is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if shard.is_loading:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
+
+    def _shard_at(self, transactional_id: str) -> Shard[CoordinatedTransaction] | None:
+        count = self._partition_count()
+        return None if count is None else self.shards.get(partition_for(transactional_id, count))
 
     def _known(self, transactional_id: str) -> CoordinatedTransaction:
         entry = self.find(transactional_id)
@@ -390,6 +430,7 @@ class TransactionCoordinator:
                 else:
                     transaction.failed()
             done(code)
+            self.delayed.check(transaction.transactional_id)
 
         if not self._is_current(shard):
             ended(ErrorCode.NOT_LEADER_OR_FOLLOWER)

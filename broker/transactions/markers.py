@@ -1,24 +1,28 @@
 """Sends the markers of decided transactions to the leaders of their partitions, until every partition has its marker.
 
-One thread and one connection for each broker; what waits for a broker goes in one request. After an error that may
+Partitions that this broker leads get theirs at once; the others in requests to their leaders. After an error that may
 pass, the leader is looked up again. A coordinator that is replaced stops sending: its successor finds the decision in
 the log and sends all markers again, with a higher coordinator epoch, so that a partition may get two of them.
+
+A request whose answer is lost is sent again, and the first one may come in late, when the producer has begun its next
+transaction. So each decision has a number, which our brokers compare (`Producers.check`). Kafka's ignore it.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from itertools import count
+from typing import Final
 
 import structlog
 
+from ottla.broker.coordination.broker_channels import BrokerChannels, Link
 from ottla.broker.coordination.work import Work
 from ottla.broker.transactions.coordinator import CoordinatedTransaction, TransactionCoordinator
 from ottla.broker.transactions.transaction import StoredTransaction, TransactionState
-from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import NO_LEADER, TopicPartition
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -35,17 +39,9 @@ _DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORM
 # A newer coordinator or producer has taken over.
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
-
-class MarkerLink(Protocol):
-    """A connection to a broker."""
-
-    def write(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """Send a request, and wait for the response. Raises KafkaError or ProtocolError."""
-        ...
-
-    def close(self) -> None:
-        """Close it; a request under way fails."""
-        ...
+Codes = Mapping[TopicPartition, ErrorCode]
+# Writes a marker to partitions of this broker, and calls back with their codes.
+WriteHere = Callable[[WritableTxnMarker, Callable[[Codes], None]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +52,8 @@ class Delivery:
     coordinator_epoch: int
     # The state in which the outcome was decided.
     decided: StoredTransaction
+    # Rises from decision to decision of this coordinator.
+    number: int
     partitions: frozenset[TopicPartition]
 
     def marker(self) -> WritableTxnMarker:
@@ -72,47 +70,41 @@ class Delivery:
                 for topic, partitions in by_topic.items()
             ],
             coordinator_epoch=self.coordinator_epoch,
+            transaction_number=self.number,
         )
 
 
 class MarkerSender:
-    """The channels to all brokers. Thread-safe."""
+    """Where the markers of this coordinator are on their way. Thread-safe."""
 
     def __init__(
         self,
         coordinator: TransactionCoordinator,
+        broker_id: int,
         leader_of: Callable[[TopicPartition], int | None],
-        link_to: Callable[[int], MarkerLink | None],
+        write_here: WriteHere,
+        link_to: Callable[[int], Link],
     ) -> None:
-        """`leader_of` returns the leader, NO_LEADER while there is none, and None for a partition that is gone.
-
-        `link_to` returns a link to a broker, None while it has no address.
-        """
+        """`leader_of` returns the leader, NO_LEADER while there is none, and None for a partition that is gone."""
         self._coordinator = coordinator
+        self._broker_id = broker_id
         self._leader_of = leader_of
-        self._link_to = link_to
-        self._lock = threading.Lock()
-        self._channels: dict[int, MarkerChannel] = {}
-        self._is_started = False
+        self._write_here = write_here
+        self._numbers = count()
+        self.channels: BrokerChannels[Delivery] = BrokerChannels(
+            "transaction-markers-to", link_to, self._send, self._not_sent
+        )
         # Looks for leaders again.
         self.work = Work("transaction-markers")
 
     def start(self) -> None:
         """Start to send what is handed in."""
         self.work.start()
-        with self._lock:
-            self._is_started = True
-            channels = list(self._channels.values())
-        for channel in channels:
-            channel.start()
+        self.channels.start()
 
     def stop(self) -> None:
         """Drop what waits, and end requests under way. The decisions are in the log."""
-        with self._lock:
-            self._is_started = False
-            channels, self._channels = list(self._channels.values()), {}
-        for channel in channels:
-            channel.stop()
+        self.channels.stop()
         self.work.stop()
 
     def send(self, entry: CoordinatedTransaction) -> None:
@@ -121,11 +113,12 @@ class MarkerSender:
             transaction = entry.transaction
             if not transaction.state.is_prepared:
                 return
-            delivery = Delivery(entry, entry.shard.epoch, transaction.stored, frozenset(transaction.unmarked))
+            partitions = frozenset(transaction.unmarked)
+            delivery = Delivery(entry, entry.shard.epoch, transaction.stored, next(self._numbers), partitions)
         self.route(delivery)
 
     def route(self, delivery: Delivery) -> None:
-        """Queue a delivery for the present leaders of its partitions."""
+        """Send a delivery to the present leaders of its partitions."""
         if not self._coordinator.coordinates(delivery.entry, delivery.coordinator_epoch):
             return
         by_leader: dict[int | None, set[TopicPartition]] = {}
@@ -133,29 +126,34 @@ class MarkerSender:
             by_leader.setdefault(self._leader_of(partition), set()).add(partition)
         for partition in by_leader.pop(None, ()):
             self._marked(delivery, partition)
+        here = by_leader.pop(self._broker_id, None)
         for leader, partitions in by_leader.items():
             assert leader is not None
             part = replace(delivery, partitions=frozenset(partitions))
             if leader == NO_LEADER:
-                self.route_later(part)
+                self._route_later(part)
             else:
-                self.channel(leader).add(part)
+                self.channels.to(leader).add(part)
+        if here:
+            part = replace(delivery, partitions=frozenset(here))
+            self._write_here(part.marker(), lambda codes: self._answered(part, codes))
 
-    def route_later(self, delivery: Delivery) -> None:
-        """Look for the leaders again after a while."""
+    def _route_later(self, delivery: Delivery) -> None:
         self.work.submit(lambda: self.route(delivery), _RETRY_SECONDS)
 
-    def channel(self, broker: int) -> MarkerChannel:
-        """Return the channel to a broker."""
-        with self._lock:
-            channel = self._channels.get(broker)
-            if channel is None:
-                channel = self._channels[broker] = MarkerChannel(broker, self, lambda: self._link_to(broker))
-                if self._is_started:
-                    channel.start()
-        return channel
+    def _send(self, link: Link, deliveries: Sequence[Delivery]) -> None:
+        request = WriteTxnMarkersRequest(markers=[delivery.marker() for delivery in deliveries])
+        response = link.request(Api.WRITE_TXN_MARKERS, lambda version: request)
+        codes = _codes(response)
+        for delivery in deliveries:
+            self._answered(delivery, codes.get(delivery.decided.producer_id, {}))
 
-    def answered(self, delivery: Delivery, codes: dict[TopicPartition, ErrorCode]) -> None:
+    def _not_sent(self, broker: int, deliveries: Sequence[Delivery], error: Exception) -> None:
+        log.info("transaction_markers_not_sent", broker=broker, count=len(deliveries), reason=str(error))
+        for delivery in deliveries:
+            self._route_later(delivery)
+
+    def _answered(self, delivery: Delivery, codes: Codes) -> None:
         """Take the answer of a broker: partitions that have their marker, and those to try again or to give up."""
         again: set[TopicPartition] = set()
         for partition in delivery.partitions:
@@ -174,91 +172,10 @@ class MarkerSender:
             else:
                 again.add(partition)
         if again:
-            self.route_later(replace(delivery, partitions=frozenset(again)))
+            self._route_later(replace(delivery, partitions=frozenset(again)))
 
     def _marked(self, delivery: Delivery, partition: TopicPartition) -> None:
         self._coordinator.marked(delivery.entry, delivery.coordinator_epoch, delivery.decided, partition)
-
-
-class MarkerChannel:
-    """What waits for one broker, and the thread that sends it."""
-
-    def __init__(self, broker: int, sender: MarkerSender, connect: Callable[[], MarkerLink | None]) -> None:
-        self._broker = broker
-        self._sender = sender
-        self._connect = connect
-        self._work = Work(f"transaction-markers-to-{broker}")
-        # The fields below change under `_lock`.
-        self._lock = threading.Lock()
-        self._link: MarkerLink | None = None
-        # By the decision, and the epoch in which it is sent: one that waits already gets further partitions.
-        self._waiting: dict[tuple[int, int], Delivery] = {}
-        self._is_stopped = False
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._work.start()
-
-    def stop(self) -> None:
-        """Drop what waits, cut a request under way short, and wait for the thread."""
-        with self._lock:
-            self._is_stopped = True
-            self._waiting.clear()
-        self._drop_link()
-        self._work.stop()
-
-    def add(self, delivery: Delivery) -> None:
-        """Queue a delivery."""
-        key = (id(delivery.decided), delivery.coordinator_epoch)
-        with self._lock:
-            if self._is_stopped:
-                return
-            is_first = not self._waiting
-            waiting = self._waiting.get(key)
-            if waiting is not None:
-                delivery = replace(delivery, partitions=delivery.partitions | waiting.partitions)
-            self._waiting[key] = delivery
-        if is_first:
-            self._work.submit(self.send_waiting)
-
-    def send_waiting(self) -> None:
-        """Send all that waits in one request, on the calling thread."""
-        with self._lock:
-            deliveries, self._waiting = list(self._waiting.values()), {}
-        if not deliveries:
-            return
-        request = WriteTxnMarkersRequest(markers=[delivery.marker() for delivery in deliveries])
-        try:
-            response = self._linked().write(request)
-        except (KafkaError, ProtocolError) as error:
-            self._drop_link()
-            log.info("transaction_markers_not_sent", broker=self._broker, count=len(deliveries), reason=str(error))
-            for delivery in deliveries:
-                self._sender.route_later(delivery)
-            return
-        codes = _codes(response)
-        for delivery in deliveries:
-            self._sender.answered(delivery, codes.get(delivery.decided.producer_id, {}))
-
-    def _linked(self) -> MarkerLink:
-        """Return the link; nobody makes one but the thread that sends."""
-        link = self._link or self._connect()
-        if link is None:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {self._broker} has no address")
-        with self._lock:
-            if not self._is_stopped:
-                self._link = link
-                return link
-        link.close()
-        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker stops")
-
-    def _drop_link(self) -> None:
-        """Connect anew next time: the broker may have another address by then."""
-        with self._lock:
-            link, self._link = self._link, None
-        if link is not None:
-            with suppress(OSError):
-                link.close()
 
 
 def _codes(response: WriteTxnMarkersResponse) -> dict[int, dict[TopicPartition, ErrorCode]]:

@@ -124,6 +124,11 @@ class Transaction:
         """The state that is written."""
         return self.stored.state
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a change is being written, or markers are on their way."""
+        return self.pending is not None or self.state.is_prepared
+
     # Requests of the producer
 
     def init_producer(

@@ -71,9 +71,6 @@ class ConsumerGroupOptions(Options):
     )
 
 
-_UNTIL_TRANSACTIONS = "it takes effect once transactions are supported"
-
-
 class TransactionOptions(Options):
     """Transactions and producer ids."""
 
@@ -89,35 +86,28 @@ class TransactionOptions(Options):
         Int(at_least=1),
         5 * MiB,
         "Bytes read at a time when transactions are loaded.",
-        no_effect=_UNTIL_TRANSACTIONS,
     )
     transaction_partition_verification_enable = Option(
         Boolean(),
         True,
         "Check with the coordinator that a partition is part of the transaction before a write.",
         CLUSTER_WIDE,
-        no_effect=_UNTIL_TRANSACTIONS,
     )
-    transaction_max_timeout_ms = Option(
-        Int(at_least=1), 15 * MINUTES, "Maximum transaction timeout of a producer.", no_effect=_UNTIL_TRANSACTIONS
-    )
+    transaction_max_timeout_ms = Option(Int(at_least=1), 15 * MINUTES, "Maximum transaction timeout of a producer.")
     transactional_id_expiration_ms = Option(
         Int(at_least=1),
         7 * DAYS,
         "Idle time after which a transactional id expires.",
-        no_effect=_UNTIL_TRANSACTIONS,
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms = Option(
         Int(at_least=1),
         10 * SECONDS,
         "How often transactions that have timed out are aborted.",
-        no_effect=_UNTIL_TRANSACTIONS,
     )
     transaction_remove_expired_transaction_cleanup_interval_ms = Option(
         Int(at_least=1),
         1 * HOURS,
         "How often expired transactional ids are removed.",
-        no_effect=_UNTIL_TRANSACTIONS,
     )
     producer_id_expiration_ms = Option(
         Int(at_least=1), 1 * DAYS, "Idle time after which a partition forgets a producer.", CLUSTER_WIDE

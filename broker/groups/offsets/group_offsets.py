@@ -14,7 +14,7 @@ import structlog
 
 from ottla.broker.coordination.appends import Done
 from ottla.broker.coordination.shards import Shard
-from ottla.broker.coordination.stored_records import TransactionalProducer
+from ottla.broker.coordination.stored_records import StoredRecord, TransactionalProducer, batch_of
 from ottla.broker.groups.classic.messages import CONSUMER_PROTOCOL_TYPE, GroupState
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.coordinator import GroupCoordinator
@@ -23,6 +23,7 @@ from ottla.broker.groups.offsets.expiry import expired_offsets
 from ottla.broker.groups.offsets.offset_store import CommittedOffset, Offsets
 from ottla.broker.groups.records import offset_record
 from ottla.broker.groups.write_errors import commit_error, transactional_commit_error
+from ottla.broker.storage.producers.producers import FROM_COORDINATOR
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
@@ -30,6 +31,7 @@ log = structlog.get_logger(__name__)
 
 _TOMBSTONES_IN_BATCH: Final = 1000
 _MINUTE_MS: Final = 60_000
+_ANY_RECORD: Final = StoredRecord(b"", None)
 # A leader without a ZooKeeper session is still the leader if a follower fetched from it within this time.
 _FOLLOWER_HEARD_MS: Final = 2_000
 
@@ -92,6 +94,18 @@ class GroupOffsets:
         coordinator.await_append(append, written)
 
     # Transactions
+
+    def begin_verification(
+        self, group_id: str, producer: TransactionalProducer
+    ) -> tuple[TopicPartition, TransactionalProducer]:
+        """Return the partition of a group, and the producer, with a guard if the coordinator must be asked about it."""
+        shard = self._coordinator.shard_of(group_id)
+        partition = self._coordinator.shards.partition(shard.index)
+        if partition is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        # Only the producer of this batch counts.
+        batch = batch_of([_ANY_RECORD], self._coordinator.clock(), producer=producer)
+        return partition.partition, producer._replace(guard=partition.begin_verification(batch, FROM_COORDINATOR))
 
     def commit_in_transaction(
         self,

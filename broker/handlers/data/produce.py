@@ -9,22 +9,28 @@ Version notes: versions below 3 carry older message formats, which are refused w
 are listed because librdkafka looks for them. zstd needs version 7. Version 8 adds the invalid records, version 10 adds
 the current leader.
 
-Not implemented: transactions. A transactional batch is refused, because nothing could end its transaction, and
-read_committed consumers would wait behind it forever. The error code is the one of InitProducerId. The Java client
-takes it as final; after INVALID_TXN_STATE it would try to abort, which is not supported either.
+Transactions: a transactional batch needs a transactional id that the client may write, and all batches of a request
+belong to one producer. Before the first batch of a transaction in a partition, the coordinator is asked whether the
+partition was added. Later requests of the connection wait meanwhile. An answer that does not come is
+NOT_ENOUGH_REPLICAS, after which clients just try again. A partition that was not added is TRANSACTION_ABORTABLE, before
+version 11 INVALID_TXN_STATE.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
+from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.pending_append import PendingAppend, PendingAppends
-from ottla.broker.requests.access import TOPIC, TRANSACTIONAL_ID, allows, check
+from ottla.broker.requests.access import TOPIC, TRANSACTIONAL_ID, allows
 from ottla.broker.requests.leader_hints import LeaderHints, leader_hints
 from ottla.broker.requests.lookup import hosted_partition
-from ottla.broker.requests.request import DataRequest, Delayed, RequestFailedError, Respond
+from ottla.broker.requests.request import DataRequest, Delayed, EffectPending, RequestFailedError, Respond
+from ottla.broker.storage.producers.verification import VerificationGuard
 from ottla.broker.storage.validation import InvalidBatchError, InvalidRecordsError
+from ottla.broker.transactions.transaction import NO_PRODUCER_ID
+from ottla.broker.transactions.verifier import Question, Verified
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import INTERNAL_TOPICS, TopicPartition
@@ -34,16 +40,28 @@ from ottla.protocol.messages.produce import (
     NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
-    ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from ottla.protocol.records import ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, CODEC_MASK, TRANSACTIONAL_BIT
+from ottla.protocol.records import ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, CODEC_MASK, TRANSACTIONAL_BIT, RecordBatch
 
 _ADMIN_CLIENT = "__admin_client"
 _FORMAT_2_VERSION = 3
 _ZSTD_VERSION = 7
 _HINTS_VERSION = 10
+_ABORTABLE_VERSION = 11
+
+
+# What the coordinator of a transaction answers, as producers understand it. They know nothing of its coordinator here.
+_VERIFICATION_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
+    ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorCode.INVALID_TXN_STATE,
+}
 
 
 class _Failed(NamedTuple):
@@ -56,8 +74,18 @@ class _Failed(NamedTuple):
 
 _REFUSED = _Failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
+
+class _Unverified(NamedTuple):
+    """A batch that begins a transaction in its partition, if the coordinator confirms it."""
+
+    partition: Partition
+    batch: RecordBatch
+    guard: VerificationGuard
+
+
 # The results of the partitions of each topic, by partition index.
 _Results = dict[str, list[tuple[int, PendingAppend | _Failed]]]
+_FirstResults = dict[str, list[tuple[int, PendingAppend | _Failed | _Unverified]]]
 
 
 class _Waiting:
@@ -78,17 +106,70 @@ class _Waiting:
         )
 
 
+class _Verifying(EffectPending):
+    """A response that waits for the coordinator of the transaction, and only then for the replicas."""
+
+    __slots__ = ("_producer", "_request", "_results")
+
+    def __init__(self, request: DataRequest, results: _FirstResults, producer: tuple[int, int]) -> None:
+        self._request = request
+        self._producer = producer
+        # The frame of the request is gone when the answer comes.
+        self._results = {topic: [(index, _kept(each)) for index, each in of] for topic, of in results.items()}
+
+    def then(self, respond: Respond) -> None:
+        """Ask, append what is confirmed, and go on as usual."""
+        request, results = self._request, self._results
+
+        def done(codes: Verified) -> None:
+            respond(lambda: _answered(request, _appended(request, results, codes)))
+
+        request.services.verifier.verify(
+            Question(request.body.transactional_id, *self._producer, _unverified(results), done)
+        )
+
+
 def produce(request: DataRequest) -> ProduceResponse | Delayed | None:
     """Append the batches of a request."""
-    body: ProduceRequest = request.body
-    results: _Results = {}
-    for topic in body.topic_data:
+    if request.body.transactional_id is not None:
+        return _produce_in_transaction(request)
+    return _answered(request, _results(request, _append))
+
+
+def _produce_in_transaction(request: DataRequest) -> ProduceResponse | Delayed | None:
+    transaction = _Transaction(request)
+    results = _results(request, transaction.append)
+    unverified = _unverified(results)
+    if not unverified:
+        return _answered(request, _appended(request, results, {}))
+    question = Question(request.body.transactional_id, *transaction.producer, unverified, lambda codes: None)
+    codes = request.services.verifier.verify_here(question)
+    if codes is not None:
+        return _answered(request, _appended(request, results, codes))
+    return _Verifying(request, results, transaction.producer)
+
+
+R = TypeVar("R")
+
+
+def _results(
+    request: DataRequest, append: Callable[[DataRequest, str, PartitionProduceData], R]
+) -> dict[str, list[tuple[int, R | _Failed]]]:
+    """Append the batches in the order of the request."""
+    results: dict[str, list[tuple[int, R | _Failed]]] = {}
+    for topic in request.body.topic_data:
+        of_topic: list[tuple[int, R | _Failed]]
         if allows(request, TOPIC, topic.name):
-            of_topic = [(data.index, _append(request, topic.name, data)) for data in topic.partition_data]
+            of_topic = [(data.index, _attempt(request, topic.name, data, append)) for data in topic.partition_data]
         else:
             of_topic = [(data.index, _REFUSED) for data in topic.partition_data]
         results.setdefault(topic.name, []).extend(of_topic)
-    if body.acks == 0:
+    return results
+
+
+def _answered(request: DataRequest, results: _Results) -> ProduceResponse | Delayed | None:
+    """Return the response, or wait for the replicas."""
+    if request.body.acks == 0:
         if any(isinstance(result, _Failed) for of_topic in results.values() for _, result in of_topic):
             # The client expects no response, so it learns of the error by losing the connection.
             raise RequestFailedError("a produce with acks=0 failed")
@@ -163,19 +244,108 @@ def _hinted(topic: str, answer: PartitionProduceResponse, hints: LeaderHints) ->
     return PartitionProduceResponse(**fields)
 
 
-def _append(request: DataRequest, topic: str, data: PartitionProduceData) -> PendingAppend | _Failed:
-    """Append one partition's batch."""
+def _attempt(
+    request: DataRequest,
+    topic: str,
+    data: PartitionProduceData,
+    append: Callable[[DataRequest, str, PartitionProduceData], R],
+) -> R | _Failed:
     try:
-        records = _checked_records(request, topic, data)
-        partition = hosted_partition(request, TopicPartition(topic, data.index))
-        return partition.append(records, required_acks=request.body.acks)
+        return append(request, topic, data)
     except KafkaError as error:
-        partitions = request.services.partitions
-        partitions.failed_appends[topic] += 1
-        if isinstance(error, InvalidBatchError) and error.flaw is not None:
-            partitions.flawed_batches[error.flaw] += 1
-        record_errors = error.record_errors if isinstance(error, InvalidRecordsError) else ()
-        return _Failed(error.code, error.detail, record_errors)
+        return _failed(request, topic, error)
+
+
+def _failed(request: DataRequest, topic: str, error: KafkaError) -> _Failed:
+    partitions = request.services.partitions
+    partitions.failed_appends[topic] += 1
+    if isinstance(error, InvalidBatchError) and error.flaw is not None:
+        partitions.flawed_batches[error.flaw] += 1
+    record_errors = error.record_errors if isinstance(error, InvalidRecordsError) else ()
+    return _Failed(error.code, error.detail, record_errors)
+
+
+def _append(request: DataRequest, topic: str, data: PartitionProduceData) -> PendingAppend:
+    """Append one partition's batch."""
+    records = _checked_records(request, topic, data)
+    partition = hosted_partition(request, TopicPartition(topic, data.index))
+    return partition.append(records, required_acks=request.body.acks)
+
+
+class _Transaction:
+    """The batches of a request with a transactional id. Those that begin a transaction in their partition wait."""
+
+    __slots__ = ("_is_allowed", "producer")
+
+    def __init__(self, request: DataRequest) -> None:
+        self._is_allowed = allows(request, TRANSACTIONAL_ID, request.body.transactional_id)
+        # The id and epoch of the first batch.
+        self.producer = (NO_PRODUCER_ID, -1)
+
+    def append(self, request: DataRequest, topic: str, data: PartitionProduceData) -> PendingAppend | _Unverified:
+        """Append one partition's batch, unless the coordinator must be asked about it first."""
+        records = _checked_records(request, topic, data)
+        acks = request.body.acks
+        partition = hosted_partition(request, TopicPartition(topic, data.index))
+        batch = partition.validated(records, acks)
+        if batch.is_transactional:
+            self._check(batch)
+            guard = partition.begin_verification(batch)
+            if guard is not None:
+                return _Unverified(partition, batch, guard)
+        return partition.append_validated(batch, acks)
+
+    def _check(self, batch: RecordBatch) -> None:
+        if not self._is_allowed:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        producer = (batch.producer_id, batch.producer_epoch)
+        if self.producer[0] == NO_PRODUCER_ID:
+            self.producer = producer
+        if producer != self.producer:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the request has batches of two producers")
+
+
+def _unverified(results: _FirstResults) -> list[TopicPartition]:
+    return [
+        each.partition.partition
+        for of_topic in results.values()
+        for _, each in of_topic
+        if isinstance(each, _Unverified)
+    ]
+
+
+def _kept(result: PendingAppend | _Failed | _Unverified) -> PendingAppend | _Failed | _Unverified:
+    """Return a result that needs the frame of the request no more."""
+    if isinstance(result, _Unverified):
+        return result._replace(batch=RecordBatch(bytes(result.batch.view)))
+    return result
+
+
+def _appended(request: DataRequest, results: _FirstResults, codes: Verified) -> _Results:
+    """Append what the coordinator has confirmed."""
+    appended: _Results = {}
+    for topic, of_topic in results.items():
+        appended[topic] = [
+            (index, _append_verified(request, each, codes[each.partition.partition]))
+            if isinstance(each, _Unverified)
+            else (index, each)
+            for index, each in of_topic
+        ]
+    return appended
+
+
+def _append_verified(request: DataRequest, unverified: _Unverified, code: ErrorCode) -> PendingAppend | _Failed:
+    partition, batch, guard = unverified
+    try:
+        if code is not ErrorCode.NONE:
+            if code is ErrorCode.TRANSACTION_ABORTABLE and request.version < _ABORTABLE_VERSION:
+                code = ErrorCode.INVALID_TXN_STATE
+            raise KafkaError(
+                _VERIFICATION_ERRORS.get(code, code), f"the coordinator of the transaction answered {code.name}"
+            )
+        return partition.append_validated(batch, request.body.acks, guard)
+    except KafkaError as error:
+        return _failed(request, partition.partition.topic, error)
 
 
 def _checked_records(request: DataRequest, topic: str, data: PartitionProduceData) -> memoryview:
@@ -196,17 +366,8 @@ def _checked_records(request: DataRequest, topic: str, data: PartitionProduceDat
     attributes = records[ATTRIBUTES_POSITION + 1] if len(records) >= BATCH_HEADER_BYTES else 0
     if version < _ZSTD_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
-    if attributes & TRANSACTIONAL_BIT:
-        _refuse_transaction(request)
+    if attributes & TRANSACTIONAL_BIT and request.body.transactional_id is None:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a batch of a transaction needs a transactional id"
+        )
     return memoryview(records)
-
-
-def _refuse_transaction(request: DataRequest) -> None:
-    """Raise KafkaError. Checks the client's rights first, so that a denial is logged as such."""
-    transactional_id = request.body.transactional_id
-    if transactional_id is not None:
-        check(request, TRANSACTIONAL_ID, transactional_id)
-    raise KafkaError(
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        "This broker does not support transactions; produce without transactional.id.",
-    )

@@ -1,16 +1,15 @@
 """FindCoordinator (10), versions 0-6.
 
-Behavior: the coordinator of a group is the leader of the group's partition of `__consumer_offsets`. Its address is the
-one of the listener on which the request came in. The topic is created on the first request for a group. So that the
-client need not retry, the response waits a moment for a leader (some seconds if the topic is new) and, if this broker
-is the leader, until it has loaded the groups. After that, a missing coordinator is COORDINATOR_NOT_AVAILABLE.
-Transactional ids get TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which makes clients give up at once, as in
-`init_producer_id.py`. Share groups, from version 6 on, are COORDINATOR_NOT_AVAILABLE; other key types are
-INVALID_REQUEST.
+Behavior: the coordinator of a group is the leader of the group's partition of `__consumer_offsets`, that of a
+transactional id the leader of its partition of `__transaction_state`. Its address is the one of the listener on which
+the request came in. The topic is created on the first request for a key. So that the client need not retry, the
+response waits a moment for a leader (some seconds if the topic is new) and, if this broker is the leader, until it has
+loaded the partition. After that, a missing coordinator is COORDINATOR_NOT_AVAILABLE. Share groups, from version 6 on,
+are COORDINATOR_NOT_AVAILABLE; other key types are INVALID_REQUEST.
 
 Version notes: version 0 asks for groups only; version 4 asks for several keys.
 
-Not implemented: transactions and share groups.
+Not implemented: share groups.
 """
 
 from __future__ import annotations
@@ -19,18 +18,33 @@ from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
 from ottla.broker.cluster.metadata import MetadataSnapshot
-from ottla.broker.coordination.placement import CONSUMER_OFFSETS, partition_for
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_for
 from ottla.broker.requests.access import GROUP, TRANSACTIONAL_ID, denied
 from ottla.broker.requests.metadata_wait import answer_when_met
 from ottla.broker.requests.outcome import DONE, Outcome
 from ottla.broker.requests.request import Delayed, GroupsRequest
 from ottla.broker.requests.topic_creation import create_missing_topic
+from ottla.protocol.acls import ResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.message import Message
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
-_KINDS: Final = {_GROUP: GROUP, _TRANSACTION: TRANSACTIONAL_ID}
+
+
+class _Kind(NamedTuple):
+    """What keys of one type stand for."""
+
+    resource: ResourceType
+    # The internal topic whose leaders coordinate.
+    topic: str
+    refused: ErrorCode
+
+
+_KINDS: Final = {
+    _GROUP: _Kind(GROUP, CONSUMER_OFFSETS, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    _TRANSACTION: _Kind(TRANSACTIONAL_ID, TRANSACTION_STATE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+}
 _SEVERAL_KEYS_VERSION: Final = 4
 _SHARES_VERSION: Final = 6
 _NOBODY: Final = -1
@@ -48,55 +62,56 @@ class _Found(NamedTuple):
     port: int = _NOBODY
 
 
-_REFUSED: Final = _Found(Outcome.of(ErrorCode.GROUP_AUTHORIZATION_FAILED))
-
-
 def find_coordinator(request: GroupsRequest) -> Message | Delayed:
-    """Find the coordinators of groups."""
+    """Find the coordinators of groups or transactional ids."""
     body: FindCoordinatorRequest = request.body
     keys = [body.key] if request.version < _SEVERAL_KEYS_VERSION else body.coordinator_keys
     kind = _KINDS.get(body.key_type)
-    refused = frozenset() if kind is None else denied(request, kind, keys)
-    if body.key_type != _GROUP:
+    if kind is None:
         outcome = _no_coordinator(request.version, body.key_type)
         return _response(request, keys, [_Found(outcome)] * len(keys))
+    refused = denied(request, kind.resource, keys)
+    known = kind
 
     def is_known(snapshot: MetadataSnapshot) -> bool:
-        return all(_is_ready(request, snapshot, key) for key in keys if key not in refused)
+        return all(_is_ready(request, snapshot, known, key) for key in keys if key not in refused)
 
     def answer(late: Set[str]) -> FindCoordinatorResponse:
         snapshot = request.services.metadata.snapshot
-        found = [_REFUSED if key in refused else _found(request, snapshot, key) for key in keys]
+        found = [
+            _Found(Outcome.of(known.refused)) if key in refused else _found(request, snapshot, known, key)
+            for key in keys
+        ]
         return _response(request, keys, found)
 
     if is_known(request.services.metadata.snapshot):
         return answer(set())
-    return answer_when_met(request, _wait_ms(request), {CONSUMER_OFFSETS: is_known}, answer)
+    return answer_when_met(request, _wait_ms(request, known.topic), {known.topic: is_known}, answer)
 
 
-def _wait_ms(request: GroupsRequest) -> int:
+def _wait_ms(request: GroupsRequest, topic: str) -> int:
     """Return how long to wait for a coordinator. Creates the topic if it is missing."""
     services = request.services
-    if services.metadata.snapshot.topic(CONSUMER_OFFSETS) is not None:
+    if services.metadata.snapshot.topic(topic) is not None:
         return _ELECTION_WAIT_MS
-    is_created = create_missing_topic(services, CONSUMER_OFFSETS) is ErrorCode.LEADER_NOT_AVAILABLE
+    is_created = create_missing_topic(services, topic) is ErrorCode.LEADER_NOT_AVAILABLE
     return _NEW_TOPIC_WAIT_MS if is_created else 0
 
 
-def _is_ready(request: GroupsRequest, snapshot: MetadataSnapshot, group_id: str) -> bool:
-    found = _found(request, snapshot, group_id)
+def _is_ready(request: GroupsRequest, snapshot: MetadataSnapshot, kind: _Kind, key: str) -> bool:
+    found = _found(request, snapshot, kind, key)
     services = request.services
     if found.outcome is not DONE:
         return False
-    partition = services.groups.partition_of(group_id)
-    is_here = found.node_id == services.cluster.broker_id
-    return not is_here or (partition is not None and services.groups.is_ready(partition))
+    if found.node_id != services.cluster.broker_id:
+        return True
+    return (services.groups if kind.topic == CONSUMER_OFFSETS else services.transactions).is_ready(key)
 
 
-def _found(request: GroupsRequest, snapshot: MetadataSnapshot, group_id: str) -> _Found:
-    topic = snapshot.topic(CONSUMER_OFFSETS)
+def _found(request: GroupsRequest, snapshot: MetadataSnapshot, kind: _Kind, key: str) -> _Found:
+    topic = snapshot.topic(kind.topic)
     if topic is not None:
-        partition = topic.partitions.get(partition_for(group_id, len(topic.partitions)))
+        partition = topic.partitions.get(partition_for(key, len(topic.partitions)))
         leader = _NOBODY if partition is None else partition.leader
         endpoint = snapshot.endpoint(leader, request.session.listener)
         if endpoint is not None:
@@ -105,8 +120,6 @@ def _found(request: GroupsRequest, snapshot: MetadataSnapshot, group_id: str) ->
 
 
 def _no_coordinator(version: int, key_type: int) -> Outcome:
-    if key_type == _TRANSACTION:
-        return Outcome.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker does not support transactions.")
     if key_type == _SHARE and version >= _SHARES_VERSION:
         return Outcome.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker does not support share groups.")
     return Outcome.of(ErrorCode.INVALID_REQUEST, f"Unknown key type {key_type}.")

@@ -18,6 +18,7 @@ from ottla.broker.groups.offsets.group_offsets import Committer
 from ottla.broker.groups.offsets.offset_store import CommittedOffset
 from ottla.broker.requests.access import GROUP, TOPIC, allows, denied
 from ottla.broker.requests.coordinator_wait import when_ready
+from ottla.broker.requests.offset_checks import offset_error
 from ottla.broker.requests.request import Delayed, GroupsRequest, Respond
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -58,7 +59,9 @@ class _Committing:
         for topic in body.topics:
             for row in topic.partitions:
                 key = TopicPartition(topic.name, row.partition_index)
-                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED if topic.name in hidden else _error(request, key, row)
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                if topic.name not in hidden:
+                    error = offset_error(request, key, row.committed_metadata)
                 if error is ErrorCode.NONE:
                     offsets[key] = _committed(request, row)
                 else:
@@ -72,17 +75,6 @@ class _Committing:
             request.services.group_offsets.commit(body.group_id, committer, offsets, done)
         except KafkaError as error:
             done(error.code)
-
-
-def _error(request: GroupsRequest, key: TopicPartition, row: OffsetCommitRequestPartition) -> ErrorCode:
-    if request.services.metadata.snapshot.partition(*key) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    # Kafka counts UTF-16 code units, as Java's strings do.
-    metadata = row.committed_metadata or ""
-    length = len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-le", "surrogatepass")) // 2
-    if length > request.services.config().offset_metadata_max_bytes:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    return ErrorCode.NONE
 
 
 def _committed(request: GroupsRequest, row: OffsetCommitRequestPartition) -> CommittedOffset:

@@ -80,7 +80,7 @@ def test_a_new_leader_of_the_offsets_topic_loads_its_groups(broker: Broker) -> N
     broker.lead(CONSUMER_OFFSETS)
     broker.services.groups.work.run_due()
 
-    assert broker.services.groups.is_ready(0)
+    assert broker.services.groups.is_ready("readers")
     assert checked[-1] == CONSUMER_OFFSETS
 
 

@@ -78,7 +78,6 @@ def test_the_page_says_which_rows_have_no_effect_and_why() -> None:
 
     assert reason in lines["log.preallocate"]
     assert reason in lines["preallocate"]
-    assert "No effect: it takes effect once transactions are supported." in lines["transaction.max.timeout.ms"]
     assert {name for name, line in lines.items() if "No effect: " in line} == {
         option.name for option in ALL_OPTIONS if option.no_effect
     }

@@ -205,17 +205,17 @@ def test_a_partition_that_is_given_up_while_it_is_loaded_is_dropped(tmp_path: Pa
     with coordinating_broker(tmp_path, is_loaded=False) as broker:
         broker.services.groups.resigned(0, 5)
         load(broker)
-        assert not broker.services.groups.is_ready(0)
+        assert not broker.services.groups.is_ready("readers")
 
 
 def test_a_recreated_topic_starts_at_epoch_0(broker: Broker) -> None:
     """The epochs of the deleted topic do not count."""
     broker.services.groups.became_leader(0, 9)
     broker.services.partitions.drop(OFFSETS, delete=True)
-    assert not broker.services.groups.is_ready(0)
+    assert not broker.services.groups.is_ready("readers")
     broker.lead(CONSUMER_OFFSETS, epoch=0)
     load(broker)
-    assert broker.services.groups.is_ready(0)
+    assert broker.services.groups.is_ready("readers")
 
 
 def test_failed_loading_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ def test_failed_loading_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("ottla.broker.groups.coordinator.replay_log", fail)
         monkeypatch.setattr("ottla.broker.coordination.shards._RETRY_SECONDS", 3600.0)
         load(broker)
-        assert not broker.services.groups.is_ready(0)
+        assert not broker.services.groups.is_ready("readers")
         assert broker.services.groups.is_loading
 
 

@@ -19,7 +19,8 @@ ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """Return the leader of `t`, whose segments hold about ten small batches."""
-    with running_broker(tmp_path, {"t": {"segment.bytes": "1000", "index.interval.bytes": "150"}}) as broker:
+    options = {"transaction.partition.verification.enable": "false"}
+    with running_broker(tmp_path, {"t": {"segment.bytes": "1000", "index.interval.bytes": "150"}}, options) as broker:
         broker.lead("t")
         yield broker
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.broker.handlers.small_cluster import BROKER_ID, SmallCluster, every_version, live_broker, topic
 
-from ottla.broker.coordination.placement import CONSUMER_OFFSETS
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -101,10 +101,14 @@ def test_a_topic_that_cannot_be_created_is_not_waited_for(cluster: SmallCluster)
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_transactional_producers_give_up_at_once(cluster: SmallCluster, version: int) -> None:
-    """With the code that they get for a producer id, too."""
-    response = cluster.ask(Api.FIND_COORDINATOR, version, body(version, TRANSACTION, "id"))
-    assert rows(version, response) == [(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOBODY)]
+def test_the_leader_of_its_partition_coordinates_a_transactional_id(cluster: SmallCluster, version: int) -> None:
+    """The topic of transactions is another one than that of groups."""
+    cluster.tell(topic(CONSUMER_OFFSETS, [OTHER_BROKER]))
+    late = cluster.ask(Api.FIND_COORDINATOR, version, body(version, TRANSACTION, "id"))
+    assert list(cluster.zookeeper.created) == [TRANSACTION_STATE]
+    cluster.tell(topic(TRANSACTION_STATE, [OTHER_BROKER]))
+    (response,) = late.answers
+    assert rows(version, response) == [(0, (OTHER_BROKER, f"broker-{OTHER_BROKER}", 9092))]
 
 
 @pytest.mark.parametrize("version", range(4, 7))

@@ -35,11 +35,11 @@ def test_each_idempotent_producer_gets_an_id_of_its_own(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_transactional_producer_is_refused_for_good(version: int) -> None:
-    """With a code that no client retries."""
-    response = ask(SmallCluster(), version, "orders")
+def test_a_broker_that_does_not_coordinate_a_transactional_id_says_so(version: int) -> None:
+    """The client looks for the coordinator again."""
+    (response,) = ask(SmallCluster(), version, "orders").answers
 
-    assert response.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert response.error_code == ErrorCode.NOT_COORDINATOR
     assert (response.producer_id, response.producer_epoch) == (-1, -1)
 
 

@@ -332,13 +332,13 @@ def _session(session_id: int, epoch: int, *, forgotten: bool = False) -> FetchRe
 
 
 @pytest.mark.parametrize("version", range(3, 12))
-def test_a_transactional_batch_is_refused_in_words(broker: Broker, version: int) -> None:
-    """Nothing could end its transaction: readers of committed records would wait for ever behind it."""
+def test_a_batch_of_a_transaction_without_a_transactional_id_is_refused_in_words(broker: Broker, version: int) -> None:
+    """Nobody could end its transaction: readers of committed records would wait for ever behind it."""
     records = batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
 
     answer = produce(broker, records, version=version)
 
     assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert version < 8 or "does not support transactions" in answer.error_message
+    assert version < 8 or "needs a transactional id" in answer.error_message
     produce(broker, batch(b"w"))
     assert values(fetch(broker, isolation_level=1)) == [b"w"]

@@ -85,6 +85,13 @@ _QUOTA = {
     "ops": [{"key": "producer_byte_rate", "value": 1.0}],
 }
 
+_ADD_PARTITIONS = {
+    "v3_and_below_transactional_id": X,
+    "v3_and_below_topics": [{"name": T, "partitions": [0]}],
+    "transactions": [{"transactional_id": X, "topics": [{"name": T, "partitions": [0]}]}],
+}
+_TXN_COMMIT = {"transactional_id": X, "group_id": G, "generation_id": -1, "topics": _OFFSETS}
+
 # What makes an API touch a resource of each kind that its row in the table of rights names.
 SAMPLES: dict[tuple[Api, ResourceType], Mapping[str, Any]] = {
     (Api.PRODUCE, TOPIC): _produce(),
@@ -96,6 +103,22 @@ SAMPLES: dict[tuple[Api, ResourceType], Mapping[str, Any]] = {
     (Api.DELETE_RECORDS, TOPIC): {"topics": [{"name": T, "partitions": [{"offset": 0}]}]},
     (Api.INIT_PRODUCER_ID, TRANSACTIONAL_ID): {"transactional_id": X, "producer_id": -1, "producer_epoch": -1},
     (Api.INIT_PRODUCER_ID, CLUSTER): {"transactional_id": None, "producer_id": -1, "producer_epoch": -1},
+    (Api.DESCRIBE_PRODUCERS, TOPIC): {"topics": [{"name": T, "partition_indexes": [0]}]},
+    (Api.ADD_PARTITIONS_TO_TXN, TRANSACTIONAL_ID): _ADD_PARTITIONS,
+    (Api.ADD_PARTITIONS_TO_TXN, TOPIC): _ADD_PARTITIONS,
+    (Api.ADD_PARTITIONS_TO_TXN, CLUSTER): _ADD_PARTITIONS,
+    (Api.ADD_OFFSETS_TO_TXN, TRANSACTIONAL_ID): {"transactional_id": X, "group_id": G},
+    (Api.ADD_OFFSETS_TO_TXN, GROUP): {"transactional_id": X, "group_id": G},
+    (Api.END_TXN, TRANSACTIONAL_ID): {"transactional_id": X},
+    (Api.WRITE_TXN_MARKERS, CLUSTER): {
+        "markers": [{"producer_id": 1, "topics": [{"name": "nowhere", "partition_indexes": [0]}]}]
+    },
+    (Api.TXN_OFFSET_COMMIT, TRANSACTIONAL_ID): _TXN_COMMIT,
+    (Api.TXN_OFFSET_COMMIT, GROUP): _TXN_COMMIT,
+    (Api.TXN_OFFSET_COMMIT, TOPIC): _TXN_COMMIT,
+    (Api.DESCRIBE_TRANSACTIONS, TRANSACTIONAL_ID): {"transactional_ids": [X]},
+    (Api.DESCRIBE_TRANSACTIONS, TOPIC): {"transactional_ids": [X]},
+    (Api.LIST_TRANSACTIONS, TRANSACTIONAL_ID): {},
     (Api.METADATA, TOPIC): {"topics": [{"name": T}], "allow_auto_topic_creation": False},
     (Api.METADATA, CLUSTER): {"topics": None, "include_cluster_authorized_operations": True},
     (Api.DESCRIBE_CLUSTER, CLUSTER): {"include_cluster_authorized_operations": True, "endpoint_type": 1},
@@ -156,7 +179,7 @@ def error_codes(response: Any) -> set[int]:
     found: set[int] = set()
     for field in response.wire_fields:
         value = getattr(response, field.name)
-        if field.name == "error_code":
+        if field.name in ("error_code", "partition_error_code"):
             found.add(value)
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, Message):

@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.broker.transactions.coordinating import FIRST_PRODUCER, A, B, Coordinating, coordinating
 
-from ottla.broker.transactions.markers import MarkerLink, MarkerSender
+from ottla.broker.transactions.markers import Codes, MarkerSender
 from ottla.broker.transactions.transaction import TransactionState
+from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import NO_LEADER, TopicPartition
 from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -24,6 +27,8 @@ from ottla.protocol.messages.write_txn_markers import (
 PREPARE_COMMIT, COMPLETE_COMMIT = TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT
 COMPLETE_ABORT = TransactionState.COMPLETE_ABORT
 TIMEOUT_S = 30.0
+
+HERE = 1
 
 # A marker as a broker got it: producer id and epoch, outcome, partitions, coordinator epoch.
 Seen = tuple[int, int, bool, list[TopicPartition], int]
@@ -38,9 +43,12 @@ class Link:
         self.errors: dict[TopicPartition, list[ErrorCode]] = {}
         self.before_answer: Callable[[], None] = lambda: None
         self.is_closed = threading.Event()
+        self.numbers: list[int] = []
 
-    def write(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    def request(self, api: Api, build: Callable[[int], Any]) -> WriteTxnMarkersResponse:
         """Note what came, and answer."""
+        request: WriteTxnMarkersRequest = build(api.versions.last)
+        self.numbers += [marker.transaction_number for marker in request.markers]
         seen: list[Seen] = []
         results = []
         for marker in request.markers:
@@ -81,11 +89,16 @@ class Sending:
         self.led = led
         self.links: dict[int, Link] = {2: Link(), 3: Link()}
         self.leaders: dict[TopicPartition, int | None] = {A: 2, B: 3}
-        self.sender = MarkerSender(led.coordinator, self.leaders.get, self._link_to)
+        # What this broker is to write, and how it answers.
+        self.written_here: list[WritableTxnMarker] = []
+        self.code_here = ErrorCode.NONE
+        self.sender = MarkerSender(led.coordinator, HERE, self.leaders.get, self._write_here, self.links.__getitem__)
         led.coordinator.send_markers = self.sender.send
 
-    def _link_to(self, broker: int) -> MarkerLink | None:
-        return self.links.get(broker)
+    def _write_here(self, marker: WritableTxnMarker, done: Callable[[Codes], None]) -> None:
+        self.written_here.append(marker)
+        partitions = [TopicPartition(topic.name, each) for topic in marker.topics for each in topic.partition_indexes]
+        done(dict.fromkeys(partitions, self.code_here))
 
     def commit(self, *partitions: TopicPartition, commit: bool = True) -> tuple[int, int]:
         """Decide a transaction over some partitions; return its producer."""
@@ -94,10 +107,14 @@ class Sending:
         assert self.led.end(producer, commit=commit) is ErrorCode.NONE
         return producer
 
+    def send(self, broker: int) -> None:
+        """Send all that waits for a broker."""
+        self.sender.channels.to(broker).send_waiting()
+
     def move(self) -> None:
         """Send all that waits, and look for leaders again."""
         for broker in (2, 3):
-            self.sender.channel(broker).send_waiting()
+            self.send(broker)
         self.sender.work.run_due()
 
 
@@ -139,7 +156,7 @@ def test_after_an_error_that_may_pass_the_present_leader_gets_the_marker(sending
     """The partition may have moved meanwhile."""
     sending.links[2].errors[A] = [error]
     sending.commit(A)
-    sending.sender.channel(2).send_waiting()
+    sending.send(2)
     assert sending.led.state() is PREPARE_COMMIT
     sending.leaders[A] = 3
     sending.move()
@@ -161,32 +178,51 @@ def test_only_the_partitions_that_failed_are_sent_again(sending: Sending) -> Non
     assert sending.led.state() is COMPLETE_COMMIT
 
 
-def test_a_broken_connection_is_opened_anew(sending: Sending) -> None:
-    """All that was under way is sent again."""
-    broken, whole = sending.links[2], Link()
+def test_after_a_broken_connection_all_is_sent_again(sending: Sending) -> None:
+    """With the number that it had: the first request may be under way still."""
+    link = sending.links[2]
 
     def fail() -> None:
-        sending.links[2] = whole
+        link.before_answer = lambda: None
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION)
 
-    broken.before_answer = fail
-    sending.commit(A)
-    sending.move()
-    sending.move()
-
-    assert broken.is_closed.is_set()
-    assert len(whole.requests) == 1
-    assert sending.led.state() is COMPLETE_COMMIT
-
-
-def test_a_broker_without_an_address_is_tried_again(sending: Sending) -> None:
-    """It is not registered yet, or not any more."""
-    link = sending.links.pop(2)
+    link.before_answer = fail
     sending.commit(A)
     sending.move()
     assert sending.led.state() is PREPARE_COMMIT
+    sending.move()
 
-    sending.links[2] = link
+    assert sending.led.state() is COMPLETE_COMMIT
+    assert len(set(link.numbers)) == 1
+
+
+def test_each_decision_has_a_higher_number(sending: Sending) -> None:
+    """So that a marker which comes in late is not taken for one of the next transaction."""
+    for _ in range(3):
+        producer = sending.commit(A)
+        sending.move()
+    assert sending.led.add(producer, A) is ErrorCode.NONE
+
+    numbers = sending.links[2].numbers
+    assert numbers == sorted(set(numbers))
+
+
+def test_partitions_of_this_broker_get_their_marker_at_once(sending: Sending) -> None:
+    """No thread and no connection is between."""
+    sending.leaders[A] = HERE
+    sending.commit(A)
+
+    assert len(sending.written_here) == 1
+    assert sending.led.state() is COMPLETE_COMMIT
+
+
+def test_a_marker_that_this_broker_cannot_write_goes_to_the_next_leader(sending: Sending) -> None:
+    """As everywhere."""
+    sending.leaders[A], sending.code_here = HERE, ErrorCode.NOT_LEADER_OR_FOLLOWER
+    sending.commit(A)
+    assert sending.led.state() is PREPARE_COMMIT
+
+    sending.leaders[A] = 3
     sending.move()
     sending.move()
     assert sending.led.state() is COMPLETE_COMMIT
@@ -231,7 +267,7 @@ def test_a_coordinator_that_was_replaced_sends_nothing_again(sending: Sending) -
     """Also where an answer says that it should."""
     sending.links[2].errors[A] = [ErrorCode.NOT_ENOUGH_REPLICAS]
     sending.commit(A)
-    sending.sender.channel(2).send_waiting()
+    sending.send(2)
     sending.led.coordinator.shards.resigned(0, 5)
     sending.move()
     sending.move()
@@ -240,12 +276,10 @@ def test_a_coordinator_that_was_replaced_sends_nothing_again(sending: Sending) -
 
 
 def test_what_waits_for_a_broker_goes_in_one_request(sending: Sending) -> None:
-    """A marker that waits twice goes once, with all its partitions."""
+    """Of several transactions, too."""
     sending.leaders[B] = 2
     sending.commit(A, B)
-    entry = sending.led.coordinator.find("payments")
-    assert entry is not None
-    sending.sender.send(entry)
+    sending.led.init(transactional_id="orders")
     sending.move()
 
     assert [[marker[3] for marker in request] for request in sending.links[2].requests] == [[[A, B]]]
