@@ -12,7 +12,7 @@ Calls about several things return one result for each. If one of them failed, it
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Self, Unpack
+from typing import Final, Self, Unpack
 
 from ottla.client.admin import (
     cluster_requests,
@@ -21,6 +21,7 @@ from ottla.client.admin import (
     partition_requests,
     security_requests,
     topic_requests,
+    transaction_requests,
 )
 from ottla.client.admin.config_requests import ConfigValue
 from ottla.client.admin.group_results import GroupDescription, GroupListing, GroupOffset, GroupOutcome
@@ -57,9 +58,19 @@ from ottla.client.admin.security_results import (
     UserOutcome,
     UserScramCredentials,
 )
+from ottla.client.admin.transaction_results import (
+    FencedProducer,
+    OpenTransaction,
+    PartitionProducers,
+    TransactionDescription,
+    TransactionListing,
+)
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.settings import ClientOptions, ClientSettings, Config, IsolationLevel
 from ottla.client.types import OffsetAndMetadata, TopicPartition
+
+# The default of the brokers' transaction.max.timeout.ms.
+MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60 * 1000
 
 
 class Admin:
@@ -274,6 +285,88 @@ class Admin:
     ) -> tuple[PartitionOutcome, ...]:
         """Delete the committed offsets of partitions that no member of the group reads."""
         results = await group_requests.delete_group_offsets(self._requests, group_id, partitions)
+        return raised(results, raise_errors)
+
+    # Transactions.
+
+    async def list_transactions(
+        self, states: Collection[str] = (), producer_ids: Collection[int] = (), duration_ms: int | None = None
+    ) -> tuple[TransactionListing, ...]:
+        """List the transactional ids of all coordinators, sorted by id.
+
+        Filters select by state (Empty, Ongoing, PrepareCommit, ...), by producer id, and by the time since the
+        transaction began. Ids that never began a transaction count as older than any `duration_ms`.
+        """
+        return await transaction_requests.list_transactions(self._requests, states, producer_ids, duration_ms)
+
+    async def describe_transactions(
+        self, ids: Sequence[str], *, raise_errors: bool = True
+    ) -> tuple[TransactionDescription, ...]:
+        """Describe transactional ids, each with its current or last transaction."""
+        results = await transaction_requests.describe_transactions(self._requests, ids)
+        return raised(results, raise_errors)
+
+    async def describe_producers(
+        self, partitions: Collection[TopicPartition], broker_id: int | None = None, *, raise_errors: bool = True
+    ) -> tuple[PartitionProducers, ...]:
+        """Return the producers that partitions remember, by their leaders or by one broker that has replicas."""
+        results = await transaction_requests.describe_producers(self._requests, partitions, broker_id)
+        return raised(results, raise_errors)
+
+    async def list_open_transactions(
+        self, partitions: Collection[TopicPartition], *, raise_errors: bool = True
+    ) -> tuple[OpenTransaction, ...]:
+        """Return the transactions that are open in partitions, with what their coordinators know of them.
+
+        Transactional ids that the caller may not describe look as if there were none.
+        """
+        results = await transaction_requests.list_open_transactions(self._requests, partitions)
+        return raised(results, raise_errors)
+
+    async def find_hanging_transactions(
+        self,
+        topics: Collection[str] | None = None,
+        *,
+        broker_id: int | None = None,
+        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+        raise_errors: bool = True,
+    ) -> tuple[OpenTransaction, ...]:
+        """Find transactions that no coordinator will end, in these topics or in all; `abort_transaction` ends them.
+
+        Looks at transactions whose last record is older than `max_transaction_timeout_ms`. With `broker_id`, looks at
+        the replicas of that broker. Transactional ids that the caller may not describe look as if there were none.
+        """
+        results = await transaction_requests.find_hanging_transactions(
+            self._requests, topics, broker_id, max_transaction_timeout_ms
+        )
+        return raised(results, raise_errors)
+
+    async def abort_transaction(
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int | None = None,
+        *,
+        raise_errors: bool = True,
+    ) -> PartitionOutcome:
+        """Abort the open transaction of a producer in one partition; `describe_producers` has the numbers.
+
+        Only for a transaction that hangs. If a coordinator knows it, use `fence_producers`: it may be committed in its
+        other partitions.
+        """
+        results = await transaction_requests.abort_transaction(
+            self._requests, partition, producer_id, producer_epoch, coordinator_epoch
+        )
+        (outcome,) = raised(results, raise_errors)
+        return outcome
+
+    async def fence_producers(self, ids: Sequence[str], *, raise_errors: bool = True) -> tuple[FencedProducer, ...]:
+        """Abort the open transactions of transactional ids, and shut out the producers that use these ids now.
+
+        An id that does not exist is created.
+        """
+        results = await transaction_requests.fence_producers(self._requests, ids)
         return raised(results, raise_errors)
 
     # ACLs, quotas and users.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from ottla.client.errors import (
     KafkaConnectionError,
@@ -26,9 +26,15 @@ from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 
+# What a coordinator is looked up by.
+GROUP: Final = 0
+TRANSACTIONAL_ID: Final = 1
+_KEY_NAMES: Final = {GROUP: "group", TRANSACTIONAL_ID: "transactional id"}
 _LOOK_UP_COORDINATOR = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
+# The coordinator is the right one, and still ends the transaction before.
+_ASK_COORDINATOR_AGAIN = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS})
 
 
 class HasError(Protocol):
@@ -81,31 +87,49 @@ class AdminRequests:
                 results.setdefault(partition, failed(partition, error))
         return [results[partition] for partition in partitions]
 
+    async def at_broker(
+        self,
+        node_id: int,
+        partitions: Collection[TopicPartition],
+        ask: Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, ResultT]]],
+        failed: Callable[[TopicPartition, KafkaError], ResultT],
+    ) -> list[ResultT]:
+        """Ask one broker about partitions, whoever leads them; what it says of a partition is final."""
+
+        async def retried(node_id: int, asked: list[TopicPartition]) -> Mapping[TopicPartition, ResultT]:
+            answer: Mapping[TopicPartition, ResultT] = await self.cluster.retrying(lambda: ask(node_id, asked))
+            return answer
+
+        results = await self._asked(retried, failed, node_id, list(partitions))
+        return [results[partition] for partition in partitions]
+
     async def on_coordinator(
         self,
-        group_id: str,
+        key: str,
         api: Api,
         message: Request,
         codes: Callable[[Any], Iterable[int]],
         *,
+        key_type: int = GROUP,
         version_min: int = 0,
     ) -> tuple[int, Any]:
-        """Ask the coordinator of a group; return its node id and its response.
+        """Ask the coordinator of a group or a transactional id; return its node id and its response.
 
         `codes` gives the error codes of a response that may say that this is not the coordinator.
         """
 
         async def attempt() -> tuple[int, Any]:
-            node_id = await self.cluster.coordinator(group_id)
+            node_id = await self.cluster.coordinator(key, key_type)
             try:
                 response = await self.cluster.send(node_id, api, message, version_min=version_min)
             except (KafkaConnectionError, KafkaTimeoutError):
-                self.cluster.forget_coordinator(group_id)
+                self.cluster.forget_coordinator(key, key_type)
                 raise
             for code in codes(response):
                 if code in _LOOK_UP_COORDINATOR:
-                    self.cluster.forget_coordinator(group_id)
-                    raise error_for(code, f"group {group_id!r}")
+                    self.cluster.forget_coordinator(key, key_type)
+                if code in _LOOK_UP_COORDINATOR | _ASK_COORDINATOR_AGAIN:
+                    raise error_for(code, f"{_KEY_NAMES[key_type]} {key!r}")
             return node_id, response
 
         answer: tuple[int, Any] = await self.cluster.retrying(attempt)
