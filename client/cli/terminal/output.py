@@ -6,11 +6,14 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import typer
 
 from ottla.client.cli.terminal.errors import CommandError
+
+# Between the columns of a table.
+_GAP: Final = 2
 
 
 class Format(StrEnum):
@@ -72,17 +75,22 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], styles: 
         return
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     for row in (headings, *rows):
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        typer.echo((" " * _GAP).join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _print_rich_table(headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[str, str]) -> None:
-    from rich.console import Console
+    from rich.cells import cell_len
+    from rich.console import Console, ConsoleDimensions
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    console = Console()
+    # In a narrow terminal long lines wrap. Rich would shorten cells, and leave out the last columns.
+    widths = [max(map(cell_len, column)) for column in zip(headings, *rows, strict=True)]
+    console.size = ConsoleDimensions(max(console.width, sum(widths) + _GAP * len(widths)), console.height)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for heading in headings:
         table.add_column(heading, no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in row))
-    Console().print(table)
+    console.print(table)

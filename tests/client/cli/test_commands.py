@@ -190,6 +190,22 @@ def test_a_table_on_a_terminal_has_the_same_cells(
     assert [line.split() for line in shown.splitlines()] == [line.split() for line in plain.splitlines()]
 
 
+def test_a_table_loses_no_cell_in_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its lines are longer than the terminal is wide, and wrap."""
+    headings = [f"HEADING-{number}" for number in range(12)]
+    rows = [[f"{row}-{number}-" + "x" * 10 for number in range(12)] for row in range(3)]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "80")
+
+    print_table(headings, rows, {})
+
+    shown = capsys.readouterr().out
+    assert [line.split() for line in shown.splitlines()] == [headings, *rows]
+
+
 def test_progress_is_shown_at_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
