@@ -31,8 +31,8 @@ def doctor(
 ) -> None:
     """Find out why clients cannot connect: try the bootstrap servers and the advertised addresses, then the cluster.
 
-    Cluster checks cover the controller, replicas, ZooKeeper, and the clocks and disks of brokers. A clock is compared
-    only if this host can reach the HTTP port of the broker.
+    Cluster checks cover the controller, replicas, ZooKeeper, transactions that hold back consumers, and the clocks and
+    disks of brokers. A clock is compared only if this host can reach the HTTP port of the broker.
 
     Exits with 0 if all is well, 1 with warnings, 2 if something is broken.
 

@@ -11,6 +11,7 @@ from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes, tell_errors
 from ottla.client.cli.terminal.output import confirm, print_table
 from ottla.client.cli.terminal.target import STYLES, Target, cell, command
+from ottla.client.cli.terminal.times import local_time
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
@@ -226,8 +227,6 @@ def timeline(target: Target, group: _Group) -> None:
     Examples:
       ottla group timeline billing
     """
-    from datetime import datetime
-
     from ottla.client.cli.health.timeline import rebalances
 
     async def work(admin: Admin) -> list[dict[str, Any]]:
@@ -239,7 +238,7 @@ def timeline(target: Target, group: _Group) -> None:
         return
     rows = [
         (
-            datetime.fromtimestamp(each["began_ms"] / 1000).astimezone().isoformat(" ", "seconds"),
+            local_time(each["began_ms"]),
             *(cell(each[name]) for name in ("generation", "members", "join_ms", "sync_ms", "cause")),
         )
         for each in found

@@ -17,6 +17,7 @@ from ottla.client.cli.health.findings import Finding, Status
 from ottla.client.cli.health.health import Health, WeakPartition, examine
 from ottla.client.cli.health.listeners import ADVERTISED, Behind, who_is_behind
 from ottla.client.cli.health.surroundings import local_zookeeper, surroundings
+from ottla.client.cli.health.transactions import examine_transactions
 from ottla.client.cli.health.zookeeper_check import check_zookeeper, unknown_zookeeper
 from ottla.client.errors import KafkaTimeoutError
 from ottla.client.net.settings import ClientSettings, HostPort
@@ -67,6 +68,9 @@ async def diagnose(settings: ClientSettings, directory: Path, zookeeper: str | N
             yield await check_zookeeper(connect, is_local=connect == of_directory) if connect else unknown_zookeeper()
         yield _leaders(health)
         yield await _replicas(admin, health)
+        if are_reached:
+            for finding in await examine_transactions(admin):
+                yield finding
         yield await compare_clocks(described.brokers, pages)
         if are_reached:
             for log_dir in await admin.describe_log_dirs((), raise_errors=False):

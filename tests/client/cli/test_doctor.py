@@ -38,7 +38,7 @@ def test_a_healthy_broker_has_nothing_to_change(ottla: Ottla, broker: BrokerProc
     """Exit code 0, and a line for all that was looked at; the disk is that of the machine, which may be full."""
     *items, disk = ottla("doctor", "--format", "json").items
     checks = [f"bootstrap server {broker.bootstrap}", f"broker 1 at {broker.bootstrap}", "controller", "ZooKeeper"]
-    assert [item["check"] for item in items] == [*checks, "leaders", "replicas", "clocks"]
+    assert [item["check"] for item in items] == [*checks, "leaders", "replicas", "transactions", "clocks"]
     assert {(item["status"], item["advice"], item["change"]) for item in items} == {("ok", "", "")}
     assert disk["check"] == "disk of broker 1"
     assert disk["found"].startswith(f"{broker.log_dir}: ")
