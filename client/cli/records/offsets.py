@@ -2,6 +2,7 @@
 
 time:  ISO 8601 (2026-01-31T12:00:00Z; without a zone it is local time), milliseconds since 1970, or -5m for five
        minutes ago, with s, m, h or d
+span:  5m for five minutes, with the same units
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.protocol.identifiers import TopicPartition
 
 OFFSET_HELP: Final = "Where to start: start, end, N, -N (that many before the end), or @TIME."
-_AGO: Final = re.compile(r"-(\d{1,9})(s|m|h|d)")
+_DURATION: Final = re.compile(r"(\d{1,9})(s|m|h|d)")
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _START: Final = ("start", "beginning", "earliest")
 _END: Final = ("end", "latest")
@@ -28,9 +29,9 @@ _END: Final = ("end", "latest")
 
 def time_ms(text: str, now_ms: int | None = None) -> int:
     """Return milliseconds since 1970; CommandError if the text is not a time."""
-    if match := _AGO.fullmatch(text):
+    if text.startswith("-") and (ago := _duration_ms(text[1:])) is not None:
         now = int(time.time() * 1000) if now_ms is None else now_ms
-        return max(0, now - int(match[1]) * _UNIT_MS[match[2]])
+        return max(0, now - ago)
     if text.isascii() and text.isdigit() and int(text) <= INT64_MAX:
         return int(text)
     try:
@@ -39,6 +40,19 @@ def time_ms(text: str, now_ms: int | None = None) -> int:
         raise CommandError(
             f"{text!r} is not a time: write 2026-01-31T12:00:00Z, milliseconds since 1970, or -5m", 2
         ) from None
+
+
+def duration_ms(text: str) -> int:
+    """Return a time span in milliseconds; CommandError if the text is none."""
+    found = _duration_ms(text)
+    if found is None:
+        raise CommandError(f"{text!r} is not a time span: write 90s, 15m, 2h or 1d", 2)
+    return found
+
+
+def _duration_ms(text: str) -> int | None:
+    match = _DURATION.fullmatch(text)
+    return None if match is None else int(match[1]) * _UNIT_MS[match[2]]
 
 
 async def partitions_of(admin: Admin, topic: str, numbers: Sequence[int] | None) -> list[TopicPartition]:

@@ -14,6 +14,7 @@ _NEXT_STEPS: Final = {
     "GROUP_ID_NOT_FOUND": "`ottla group list` shows the groups that exist.",
     "NON_EMPTY_GROUP": "Stop its members first; `ottla group members` shows them.",
     "UNKNOWN_MEMBER_ID": "The group has members, and they commit offsets. Stop them first.",
+    "TRANSACTIONAL_ID_NOT_FOUND": "`ottla transaction list` shows the transactional ids that exist.",
     "INVALID_REPLICATION_FACTOR": "`ottla cluster brokers` shows how many brokers there are.",
     "RESOURCE_NOT_FOUND": "`ottla user list` shows the users that exist.",
     "SECURITY_DISABLED": "Brokers check no ACLs until `authorizer.class.name` is set on them.",

@@ -13,6 +13,7 @@ NOUNS: Final = {
     "cluster": "Brokers, controller and health of a cluster.",
     "topic": "Create, change, read and write topics.",
     "group": "Consumer groups: members, lag, offsets.",
+    "transaction": "Transactions: which are open, and how to end one that hangs.",
     "config": "Options of topics and brokers.",
     "user": "Users that log in with a password.",
     "acl": "Who may do what.",

@@ -11,8 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.java_tools import kafka_tools, run_tool
 
 from ottla.client.cli.main import main
+
+__all__ = ["kafka_tools", "run_tool"]
 
 
 class Printed(NamedTuple):

@@ -18,7 +18,7 @@ from ottla.client.cli import main
 from ottla.client.cli.records import offsets
 from ottla.client.cli.records.reading import ReadRecord
 from ottla.client.cli.records.record_format import as_json, compiled
-from ottla.client.cli.terminal import errors, nouns, output
+from ottla.client.cli.terminal import errors, nouns, output, times
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.target import Target, default_bootstrap, key_values
 from ottla.client.local_cluster.cluster_dir import ClusterDir
@@ -53,6 +53,23 @@ def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(CommandError) as refused:
         offsets.time_ms(text)
     assert refused.value.exit_code == 2
+
+
+def test_time_spans_have_a_unit() -> None:
+    """A bare number would be minutes in Kafka's tools, and milliseconds in its options."""
+    assert [offsets.duration_ms(text) for text in ("0s", "90s", "15m", "2h", "1d")] == [
+        *(0, 90_000, 900_000, 7_200_000, 86_400_000)
+    ]
+    for text in ("", "15", "-5m", "1.5h", "5 m", "m", "9999999999s"):
+        with pytest.raises(CommandError) as refused:
+            offsets.duration_ms(text)
+        assert refused.value.exit_code == 2
+
+
+def test_ages_are_shown_in_their_largest_unit() -> None:
+    """A time that is ahead of us has no age."""
+    shown = [times.ago(0, now_ms) for now_ms in (-5, 999, 59_999, 60_000, 7_200_000, 86_400_000 * 30)]
+    assert shown == ["0s ago", "0s ago", "59s ago", "1m ago", "2h ago", "30d ago"]
 
 
 def test_a_record_is_written_by_a_format() -> None:

@@ -24,6 +24,10 @@ from ottla.client.cli.terminal.nouns import NOUNS, load
 from ottla.sync import Consumer
 
 TESTED_BELOW = {"up", "down", "status"}
+# A transaction can be made to hang only on a broker with other options.
+IN_TEST_TRANSACTION = {
+    f"transaction {verb}" for verb in ("list", "describe", "producers", "find-hanging", "abort", "fence")
+}
 # Where there is one broker, no reassignment is under way that could be cancelled.
 ENDS_WITH_1 = {"partition reassign cancel"}
 
@@ -153,7 +157,7 @@ def stage(
 
 def test_no_command_is_left_out() -> None:
     """A new command needs a case here."""
-    assert {*CASES, *TESTED_BELOW} == set(commands())
+    assert {*CASES, *TESTED_BELOW, *IN_TEST_TRANSACTION} == set(commands())
 
 
 @pytest.mark.parametrize("command", CASES)
