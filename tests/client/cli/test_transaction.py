@@ -32,7 +32,6 @@ from ottla.sync import Admin
 
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
 OPTIONS = ("transaction.partition.verification.enable=false", "transaction.state.log.num.partitions=3")
-OURS = pytest.mark.skip(reason="the broker of this commit serves no transactions")
 LISTED = {"transactional_id", "producer_id", "state", "coordinator"}
 DESCRIBED = {*LISTED, "producer_epoch", "timeout_ms", "start_time_ms", "partitions", "error"}
 PRODUCERS = {
@@ -45,7 +44,7 @@ HANGING = {
 }
 
 
-@pytest.fixture(scope="module", params=["kafka-3.9", pytest.param("ottla", marks=OURS)])
+@pytest.fixture(scope="module", params=["kafka-3.9", "ottla"])
 def broker(
     request: pytest.FixtureRequest, zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
