@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.broker.groups.coordinating import answered, load
 from tests.broker.handlers.data_path import Broker, batch, running_broker
 from tests.broker.requests.access_samples import built
+from tests.kit.services import for_handler
 
 from ottla.broker.cluster.cluster_registry import ClusterRegistry
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.broker.handlers.table import HANDLERS
+from ottla.broker.requests.request import Request, RequestFailedError
+from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -408,3 +413,22 @@ def test_without_verification_every_partition_is_believed(tmp_path: Path) -> Non
         partition = broker.services.partitions.find(TopicPartition("t", 0))
         assert partition is not None
         assert partition.log.producers.has_open_transaction(client.producer["producer_id"])
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_what_a_client_asked_for_that_is_gone_is_not_done(broker: Broker, client: Client, is_gone: bool) -> None:
+    """It has asked again on another connection, and its transaction may be over: this one would end the next."""
+    begin(client, b"a")
+    body = built(Api.END_TXN.request, {"transactional_id": ID, "committed": True, **client.producer}, 4)
+    session = Session("PLAINTEXT", "127.0.0.1")
+    services = for_handler(broker.services, Api.END_TXN)
+    connection = SimpleNamespace(is_gone=is_gone)
+    request = Request(Api.END_TXN, 4, body, "test", session, services, origin=connection)
+    if is_gone:
+        with pytest.raises(RequestFailedError):
+            HANDLERS[Api.END_TXN].handle(request)
+        assert client.state() == "Ongoing"
+    else:
+        answer: Any = HANDLERS[Api.END_TXN].handle(request)
+        answer.then(lambda make: make())
+        assert client.state() == "CompleteCommit"

@@ -130,6 +130,34 @@ def test_a_request_begins_when_the_one_before_it_is_answered(first: Api, second:
         assert events.index(("answered", first)) < len(events) - 1 == events.index(("begun", second), 1)
 
 
+def test_a_produce_does_not_overtake_one_that_is_not_in_the_log_yet() -> None:
+    """The coordinator of its transaction is being asked; the next batch of the producer would come first."""
+    begun: list[int] = []
+    held: list[tuple[Connection, Any]] = []
+    is_held = threading.Event()
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        begun.append(len(begun))
+        if not held:
+            held.append((connection, slot))
+            connection.hold_back()
+            is_held.set()
+        else:
+            connection.respond(slot, [b"next"])
+
+    with serving(dispatch, num_io_threads="1") as served, served.connect() as client, served.connect() as other:
+        body = begins_with(Api.PRODUCE)
+        client.sendall((len(body).to_bytes(4) + body) * 3)
+        assert is_held.wait(DEADLINE_SECONDS)
+        send_frame(other, begins_with(Api.METADATA))
+        assert receive_frame(other) == b"next"
+        assert len(begun) == 2
+
+        connection, slot = held[0]
+        connection.respond(slot, [b"first"])
+        assert [receive_frame(client) for _ in range(3)] == [b"first", b"next", b"next"]
+
+
 def test_what_waits_behind_another_request_takes_effect_though_the_client_leaves() -> None:
     """A consumer commits and closes its connection while its fetch still waits."""
     held: list[tuple[Connection, Any]] = []
