@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.kit.apache_kafka import LIBS, LIBS_4, JarSet, UnavailableError, jars, java, skip_or_fail
-from tests.kit.broker_process import BrokerProcess
+from tests.kit.broker_process import START_ATTEMPTS, BrokerProcess, BrokerStartError
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.broker.cluster.znodes import new_uuid
@@ -60,6 +60,19 @@ def kafka_or_skip(libs: JarSet = LIBS) -> None:
 
 class KafkaProcess(BrokerProcess):
     """A broker of Kafka, with the options of ours; those that only we know are ignored by it."""
+
+    def start(self) -> None:
+        """Start it as all brokers, again if its session has expired meanwhile: it gives up then.
+
+        Sessions of fault tests are short, and a machine with other work starts Kafka slowly.
+        """
+        for _ in range(START_ATTEMPTS - 1):
+            try:
+                return super().start()
+            except BrokerStartError as error:
+                if "SessionExpiredException" not in error.output:
+                    raise
+        return super().start()
 
     def _program(self) -> list[str]:
         properties = self.folder / "server.properties"
