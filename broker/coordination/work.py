@@ -25,6 +25,9 @@ class Work:
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
+    def __len__(self) -> int:
+        return len(self._jobs)
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()

@@ -26,11 +26,15 @@ from ottla.broker.observability.load_metrics import LoadCollector
 from ottla.broker.observability.partition_metrics import PartitionCollector
 from ottla.broker.observability.quota_metrics import QuotaCollector
 from ottla.broker.observability.storage_metrics import StorageCollector
+from ottla.broker.observability.transaction_metrics import TransactionCollector
 from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.leader.fetch_sessions import FetchSessions
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.compaction.cleaners import Cleaners
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
+from ottla.broker.transactions.coordinator import TransactionCoordinator
+from ottla.broker.transactions.markers import MarkerSender
+from ottla.broker.transactions.verifier import Verifier
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -38,6 +42,8 @@ class Observed:
     """What metrics, health and pages are read from."""
 
     config: Callable[[], BrokerConfig]
+    # The time in milliseconds since 1970.
+    clock: Callable[[], int]
     cluster_id: str
     zookeeper: ZooKeeper
     membership: Membership
@@ -45,6 +51,9 @@ class Observed:
     controller: Controller
     partitions: Partitions
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    markers: MarkerSender
+    verifier: Verifier
     # Asks the leaders of other brokers where their partitions end.
     leader_ends: LeaderEnds
     quotas: ClientQuotas
@@ -72,6 +81,14 @@ class HttpPort:
             BrokerCollector(observed.network, partitions, observed.requests, shows_partitions),
             ClusterCollector(partitions, controller, metadata, observed.zookeeper, observed.membership),
             GroupCollector(observed.groups, self._end_offsets),
+            TransactionCollector(
+                observed.transactions,
+                observed.markers,
+                observed.verifier,
+                partitions,
+                observed.clock,
+                lambda: observed.config().transaction_max_timeout_ms,
+            ),
             PartitionCollector(partitions, metadata, lambda: controller.is_active, shows_partitions),
             LoadCollector(observed.network, observed.requests),
             QuotaCollector(observed.quotas),

@@ -211,15 +211,11 @@ def _of_log_dirs(_response: type[Message], body: AlterReplicaLogDirsRequest, err
 
 def _of_markers(_response: type[Message], body: WriteTxnMarkersRequest, error: _Error) -> dict[str, list[Message]]:
     """Return one entry for each marker: it is known by its producer."""
-    return {
-        "markers": [
-            WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
-                topics=[_entry(WritableTxnMarkerTopicResult, topic, error) for topic in marker.topics],
-            )
-            for marker in body.markers
-        ]
-    }
+    results: list[Message] = []
+    for marker in body.markers:
+        topics: list[Any] = [_entry(WritableTxnMarkerTopicResult, topic, error) for topic in marker.topics]
+        results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+    return {"markers": results}
 
 
 _SPECIAL: Final[Mapping[Api, Callable[[type[Message], Any, _Error], dict[str, list[Message]]]]] = {

@@ -99,6 +99,8 @@ class TransactionCoordinator:
         self._clock = clock
         self._on_loaded = on_loaded
         self._is_stopping = False
+        # Transactions that have all markers, and whose end is to be written once more; for metrics.
+        self.unwritten_ends = 0
         self.work = Work("transactions")
         # Requests that wait until a transactional id is at rest, or its partition is loaded: by id, and by partition.
         self.delayed = Purgatory("transaction")
@@ -333,6 +335,7 @@ class TransactionCoordinator:
     def _write_complete(self, entry: CoordinatedTransaction, change: Change) -> None:
         def written(error: ErrorCode) -> None:
             if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                self.unwritten_ends += 1
                 self.work.submit(lambda: self._complete_again(entry), _RETRY_SECONDS)
             elif error is not ErrorCode.NONE:
                 # The next coordinator finds the decision in the log, and sends the markers again.
@@ -345,6 +348,7 @@ class TransactionCoordinator:
         self._write(entry, change, written)
 
     def _complete_again(self, entry: CoordinatedTransaction) -> None:
+        self.unwritten_ends -= 1
         with entry.lock:
             transaction = entry.transaction
             is_due = transaction.state.is_prepared and not transaction.unmarked and transaction.pending is None

@@ -138,6 +138,11 @@ class MarkerSender:
             part = replace(delivery, partitions=frozenset(here))
             self._write_here(part.marker(), lambda codes: self._answered(part, codes))
 
+    @property
+    def waiting(self) -> int:
+        """How many deliveries wait to be sent again."""
+        return len(self.work)
+
     def _route_later(self, delivery: Delivery) -> None:
         self.work.submit(lambda: self.route(delivery), _RETRY_SECONDS)
 

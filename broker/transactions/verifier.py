@@ -44,10 +44,6 @@ class Question:
         """The producer's id and epoch."""
         return self.producer_id, self.producer_epoch
 
-    def answer(self, code: ErrorCode) -> None:
-        """Answer with one code for all partitions."""
-        self.done(dict.fromkeys(self.partitions, code))
-
 
 class Verifier:
     """Asks the coordinators of all transactional ids. Thread-safe."""
@@ -63,6 +59,8 @@ class Verifier:
         self._coordinator = coordinator
         self._broker_id = broker_id
         self._coordinator_of = coordinator_of
+        # How many partitions could not be confirmed; for metrics, so lost updates do not matter.
+        self.failures = 0
         self.channels: BrokerChannels[Question] = BrokerChannels(
             "transaction-verification-by", link_to, self._ask, self._not_asked
         )
@@ -98,10 +96,16 @@ class Verifier:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         if broker == self._broker_id:
             try:
-                return self._coordinator.verify(question.transactional_id, *question.producer, question.partitions)
+                return self._counted(
+                    self._coordinator.verify(question.transactional_id, *question.producer, question.partitions)
+                )
             except KafkaError as error:
                 code = error.code
-        return dict.fromkeys(question.partitions, code)
+        return self._counted(dict.fromkeys(question.partitions, code))
+
+    def _counted(self, codes: Verified) -> Verified:
+        self.failures += sum(code is not ErrorCode.NONE for code in codes.values())
+        return codes
 
     def _ask(self, link: Link, questions: Sequence[Question]) -> None:
         left = questions
@@ -110,11 +114,13 @@ class Verifier:
             code, answers = _answers(link, asked)
             for question in asked:
                 known = answers.get(question.transactional_id, {})
-                question.done({partition: known.get(partition, code) for partition in question.partitions})
+                question.done(
+                    self._counted({partition: known.get(partition, code) for partition in question.partitions})
+                )
 
     def _not_asked(self, broker: int, questions: Sequence[Question], error: Exception) -> None:
         for question in questions:
-            question.answer(ErrorCode.NETWORK_EXCEPTION)
+            question.done(self._counted(dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION)))
 
 
 def _compatible(questions: Sequence[Question]) -> tuple[list[Question], list[Question]]:

@@ -135,6 +135,11 @@ class Producers:
         state = self._states.get(producer_id)
         return state is not None and state.transaction_first_offset != NO_OFFSET
 
+    def has_transaction_before(self, time_ms: int) -> bool:
+        """Whether an open transaction has got nothing since that time. Takes no lock: it is for metrics."""
+        states = [self._states.get(producer_id) for producer_id in list(self._ongoing.values())]
+        return any(state is not None and state.last_timestamp < time_ms for state in states)
+
     def begin_verification(
         self, batch: RecordBatch, now_ms: int, origin: AppendOrigin = FROM_CLIENT
     ) -> VerificationGuard | None:

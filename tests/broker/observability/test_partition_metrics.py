@@ -78,7 +78,8 @@ def test_an_open_transaction_holds_back_readers_of_committed_records(broker: Bro
     partition.append(batch(b"a"), required_acks=1)
     assert shown(broker).get_sample_value(name, labels) == 0
     records = batch(b"b", b"c", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    partition.append(records, required_acks=1)
+    begun = partition.validated(records, 1)
+    partition.append_validated(begun, 1, partition.begin_verification(begun))
     assert shown(broker).get_sample_value(name, labels) == 2
 
 
