@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 WORKERS  ?= 2
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 20
 
-.PHONY: setup run check format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-groups bench-clients bench-security bench-spark compose-test compose-test-secure docs lock clean
+.PHONY: setup run check format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-groups bench-transactions bench-clients bench-security bench-spark compose-test compose-test-secure docs lock clean
 
 setup: $(STAMP)
 
@@ -89,6 +89,10 @@ bench-scale: setup
 # Consumer groups: the first record of a new one, a thousand of them at once, and a million offsets on failover.
 bench-groups: setup
 	$(BIN)/python -m bench.groups $(BENCH_ARGS)
+
+# Transactions, on one broker and on three, beside Apache Kafka. BENCH_ARGS="--rounds 1 --seconds 3 --brokers 1".
+bench-transactions: setup
+	$(BIN)/python -m bench.transactions $(BENCH_ARGS)
 
 # Our client beside aiokafka, kafka-python and confluent-kafka, on one broker of ours, by turns.
 bench-clients: setup

@@ -1,0 +1,165 @@
+"""What is measured of transactions: how many a producer commits in a second, how long a commit takes, what is read.
+
+One producer, one transaction after the other, as a stream processor works. Its transactional id is another one each
+time; what the coordinator has to do for the first one is not counted.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from bench.support.contender import Contender
+from bench.support.rows import MB, Row, Target, Values, at_least, at_most, topic_for
+from bench.support.usage import cpu_seconds
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.cimpl import TopicPartition
+
+WAIT_SECONDS = 60.0
+PARTITIONS = 3
+RECORD_BYTES = 1024
+READ_RECORDS = 300_000
+READ_RECORDS_IN_TRANSACTION = 100
+
+_COMMIT_GOALS = {"tx/s": at_least(2.0), "p99 ms": at_most(1.0)}
+
+
+def transaction_rows(seconds: float, brokers: int) -> list[Row]:
+    """The rows for a cluster of so many brokers; each load goes on for so many seconds."""
+    where = f", {brokers} broker{'s' if brokers > 1 else ''}"
+    rows = [
+        Row(f"one record, commit{where}", _commits(seconds, 1), _COMMIT_GOALS),
+        Row(f"100 records, commit{where}", _commits(seconds, 100), _COMMIT_GOALS),
+        Row(f"1 KB records, 100 ms each{where}", _stream(seconds), {"MB/s": at_least(1.0)}),
+    ]
+    if brokers == 1:
+        rows += [
+            Row(f"read committed, {share} % aborted{where}", _read(share), {"MB/s": at_least(1.0)})
+            for share in (0, 1, 50)
+        ]
+    return rows
+
+
+@contextmanager
+def _producer(target: Target, **settings: object) -> Iterator[Producer]:
+    producer = Producer(
+        {
+            "bootstrap.servers": target.bootstrap,
+            "transactional.id": f"bench-{uuid.uuid4().hex}",
+            "log_level": 0,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+            **target.client_settings,
+        }
+    )
+    producer.init_transactions(WAIT_SECONDS)
+    yield producer
+    producer.flush(WAIT_SECONDS)
+
+
+def _commits(seconds: float, records: int) -> Callable[[Contender], Values]:
+    def measure(contender: Contender) -> Values:
+        value = b"v" * 100
+        took: list[float] = []
+        # The producer is not to wait for more records than there are.
+        with topic_for(contender, PARTITIONS) as topic, _producer(contender, linger_ms=0) as producer:
+
+            def transaction() -> None:
+                producer.begin_transaction()
+                for number in range(records):
+                    producer.produce(topic, value, partition=number % PARTITIONS)
+                producer.commit_transaction(WAIT_SECONDS)
+
+            transaction()
+            used = cpu_seconds(contender.pids)
+            begun = time.perf_counter()
+            while (at := time.perf_counter()) < begun + seconds:
+                transaction()
+                took.append(time.perf_counter() - at)
+            took_all = time.perf_counter() - begun
+            used = cpu_seconds(contender.pids) - used
+        cuts = statistics.quantiles(took, n=100)
+        return {
+            "tx/s": len(took) / took_all,
+            "p50 ms": cuts[49] * 1000,
+            "p99 ms": cuts[98] * 1000,
+            "CPU ms/tx": used * 1000 / len(took),
+        }
+
+    return measure
+
+
+def _stream(seconds: float) -> Callable[[Contender], Values]:
+    """Write as fast as the client can, and commit every tenth of a second."""
+
+    def measure(contender: Contender) -> Values:
+        value = b"v" * RECORD_BYTES
+        records = commits = 0
+        with topic_for(contender, PARTITIONS) as topic, _producer(contender) as producer:
+            begun = time.perf_counter()
+            while time.perf_counter() < begun + seconds:
+                producer.begin_transaction()
+                ends = time.perf_counter() + 0.1
+                while time.perf_counter() < ends:
+                    for number in range(100):
+                        try:
+                            producer.produce(topic, value, partition=number % PARTITIONS)
+                            records += 1
+                        except BufferError:
+                            producer.poll(0.01)
+                producer.commit_transaction(WAIT_SECONDS)
+                commits += 1
+            took = time.perf_counter() - begun
+        return {"MB/s": records * RECORD_BYTES / took / MB, "tx/s": commits / took}
+
+    return measure
+
+
+def _read(aborted_percent: int) -> Callable[[Contender], Values]:
+    """Read a topic of short transactions, a share of which was aborted."""
+
+    def measure(contender: Contender) -> Values:
+        value = b"v" * RECORD_BYTES
+        with topic_for(contender) as topic:
+            wanted = 0
+            with _producer(contender) as producer:
+                for number in range(READ_RECORDS // READ_RECORDS_IN_TRANSACTION):
+                    is_aborted = number * aborted_percent % 100 < aborted_percent and aborted_percent > 0
+                    producer.begin_transaction()
+                    for _ in range(READ_RECORDS_IN_TRANSACTION):
+                        producer.produce(topic, value, partition=0)
+                    if is_aborted:
+                        producer.flush(WAIT_SECONDS)
+                        producer.abort_transaction(WAIT_SECONDS)
+                    else:
+                        producer.commit_transaction(WAIT_SECONDS)
+                        wanted += READ_RECORDS_IN_TRANSACTION
+            return _consumed(contender, topic, wanted)
+
+    return measure
+
+
+def _consumed(target: Target, topic: str, wanted: int) -> Values:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": target.bootstrap,
+            "group.id": topic,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+            **target.client_settings,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    begun, count = 0.0, 0
+    while count < wanted:
+        messages = consumer.consume(min(10_000, wanted - count), WAIT_SECONDS)
+        assert messages, f"{count} of {wanted} records after {WAIT_SECONDS:g} s"
+        begun = begun or time.perf_counter()
+        count += len(messages)
+    took = time.perf_counter() - begun
+    consumer.close()
+    return {"MB/s": count * RECORD_BYTES / took / MB}
