@@ -334,16 +334,11 @@ class TransactionCoordinator:
 
     def _write_complete(self, entry: CoordinatedTransaction, change: Change) -> None:
         def written(error: ErrorCode) -> None:
-            if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            # Also where this broker may not be the coordinator any more: it may be in doubt only for a while. If
+            # another one has taken over, that one finds the decision in the log, and sends the markers again.
+            if error is not ErrorCode.NONE:
                 self.unwritten_ends += 1
                 self.work.submit(lambda: self._complete_again(entry), _RETRY_SECONDS)
-            elif error is not ErrorCode.NONE:
-                # The next coordinator finds the decision in the log, and sends the markers again.
-                log.warning(
-                    "transaction_not_completed",
-                    transactional_id=entry.transaction.transactional_id,
-                    error=error.name,
-                )
 
         self._write(entry, change, written)
 
@@ -418,7 +413,6 @@ class TransactionCoordinator:
     def _write(self, entry: CoordinatedTransaction, change: Change, done: Done) -> None:
         """Write a pending change; call `done` when it is made, or has failed. The caller holds no lock."""
         shard, transaction = entry.shard, entry.transaction
-        epoch = shard.epoch
         target = change.target
         record = StoredRecord(
             transaction_key(transaction.transactional_id), None if target is None else transaction_value(target)
@@ -426,7 +420,8 @@ class TransactionCoordinator:
 
         def ended(error: ErrorCode) -> None:
             code = _WRITE_ERRORS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
-            if code is ErrorCode.NONE and not (self._is_current(shard) and shard.epoch == epoch):
+            # Another epoch may have begun meanwhile. If this broker has led without a break, what is written counts.
+            if code is ErrorCode.NONE and not self._is_current(shard):
                 code = ErrorCode.NOT_COORDINATOR
             with entry.lock:
                 if code is ErrorCode.NONE:

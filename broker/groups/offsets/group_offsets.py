@@ -148,12 +148,22 @@ class GroupOffsets:
         coordinator.await_append(append, written)
 
     def transaction_ended(self, partition: int, producer_id: int, *, is_committed: bool) -> None:
-        """Apply or drop the offsets of a transaction whose marker a partition of `__consumer_offsets` has."""
-        shard = self._coordinator.shards.get(partition)
-        for entry in [] if shard is None else list(shard.entries.values()):
-            if entry.offsets.has_transactions:
-                with entry.lock:
-                    entry.offsets.end_transaction(producer_id, is_committed=is_committed)
+        """Apply or drop the offsets of a transaction whose marker a partition of `__consumer_offsets` has.
+
+        Groups that are still being loaded are told before they serve requests: they may have been read without the
+        marker.
+        """
+        shards = self._coordinator.shards
+        shard = shards.get(partition)
+
+        def end(groups: dict[str, CoordinatedGroup]) -> None:
+            for entry in list(groups.values()):
+                if entry.offsets.has_transactions:
+                    with entry.lock:
+                        entry.offsets.end_transaction(producer_id, is_committed=is_committed)
+
+        if shard is not None and not shards.change_when_loaded(shard, end):
+            end(shard.entries)
 
     # Fetching
 

@@ -179,6 +179,42 @@ def test_the_end_is_written_when_it_can_be(tmp_path: Path, monkeypatch: pytest.M
         assert led.state() is COMPLETE_COMMIT
 
 
+def test_an_end_that_is_written_when_another_epoch_has_begun_counts(tmp_path: Path) -> None:
+    """This broker has led without a break. Its memory must not stay behind what the log has."""
+    with coordinating(tmp_path) as led:
+        led.lead()
+        producer = led.producer()
+        led.add(producer, A)
+        led.end(producer)
+        led.lead(epoch=1, isr=(1, 2))
+        led.mark(A)
+        assert led.state() is PREPARE_COMMIT
+
+        led.coordinator.shards.became_leader(0, 2)
+        led.broker.lead(TRANSACTION_STATE, epoch=2)
+        assert led.state() is COMPLETE_COMMIT
+        found = written(led)
+        assert found is not None
+        assert found.state is COMPLETE_COMMIT
+
+
+def test_an_end_that_a_leader_in_doubt_cannot_write_is_tried_again(
+    led: Coordinating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session with ZooKeeper is not sure for a while, and nobody else takes over."""
+    monkeypatch.setattr("ottla.broker.transactions.coordinator._RETRY_SECONDS", 0.0)
+    producer = led.producer()
+    led.add(producer, A)
+    led.end(producer)
+    monkeypatch.setattr(led.broker.services.zookeeper, "is_session_sure", False)
+    led.mark(A)
+    assert led.state() is PREPARE_COMMIT
+
+    monkeypatch.setattr(led.broker.services.zookeeper, "is_session_sure", True)
+    led.coordinator.work.run_due()
+    assert led.state() is COMPLETE_COMMIT
+
+
 def test_a_second_producer_aborts_what_the_first_has_begun(led: Coordinating) -> None:
     """It tries again until that is done, and gets the epoch after the fence."""
     first = led.producer()

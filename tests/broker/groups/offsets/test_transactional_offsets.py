@@ -11,6 +11,7 @@ from tests.broker.handlers.data_path import Broker
 
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.broker.coordination.stored_records import TransactionalProducer
+from ottla.broker.groups.loading import replay_log
 from ottla.broker.groups.offsets.group_offsets import Committer
 from ottla.broker.groups.offsets.offset_store import CommittedOffset
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
@@ -25,8 +26,8 @@ NOBODY = Committer()
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    """Return a broker that coordinates all groups."""
-    with coordinating_broker(tmp_path) as broker:
+    """Return a broker that coordinates all groups, and asks nobody about transactions."""
+    with coordinating_broker(tmp_path, transaction_partition_verification_enable="false") as broker:
         yield broker
 
 
@@ -139,3 +140,20 @@ def test_the_end_of_a_transaction_of_another_partition_is_ignored(broker: Broker
     stage(broker, 8)
     broker.services.group_offsets.transaction_ended(7, PRODUCER.producer_id, is_committed=True)
     assert seen(broker, require_stable=True)[0] == ErrorCode.UNSTABLE_OFFSET_COMMIT
+
+
+def test_a_marker_that_comes_while_groups_are_loaded_decides(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log was read up to the end that it had before: nobody else would tell the group."""
+    assert stage(broker, 8) is ErrorCode.NONE
+    broker.services.groups.shards.forget(0)
+    broker.services.groups.became_leader(0, 0)
+
+    def replay_then_end(*args: object) -> object:
+        replayed = replay_log(*args)  # type: ignore[arg-type]
+        end(broker, ControlType.COMMIT)
+        return replayed
+
+    monkeypatch.setattr("ottla.broker.groups.coordinator.replay_log", replay_then_end)
+    load(broker)
+
+    assert seen(broker, require_stable=True) == (0, 8)
