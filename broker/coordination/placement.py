@@ -9,6 +9,8 @@ CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 
 _LEAST_INT32: Final = -(2**31)
+_KNOWN_MAX: Final = 65_536
+_KNOWN_LENGTH_MAX: Final = 255
 
 
 def java_hash(text: str) -> int:
@@ -20,8 +22,11 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value >> 31 else value
 
 
-@lru_cache(maxsize=65_536)
+_known_hash = lru_cache(maxsize=_KNOWN_MAX)(java_hash)
+
+
 def partition_for(key: str, partition_count: int) -> int:
     """Return the partition of an id. As in Kafka, the hash -2^31 counts as 0: Java cannot negate it."""
-    value = java_hash(key)
+    # A client may make up ids of 32 KB: those are not worth their memory.
+    value = _known_hash(key) if len(key) <= _KNOWN_LENGTH_MAX else java_hash(key)
     return 0 if value == _LEAST_INT32 else abs(value) % partition_count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.coordination.placement import java_hash, partition_for
+from ottla.broker.coordination.placement import _known_hash, java_hash, partition_for
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,12 @@ def test_a_group_has_the_partition_that_java_gives_it(group_id: str, value: int,
 def test_characters_outside_the_basic_plane_count_as_two() -> None:
     """Java hashes UTF-16 units: U+1F600 is D83D DE00."""
     assert java_hash("\U0001f600") == 31 * 0xD83D + 0xDE00
+
+
+def test_long_ids_are_not_remembered() -> None:
+    """Clients may make up as many as they like, of 32 KB each."""
+    before = _known_hash.cache_info().currsize
+    for number in range(10):
+        partition_for(f"{number}-".ljust(256, "x"), 50)
+    assert _known_hash.cache_info().currsize == before
+    assert partition_for("my-group", 50) == partition_for("my-group", 50) == 12
