@@ -246,7 +246,14 @@ class ConsumerFetcher:
             name = topic.topic or names.get(topic.topic_id, "")
             for row in topic.partitions:
                 one = asked.get(TopicPartition(name, row.partition_index))
-                if one is None or one.state.session != one.session:
+                if one is None:
+                    continue
+                if not row.error_code and row.high_watermark >= 0:
+                    # Also after a seek: a fetch session does not repeat them until they change.
+                    one.state.high_watermark = row.high_watermark
+                    one.state.last_stable_offset = row.last_stable_offset
+                    one.state.log_start_offset = row.log_start_offset
+                if one.state.session != one.session:
                     continue
                 if row.error_code:
                     self._take_error(node_id, one, row, response.node_endpoints)
@@ -263,9 +270,6 @@ class ConsumerFetcher:
             state.read_replica = row.preferred_read_replica
             state.read_replica_until = self._loop.time() + self._settings.metadata_max_age_ms / 1000
             return
-        state.high_watermark = row.high_watermark
-        state.last_stable_offset = row.last_stable_offset
-        state.log_start_offset = row.log_start_offset
         if not row.records:
             return
         state.served = self._fetches

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import pytest
 from tests.client.consumer.scripted_fetching import ONE, TWO, Brokers, batch, offsets, reading, refusal
@@ -12,7 +13,7 @@ from tests.kit.waiting import until_async
 from ottla.client.errors import CorruptRecordError, TopicAuthorizationFailedError
 from ottla.client.types import TopicPartition
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.fetch import LeaderIdAndEpoch, PartitionData
+from ottla.protocol.messages.fetch import FetchResponse, LeaderIdAndEpoch, PartitionData
 
 pytestmark = BOTH_LOOPS
 
@@ -117,3 +118,24 @@ async def test_a_broken_connection_is_made_again() -> None:
         assert await offsets(consumer, 15) == list(range(15))
         brokers.running[1].break_connections()
         assert await offsets(consumer, 50) == list(range(15, 65))
+
+
+async def test_where_a_partition_ends_is_known_although_a_seek_dropped_the_answer() -> None:
+    """In a fetch session, a broker says it once."""
+    brokers = Brokers()
+    fetch = brokers.fetch
+    answered = 0
+
+    async def fetch_once(node_id: int, request: Any) -> FetchResponse:
+        nonlocal answered
+        answered += 1
+        return await fetch(node_id, request) if answered == 1 else FetchResponse(responses=[])
+
+    brokers.fetch = fetch_once  # type: ignore[method-assign]
+    brokers.gate.clear()
+    async with reading(brokers, ONE) as consumer:
+        await until_async(lambda: brokers.fetched, "a fetch is under way")
+        consumer.seek(ONE, 50)
+        brokers.gate.set()
+        await until_async(lambda: consumer.highwater(ONE) == 100, "the high watermark is known")
+        assert await consumer.getmany() == {}
