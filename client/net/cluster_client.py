@@ -25,7 +25,7 @@ from ottla.client.errors import (
 from ottla.client.net.asyncio_connection import AsyncioConnection, Request
 from ottla.client.net.backoff import Backoff
 from ottla.client.net.connections import Connections
-from ottla.client.net.coordinators import Coordinators
+from ottla.client.net.coordinators import GROUP, Coordinators
 from ottla.client.net.metadata import BrokerAddress, ClusterMetadata
 from ottla.client.net.settings import ClientSettings, HostPort
 from ottla.protocol.api import Api
@@ -257,18 +257,41 @@ class ClusterClient:
 
         return await self.retrying(attempt, timeout_ms)
 
-    async def coordinator(self, key: str, key_type: int = 0, timeout_ms: int | None = None) -> int:
-        """Return the coordinator of a group (key type 0) or a transactional id (1)."""
+    async def coordinator(self, key: str, key_type: int = GROUP, timeout_ms: int | None = None) -> int:
+        """Return the coordinator of a group, or of a transactional id if that is the key type."""
         return await self._coordinators.find(key, key_type, timeout_ms)
 
-    def forget_coordinator(self, key: str, key_type: int = 0) -> None:
+    def forget_coordinator(self, key: str, key_type: int = GROUP) -> None:
         """Forget the coordinator, so that the next call looks it up again."""
         self._coordinators.forget(key, key_type)
 
-    async def retrying(self, attempt: Callable[[], Any], timeout_ms: int | None = None) -> Any:
+    async def send_coordinator(
+        self,
+        key: str,
+        api: Api,
+        message: Request,
+        *,
+        key_type: int = GROUP,
+        version_min: int = 0,
+        version_max: int = LAST_VERSION,
+    ) -> Any:
+        """Send a request to a coordinator, once; if that fails, the coordinator is looked up again the next time.
+
+        The caller checks error codes in the response, and forgets a coordinator that says that it is none.
+        """
+        node_id = await self.coordinator(key, key_type)
+        try:
+            return await self.send(node_id, api, message, version_min=version_min, version_max=version_max)
+        except KafkaError:
+            self.forget_coordinator(key, key_type)
+            raise
+
+    async def retrying(
+        self, attempt: Callable[[], Any], timeout_ms: int | None = None, *, backoff: Backoff | None = None
+    ) -> Any:
         """Await `attempt()` until it succeeds, fails for good, or times out; raise its last error then."""
         limit_ms = self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        backoff = Backoff(self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
+        backoff = backoff or Backoff(self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
         last: KafkaError | None = None
         try:
             async with asyncio.timeout(limit_ms / 1000):

@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.client.errors import error_for
 from ottla.client.net.metadata import BrokerAddress
 from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 if TYPE_CHECKING:
     from ottla.client.net.cluster_client import ClusterClient
 
+# Key types: what a coordinator is of.
+GROUP: Final = 0
+TRANSACTION: Final = 1
+# After these errors the coordinator is looked up again.
+LOST_COORDINATOR: Final = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION}
+)
 # The first version that takes several keys and answers each of them.
 _KEYS_VERSION: Final = 4
 

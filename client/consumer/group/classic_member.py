@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.client.consumer.group.assignors import Assignor
-from ottla.client.consumer.group.committed_offsets import LOST_COORDINATOR
 from ottla.client.consumer.group.consumer_protocol import (
     Subscription,
     decode_assignment,
@@ -28,6 +27,7 @@ from ottla.client.consumer.tasks import cancelled
 from ottla.client.errors import FencedInstanceIdError, KafkaError, error_for
 from ottla.client.net.backoff import Backoff
 from ottla.client.net.cluster_client import ClusterClient
+from ottla.client.net.coordinators import LOST_COORDINATOR
 from ottla.client.net.metadata import ClusterMetadata
 from ottla.protocol.api import Api
 from ottla.protocol.errors import DecodeError, ErrorCode

@@ -14,17 +14,14 @@ from ottla.client.consumer.group.offset_requests import (
     offset_commit,
     offset_fetch,
 )
-from ottla.client.errors import CommitFailedError, KafkaError, StaleMemberEpochError, error_for
+from ottla.client.errors import CommitFailedError, StaleMemberEpochError, error_for
 from ottla.client.net.cluster_client import ClusterClient
+from ottla.client.net.coordinators import LOST_COORDINATOR
 from ottla.client.types import OffsetAndMetadata
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 
-# After these errors the coordinator is looked up again.
-LOST_COORDINATOR: Final = frozenset(
-    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION}
-)
 # After these errors, another member may have the partitions.
 _NO_MEMBER: Final = frozenset(
     {
@@ -95,12 +92,7 @@ class CommittedOffsets:
         return found
 
     async def _send(self, api: Api, build: Callable[[int], Any], version_min: int) -> Any:
-        node_id = await self._cluster.coordinator(self._group_id)
-        try:
-            return await self._cluster.send(node_id, api, build, version_min=version_min)
-        except KafkaError:
-            self._cluster.forget_coordinator(self._group_id)
-            raise
+        return await self._cluster.send_coordinator(self._group_id, api, build, version_min=version_min)
 
     def _check(self, code: int, detail: str) -> None:
         if not code:

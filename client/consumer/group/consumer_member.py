@@ -13,7 +13,6 @@ import contextlib
 import uuid
 from typing import Any, Final
 
-from ottla.client.consumer.group.committed_offsets import LOST_COORDINATOR
 from ottla.client.consumer.group.group_host import LANE, LEAVE_TIMEOUT_MS, GroupHost
 from ottla.client.consumer.group.offset_requests import GroupMembership
 from ottla.client.consumer.settings import ConsumerSettings
@@ -21,6 +20,7 @@ from ottla.client.consumer.tasks import cancelled
 from ottla.client.errors import KafkaError, UnknownTopicIdError, error_for
 from ottla.client.net.backoff import Backoff
 from ottla.client.net.cluster_client import ClusterClient
+from ottla.client.net.coordinators import LOST_COORDINATOR
 from ottla.client.net.metadata import by_topic
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
