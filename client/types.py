@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from ottla.protocol.identifiers import TopicPartition
 
 __all__ = [
+    "ConsumerGroupMetadata",
     "ConsumerRecord",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
@@ -27,6 +28,30 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int | None = None
+
+
+# Offsets to commit.
+Offsets: TypeAlias = "Mapping[TopicPartition, int | OffsetAndMetadata]"
+
+
+def with_metadata(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return offsets to commit with their metadata, which is empty where none is given."""
+    return {
+        TopicPartition(*partition): given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+        for partition, given in offsets.items()
+    }
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """A group, and who in it has read the records whose offsets a transaction commits (KIP-447).
+
+    Without a member, any producer with the right transactional id may commit for the group.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
 
 
 class OffsetAndTimestamp(NamedTuple):

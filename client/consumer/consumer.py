@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
-from ottla.client.consumer.assigned_partitions import AssignedPartition, AssignedPartitions, joined_columns
+from ottla.client.consumer.assigned_partitions import AssignedPartition, AssignedPartitions, Reset, joined_columns
 from ottla.client.consumer.fetcher import ConsumerFetcher
 from ottla.client.consumer.group.assignors import assignors_by_name
 from ottla.client.consumer.group.classic_member import ClassicGroupMember
@@ -26,14 +26,20 @@ from ottla.client.net.metadata import ClusterMetadata
 from ottla.client.net.settings import Config
 from ottla.client.records.columns import Columns
 from ottla.client.records.fetched_batches import FetchedBatch
-from ottla.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ottla.client.types import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    Offsets,
+    TopicPartition,
+)
+from ottla.protocol.identifiers import NO_GENERATION
 from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 
 _UNLIMITED: Final = 1 << 62
 # How often to check whether a position is known.
 _POSITION_WAIT_S: Final = 0.005
-
-Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
 
 
 class Consumer:
@@ -80,7 +86,7 @@ class Consumer:
         self._started = True
         self._partitions = AssignedPartitions()
         self._host = GroupHost(self._partitions, self._commit_processed)
-        self._reader = RecordReader(settings, self._partitions, self._host)
+        self._reader = RecordReader(settings, self._partitions, self._host, self._membership)
         if settings.group_id:
             self._commits = Commits(self._cluster, settings, settings.group_id, self._partitions, self._membership)
             self._commits.start()
@@ -283,19 +289,35 @@ class Consumer:
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Continue at the first record of these partitions, or of all."""
-        await self._seek_to_end("earliest", partitions)
+        await self._seek_by("earliest", partitions)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue after the last record of these partitions, or of all."""
-        await self._seek_to_end("latest", partitions)
+        """Continue after the last record of these partitions, or of all; with read_committed, the last stable one."""
+        await self._seek_by("latest", partitions)
 
-    async def _seek_to_end(self, end: Any, partitions: Collection[TopicPartition]) -> None:
+    async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
+        """Continue at the committed offsets of these partitions, or of all, and return where that is.
+
+        Use it after a transaction was aborted, to read its records again. Partitions without a committed offset begin
+        as auto_offset_reset says.
+        """
+        self._group()
+        return await self._seek_by("committed", partitions)
+
+    async def _seek_by(self, reset: Reset, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         states = self._states(partitions)
         for state in states:
-            state.seek_by(end)
+            state.seek_by(reset)
         self._partitions.wanted.set()
+        found = {}
         for state in states:
-            await self.position(state.partition)
+            try:
+                found[state.partition] = await self.position(state.partition)
+            except IllegalStateError:
+                # A rebalance may take partitions away that the caller has not named.
+                if self._stopped or state.partition in partitions:
+                    raise
+        return found
 
     async def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record; waits until it is known."""
@@ -308,7 +330,10 @@ class Consumer:
         return position
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the high watermark: the offset after the last readable record; None before the first fetch."""
+        """Return the high watermark: the offset after the last replicated record; None before the first fetch.
+
+        With read_committed, records can be read up to `last_stable_offset`.
+        """
         return self._state(partition).high_watermark
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
@@ -320,7 +345,7 @@ class Consumer:
         return await self._ends(partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset after the last record of each partition."""
+        """Return the offset after the last record of each partition; with read_committed, the last stable offset."""
         return await self._ends(partitions, LATEST)
 
     async def _ends(self, partitions: Iterable[TopicPartition], end: int) -> dict[TopicPartition, int]:
@@ -350,6 +375,19 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offsets of the group for partitions, with their metadata."""
         return await self._group().committed(partitions)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return the group and our membership in it, for `Producer.send_offsets_to_transaction`.
+
+        It is the membership under which the last records were returned: if the group has rebalanced since, and so may
+        have given their partitions to another member, the offsets of those records are refused.
+        """
+        self._group()
+        member = self._reader.read_as or self._membership()
+        if self._member is not None and member.generation == NO_GENERATION:
+            raise IllegalStateError("the consumer has not joined its group yet, so it has no offsets to commit")
+        assert self.settings.group_id
+        return ConsumerGroupMetadata(self.settings.group_id, *member)
 
     # Private methods.
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ottla.client.consumer.assigned_partitions import AssignedPartition, AssignedPartitions, LentRecords
 from ottla.client.consumer.group.group_host import GroupHost
+from ottla.client.consumer.group.offset_requests import GroupMembership
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.records.fetched_batches import FetchedBatch
 from ottla.client.types import ConsumerRecord
@@ -19,10 +20,20 @@ T = TypeVar("T")
 class RecordReader:
     """The calls for records. Records count as processed when the caller asks for more."""
 
-    def __init__(self, settings: ConsumerSettings, partitions: AssignedPartitions, host: GroupHost) -> None:
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        partitions: AssignedPartitions,
+        host: GroupHost,
+        membership: Callable[[], GroupMembership],
+    ) -> None:
         self._settings = settings
         self._partitions = partitions
         self._host = host
+        self._membership = membership
+        # The membership under which the last records were handed out. Those of an opened batch, which follow without a
+        # wait, belong to the call that opened it.
+        self.read_as: GroupMembership | None = None
         # The partition that the last records came from.
         self._last: AssignedPartition | None = None
 
@@ -73,6 +84,7 @@ class RecordReader:
                 while True:
                     self._partitions.arrived.clear()
                     if taken := take():
+                        self.read_as = self._membership()
                         self._partitions.wanted.set()
                         return taken
                     if self._host.failure is not None:

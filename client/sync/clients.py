@@ -317,6 +317,7 @@ class Consumer(_Twin[consumer.Consumer]):
     seek = _on_loop(consumer.Consumer.seek)
     seek_to_beginning = _blocking(consumer.Consumer.seek_to_beginning)
     seek_to_end = _blocking(consumer.Consumer.seek_to_end)
+    seek_to_committed = _blocking(consumer.Consumer.seek_to_committed)
     position = _blocking(consumer.Consumer.position)
     highwater = _on_loop(consumer.Consumer.highwater)
     last_stable_offset = _on_loop(consumer.Consumer.last_stable_offset)
@@ -326,6 +327,7 @@ class Consumer(_Twin[consumer.Consumer]):
     commit = _blocking(consumer.Consumer.commit)
     committed = _blocking(consumer.Consumer.committed)
     committed_offsets = _blocking(consumer.Consumer.committed_offsets)
+    group_metadata = _on_loop(consumer.Consumer.group_metadata)
     stop = _Twin.close
 
 

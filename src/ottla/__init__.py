@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.client.errors import KafkaError
     from ottla.client.producer.producer import Producer
     from ottla.client.types import (
+        ConsumerGroupMetadata,
         ConsumerRecord,
         OffsetAndMetadata,
         OffsetAndTimestamp,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "KafkaError",
@@ -43,6 +45,7 @@ __all__ = [
 _MODULES = {
     "Admin": "ottla.client.admin.admin",
     "Consumer": "ottla.client.consumer.consumer",
+    "ConsumerGroupMetadata": "ottla.client.types",
     "ConsumerRebalanceListener": "ottla.client.consumer.rebalance_listener",
     "ConsumerRecord": "ottla.client.types",
     "KafkaError": "ottla.client.errors",

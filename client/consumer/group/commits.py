@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from ottla.client.consumer.assigned_partitions import AssignedPartitions
 from ottla.client.consumer.group.committed_offsets import CommittedOffsets
@@ -12,7 +12,7 @@ from ottla.client.consumer.group.offset_requests import GroupMembership
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.errors import KafkaError
 from ottla.client.net.cluster_client import ClusterClient
-from ottla.client.types import OffsetAndMetadata
+from ottla.client.types import OffsetAndMetadata, Offsets, with_metadata
 from ottla.protocol.identifiers import TopicPartition
 
 # A rebalance or a close waits at most this long for an automatic commit.
@@ -49,7 +49,7 @@ class Commits:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None) -> None:
+    async def commit(self, offsets: Offsets | None) -> None:
         """Commit these offsets, or those after all records that were handed out."""
         if offsets is None:
             offsets = {
@@ -57,10 +57,7 @@ class Commits:
                 for state in self._partitions
                 if state.position is not None
             }
-        rows = {
-            TopicPartition(*partition): given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
-            for partition, given in offsets.items()
-        }
+        rows = with_metadata(offsets)
         await self._group.commit(rows)
         for partition, row in rows.items():
             # An automatic commit must not undo it.

@@ -28,8 +28,8 @@ from tests.kit.waiting import until_async
 
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
-from ottla.client.errors import CommitFailedError
-from ottla.client.types import TopicPartition
+from ottla.client.errors import CommitFailedError, IllegalStateError
+from ottla.client.types import ConsumerGroupMetadata, TopicPartition
 
 STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 
@@ -266,3 +266,62 @@ async def test_what_a_listener_raises_reaches_the_caller(broker: BrokerProcess, 
 async def test_a_listener_can_commit_when_the_consumer_leaves(broker: BrokerProcess, topic: str, way: str) -> None:
     """While partitions are revoked they are still the member's own, also by unsubscribe() and stop()."""
     await committing_at_the_end(topic, way, lambda group: member(broker.bootstrap, group, **BY_HAND))
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_the_membership_for_a_transaction_is_that_of_the_last_records(
+    broker: BrokerProcess, topic: str, protocol: str
+) -> None:
+    """A rebalance in the background does not change it, but the next records do."""
+    await create_topic(broker.bootstrap, topic, 2)
+    for number in range(2):
+        await produce(broker.bootstrap, topic, [b"x"] * 10, number)
+    group = group_name()
+    options: dict[str, Any] = {"group_protocol": protocol, "group_instance_id": "one"}
+    async with member(broker.bootstrap, group, topic, **options) as consumer:
+        await read(consumer, 1)
+        read_as = consumer.group_metadata()
+        assert (read_as.group_id, read_as.group_instance_id) == (group, "one")
+        assert read_as.generation_id > 0
+        assert read_as.member_id
+        async with member(broker.bootstrap, group, topic, group_protocol=protocol) as other:
+            await until_async(lambda: shared(partitions_of(topic, 2), [consumer, other]))
+            assert consumer.group_metadata() == read_as
+            (partition,) = consumer.assignment()
+            await consumer.seek_to_beginning(partition)
+            await read(consumer, 1)
+            now = consumer.group_metadata()
+            assert now.generation_id > read_as.generation_id
+            assert now == read_as._replace(generation_id=now.generation_id)
+
+
+async def test_the_membership_without_a_member(broker: BrokerProcess, topic: str) -> None:
+    """There is none with partitions of the caller's choice; before the group is joined it is an error to ask."""
+    await create_topic(broker.bootstrap, topic)
+    async with Consumer(bootstrap_servers=broker.bootstrap) as alone:
+        with pytest.raises(IllegalStateError, match="needs group_id"):
+            alone.group_metadata()
+    async with member(broker.bootstrap, "group") as consumer:
+        consumer.assign(partitions_of(topic, 1))
+        assert consumer.group_metadata() == ConsumerGroupMetadata("group")
+    async with member(broker.bootstrap, group_name(), topic) as consumer:
+        with pytest.raises(IllegalStateError, match="has not joined its group yet"):
+            consumer.group_metadata()
+
+
+async def test_a_consumer_goes_back_to_what_is_committed(broker: BrokerProcess, topic: str) -> None:
+    """Partitions without a committed offset go back to where they would begin."""
+    await create_topic(broker.bootstrap, topic, 2)
+    first, second = sorted(partitions_of(topic, 2))
+    for partition in range(2):
+        await produce(broker.bootstrap, topic, [b"%d" % number for number in range(5)], partition)
+    async with member(broker.bootstrap, group_name(), topic, enable_auto_commit=False) as consumer:
+        await read(consumer, 10)
+        await consumer.commit({first: 3})
+        assert await consumer.seek_to_committed(first) == {first: 3}
+        assert await read(consumer, 2) == [b"3", b"4"]
+        assert await consumer.seek_to_committed() == {first: 3, second: 0}
+        assert len(await read(consumer, 7)) == 7
+    async with Consumer(bootstrap_servers=broker.bootstrap) as alone:
+        with pytest.raises(IllegalStateError, match="needs group_id"):
+            await alone.seek_to_committed()
