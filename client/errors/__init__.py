@@ -1,5 +1,7 @@
 """Errors that users of the client see. All are KafkaErrors; `retriable` says whether a retry may help.
 
+In a transaction, `abortable` says that it has to be aborted, and `fatal` that the producer has to be replaced.
+
 `error_classes.py` has a class for each error code, under Kafka's name. The errors of the client itself are here.
 """
 
@@ -23,6 +25,7 @@ __all__ = [  # noqa: PLE0604 - the names of the classes are strings too
     "LogTruncationError",
     "NoBrokersAvailable",
     "ProducerClosed",
+    "TransactionAbortedError",
     "error_for",
     *(error_class.__name__ for error_class in CLASS_BY_CODE.values()),
 ]
@@ -76,6 +79,10 @@ class CommitFailedError(LocalError):
         "Records may be processed twice. Process fewer at a time (max_poll_records), or allow more time for them "
         "(max_poll_interval_ms)."
     )
+
+
+class TransactionAbortedError(LocalError):
+    """The record is not written, because its transaction was aborted first."""
 
 
 class LogTruncationError(OffsetOutOfRangeError):

@@ -197,7 +197,11 @@ class InvalidTxnStateError(KafkaError, code=ErrorCode.INVALID_TXN_STATE): ...
 class InvalidProducerIdMappingError(KafkaError, code=ErrorCode.INVALID_PRODUCER_ID_MAPPING): ...
 
 
-class InvalidTransactionTimeoutError(KafkaError, code=ErrorCode.INVALID_TRANSACTION_TIMEOUT): ...
+class InvalidTransactionTimeoutError(
+    KafkaError,
+    code=ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+    advice="Lower transaction_timeout_ms, or raise transaction.max.timeout.ms of the brokers.",
+): ...
 
 
 class ConcurrentTransactionsError(KafkaError, code=ErrorCode.CONCURRENT_TRANSACTIONS): ...
@@ -326,7 +330,7 @@ class ThrottlingQuotaExceededError(KafkaError, code=ErrorCode.THROTTLING_QUOTA_E
 class ProducerFencedError(
     KafkaError,
     code=ErrorCode.PRODUCER_FENCED,
-    advice="Close this producer; only one may use a transactional_id at a time.",
+    advice="Only one producer may use a transactional_id at a time.",
 ): ...
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from ottla.protocol import errors as protocol_errors
 from ottla.protocol.errors import ErrorCode
+
+_ABORTABLE_STEP: Final = "Abort the transaction; the producer can then begin another."
+_FATAL_STEP: Final = "This producer cannot go on: close it and create a new one."
 
 # Each class registers itself when it is declared.
 CLASS_BY_CODE: dict[ErrorCode, type[KafkaError]] = {}
@@ -16,6 +19,12 @@ class KafkaError(protocol_errors.KafkaError):
 
     wire_code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
     advice: ClassVar[str] = ""
+
+    # What the error means for a transaction. The same code may mean either, so the producer sets it on the error.
+    abortable: bool = False
+    """Whether the transaction has to be aborted. The producer can then go on."""
+    fatal: bool = False
+    """Whether the producer cannot go on at all."""
 
     def __init_subclass__(cls, *, code: ErrorCode | None = None, advice: str = "") -> None:
         """Register the class for its code, with advice for the user."""
@@ -54,7 +63,11 @@ class KafkaError(protocol_errors.KafkaError):
 
     def __str__(self) -> str:
         """The detail, what the code means, and what to do."""
-        parts = (self.detail and f"{self.detail}.", f"{self.description} [{self.message}]", self.advice)
+        return self._sentences(f"{self.description} [{self.message}]")
+
+    def _sentences(self, meaning: str) -> str:
+        after = _FATAL_STEP if self.fatal else _ABORTABLE_STEP if self.abortable else ""
+        parts = (self.detail and f"{self.detail}.", meaning, self.advice, after)
         return " ".join(part for part in parts if part)
 
 
@@ -62,4 +75,4 @@ class LocalError(KafkaError):
     """An error of the client itself, without an error code from a broker."""
 
     def __str__(self) -> str:
-        return " ".join(part for part in (self.detail and f"{self.detail}.", self.advice) if part)
+        return self._sentences("")

@@ -66,6 +66,8 @@ class PartitionQueue:
         self.identity: ProducerIdentity | None = None
         self.spent_id = NO_PRODUCER_ID
         self._next_sequence = 0
+        # Whether a batch with a sequence of this identity was dropped without knowing whether it is in the log.
+        self.is_in_doubt = False
         # Whether the broker has acknowledged a batch of this producer id.
         self._is_known = False
 
@@ -76,6 +78,15 @@ class PartitionQueue:
         """Return the position of a new batch in the order."""
         self._orders += 1
         return self._orders
+
+    def adopt(self, identity: ProducerIdentity) -> None:
+        """Send under this identity from now on, with sequences from 0; no batch may have a sequence yet."""
+        assert not self._has_numbered()
+        is_same = self.identity is not None and self.identity.producer_id == identity.producer_id
+        self._is_known = self._is_known and is_same
+        self.identity = identity
+        self._next_sequence = 0
+        self.is_in_doubt = False
 
     def can_send(self, connection: object, now: float) -> bool:
         """Whether the first batch may be sent on this connection."""
@@ -109,7 +120,7 @@ class PartitionQueue:
     def failed(self, batch: ProducerBatch, verdict: BatchVerdict) -> None:
         """Note that a batch failed; if it is retried, it waits again in its place."""
         self.in_flight.remove(batch)
-        if verdict is BatchVerdict.GAP and not self._has_earlier(batch):
+        if verdict is BatchVerdict.GAP and not self.has_earlier(batch):
             self._gap = True
         if verdict is BatchVerdict.REFUSED or batch.future.done():
             # A batch that was sent once and refused left no trace: if no later sequence was used, there is no gap. One
@@ -121,6 +132,8 @@ class PartitionQueue:
                 and not self._has_numbered()
             ):
                 self._next_sequence = batch.base_sequence
+            else:
+                self._dropped(batch)
         else:
             place = sum(1 for other in self.waiting if other.order < batch.order)
             self.waiting.insert(place, batch)
@@ -130,13 +143,30 @@ class PartitionQueue:
     def expired(self, now: float) -> Iterator[ProducerBatch]:
         """Give up batches that timed out; those in flight stay there until they are back."""
         while self.waiting and self.waiting[0].deadline <= now:
-            batch = self.waiting.popleft()
-            if batch is self.open:
-                self.open = None
-            yield batch
+            yield self._drop_first()
         for batch in self.in_flight:
             if batch.deadline <= now and not batch.future.done():
                 yield batch
+
+    def drop_waiting(self) -> Iterator[ProducerBatch]:
+        """Give up all batches that are not in flight."""
+        while self.waiting:
+            yield self._drop_first()
+
+    def has_earlier(self, batch: ProducerBatch) -> bool:
+        """Whether an earlier batch is not done, which can explain a gap before this one."""
+        others = (*self.in_flight, *self.waiting)
+        return any(other.order < batch.order for other in others)
+
+    def _drop_first(self) -> ProducerBatch:
+        batch = self.waiting.popleft()
+        if batch is self.open:
+            self.open = None
+        self._dropped(batch)
+        return batch
+
+    def _dropped(self, batch: ProducerBatch) -> None:
+        self.is_in_doubt = self.is_in_doubt or batch.has_sequence
 
     def _settle(self) -> None:
         if self.in_flight:
@@ -160,11 +190,6 @@ class PartitionQueue:
             if not batch.has_sequence:
                 break
             batch.number(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
-
-    def _has_earlier(self, batch: ProducerBatch) -> bool:
-        """Whether an earlier batch is not done, which can explain a gap before this one."""
-        others = (*self.in_flight, *self.waiting)
-        return any(other.order < batch.order for other in others)
 
     def _has_numbered(self) -> bool:
         return bool(self.in_flight) or any(batch.has_sequence for batch in self.waiting)

@@ -25,7 +25,8 @@ from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.producer_batch import BatchBuilder, Delivery, ProducerBatch
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.settings import ProducerOptions, ProducerSettings
-from ottla.client.types import RecordMetadata
+from ottla.client.producer.transactions import TransactionContext, Transactions
+from ottla.client.types import ConsumerGroupMetadata, Offsets, RecordMetadata, with_metadata
 from ottla.protocol.errors import EncodeError, ErrorCode
 from ottla.protocol.record_batch_builder import RECORD_OVERHEAD_MAX, HeadersToWrite, record_size_max
 
@@ -39,6 +40,11 @@ class Producer:
         async with Producer(bootstrap_servers="localhost:9092") as producer:
             metadata = await producer.send_and_wait("topic", b"value", key=b"key")
 
+    With a transactional_id, records are sent in transactions only:
+
+        async with producer.transaction():
+            await producer.send("topic", b"value")
+
     Options are those of `ProducerSettings`. All methods belong to the event loop that `start` ran on.
     """
 
@@ -48,6 +54,8 @@ class Producer:
         self._cluster: ClusterClient | None = None
         # Set between start and stop.
         self._sender: Sender | None = None
+        # Set from start on, if there is a transactional_id.
+        self._transactions: Transactions | None = None
         self._topics: dict[str, TopicQueues] = {}
         self._key_serializer = self.settings.key_serializer
         self._value_serializer = self.settings.value_serializer
@@ -69,23 +77,35 @@ class Producer:
         await self.stop()
 
     async def start(self) -> None:
-        """Connect to the cluster; NoBrokersAvailable if none of its brokers answers."""
+        """Connect to the cluster; NoBrokersAvailable if none of its brokers answers.
+
+        With a transactional_id, also take it over: a producer that has used it so far is fenced.
+        """
         if self._cluster is not None:
             raise IllegalStateError("the producer was already started once; create a new one")
         self._cluster = ClusterClient(self.settings)
         await self._cluster.start()
-        self._sender = Sender(self._cluster, self.settings)
-        self._topics = self._sender.accumulator.topics
+        sender = Sender(self._cluster, self.settings)
+        if sender.transactions is not None:
+            try:
+                await sender.transactions.start()
+            except BaseException:
+                await sender.close()
+                await self._cluster.close()
+                raise
+        self._sender = sender
+        self._transactions = sender.transactions
+        self._topics = sender.accumulator.topics
         self._cluster.add_listener(self._metadata_changed)
 
     async def stop(self) -> None:
-        """Send waiting records, for up to delivery_timeout_ms, and close."""
+        """Send waiting records, for up to delivery_timeout_ms, and close; a transaction that is open is aborted."""
         sender, self._sender = self._sender, None
         # Records that were added are sent; new ones are refused.
         self._topics = {}
         if sender is not None:
             try:
-                await self._flush(sender)
+                await (sender.flush() if sender.transactions is None else sender.transactions.close())
             finally:
                 await sender.close()
         if self._cluster is not None:
@@ -122,6 +142,8 @@ class Producer:
             queue = queues.queues[partition]
         else:
             queue = await self._chosen(queues, partition, key)
+        if self._transactions is not None:
+            self._transactions.check_sending()
 
         if headers:
             size = record_size_max(key, value, headers)
@@ -153,7 +175,7 @@ class Producer:
 
     async def flush(self) -> None:
         """Send all waiting records now, and wait until they are written or have failed."""
-        await self._flush(self._running())
+        await self._running().flush()
 
     def create_batch(self) -> BatchBuilder:
         """Return an empty batch to fill by hand, for `send_batch`."""
@@ -169,6 +191,11 @@ class Producer:
         size = batch.size()
         if not accumulator.memory.take_now(size):
             await accumulator.memory.take(size, self.settings.max_block_ms)
+        try:
+            self._check_sending()
+        except KafkaError:
+            accumulator.memory.give_back(size)
+            raise
         accumulator.close_batch(queue)
         added = accumulator.add(queue, batch.builder, size)
         self._running().ready(queue)
@@ -178,6 +205,42 @@ class Producer:
         """Return the partitions of a topic."""
         return set(range((await self._topic(topic)).count))
 
+    # Transactions.
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction: records sent until it ends become visible together, or not at all.
+
+        Readers with isolation_level="read_committed" do not see them before. Needs transactional_id.
+        """
+        self._transactional().begin()
+
+    async def commit_transaction(self) -> None:
+        """Wait until all records of the transaction are written, and commit it.
+
+        If that raises an error which is `abortable`, abort the transaction. After a KafkaTimeoutError which is not, the
+        outcome is unknown: call this again.
+        """
+        await self._transactional().commit()
+
+    async def abort_transaction(self) -> None:
+        """Abort the transaction: its records are given up, and readers of committed records never see them."""
+        await self._transactional().abort()
+
+    def transaction(self) -> TransactionContext:
+        """Return a transaction for `async with`: committed at the end of the block, and aborted if it raises."""
+        return TransactionContext(self._transactional())
+
+    async def send_offsets_to_transaction(self, offsets: Offsets, group_id: str | ConsumerGroupMetadata) -> None:
+        """Commit the offsets of a group with the transaction, so that records are read and written as one step.
+
+        With `consumer.group_metadata()` in place of the group's id, offsets are refused if the group has rebalanced
+        since the records were read. An offset is that of the next record to read.
+        """
+        group = ConsumerGroupMetadata(group_id) if isinstance(group_id, str) else group_id
+        if not group.group_id:
+            raise IllegalStateError("committing offsets needs the id of a group")
+        await self._transactional().add_offsets(with_metadata(offsets), group)
+
     # Private methods.
 
     def _running(self) -> Sender:
@@ -185,12 +248,27 @@ class Producer:
             raise ProducerClosed("the producer is not running")
         return self._sender
 
+    def _transactional(self) -> Transactions:
+        if self.settings.transactional_id is None:
+            raise IllegalStateError("transactions need transactional_id")
+        self._running()
+        assert self._transactions is not None
+        return self._transactions
+
+    def _check_sending(self) -> None:
+        """Raise an error if the producer was stopped, or its transaction has ended."""
+        self._running()
+        if self._transactions is not None:
+            self._transactions.check_sending()
+
     async def _room(self, queue: PartitionQueue, size: int, *, sticky: bool) -> ProducerBatch:
         sender = self._running()
         batch = await sender.accumulator.room(queue, size, sticky)
-        if self._sender is None:
+        try:
+            self._check_sending()
+        except KafkaError:
             sender.accumulator.withdraw(batch)
-            self._running()
+            raise
         return batch
 
     async def _chosen(self, queues: TopicQueues, partition: int | None, key: bytes | None) -> PartitionQueue:
@@ -243,19 +321,6 @@ class Producer:
             found = snapshot.topics.get(name)
             if found is not None and found.partitions and self._sender is not None:
                 self._sender.accumulator.update(found)
-
-    @staticmethod
-    async def _flush(sender: Sender) -> None:
-        accumulator = sender.accumulator
-        accumulator.flushing += 1
-        try:
-            for queue in accumulator.queues():
-                accumulator.close_batch(queue)
-            futures = [batch.future for batch in accumulator.unfinished]
-            if futures:
-                await asyncio.wait(futures)
-        finally:
-            accumulator.flushing -= 1
 
 
 def _as_bytes(data: object, what: str) -> bytes:

@@ -90,13 +90,14 @@ class ProducerBatch:
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
         self.encoded = None
 
-    def encode(self, codec: Codec) -> bytearray:
+    def encode(self, codec: Codec, *, transactional: bool = False) -> bytearray:
         """Return its bytes."""
         if self.encoded is None:
             self.encoded = self.builder.build(
                 producer_id=self.producer_id,
                 producer_epoch=self.producer_epoch,
                 base_sequence=self.base_sequence,
+                transactional=transactional,
                 codec=codec,
             )
         return self.encoded

@@ -17,30 +17,24 @@ from ottla.client.net.asyncio_connection import AsyncioConnection
 from ottla.client.net.backoff import Backoff
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.producer.accumulator import Accumulator
-from ottla.client.producer.partition_queue import BatchVerdict, PartitionQueue, ProducerIdentity
+from ottla.client.producer.numbering import IdempotentNumbering, Numbering, Unnumbered
+from ottla.client.producer.partition_queue import BatchVerdict, PartitionQueue
 from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.client.producer.settings import ProducerSettings
+from ottla.client.producer.transactions import Transactions
 from ottla.protocol.api import Api
 from ottla.protocol.codec import encode_parts
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.identifiers import TopicPartition
-from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 # The first version with batches of magic 2, and the first that accepts zstd.
 _VERSION_MIN: Final = 3
 _VERSION_MIN_ZSTD: Final = 7
-# The newest version that identifies topics by name.
-_VERSION_MAX: Final = 12
+# From the next version on, brokers add partitions to transactions by themselves, under other rules.
+_VERSION_MAX: Final = 11
 _EXPIRY_CHECK_S: Final = 0.1
-_GAPS: Final = frozenset(
-    (
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-    )
-)
 
 _Sent = list[tuple[PartitionQueue, ProducerBatch]]
 
@@ -58,21 +52,57 @@ class Sender:
         # Queues with a batch to send, in the order in which they became ready.
         self._pending: dict[PartitionQueue, None] = {}
         self._scheduled = False
-        # The number of Produce requests in flight, by connection.
+        # The number of Produce requests in flight, by connection; the event is set while there is none.
         self._in_flight: dict[AsyncioConnection, int] = {}
+        self._is_quiet = asyncio.Event()
+        self._is_quiet.set()
         self._tasks: dict[object, asyncio.Task[None]] = {}
-        self._identity: ProducerIdentity | None = None
+        # Set with a transactional_id.
+        self.transactions = Transactions(cluster, settings, self) if settings.transactional_id else None
+        self._numbering: Numbering = self.transactions or (
+            IdempotentNumbering(cluster, settings, self) if settings.is_idempotent else Unnumbered()
+        )
         self._backoffs: dict[PartitionQueue, Backoff] = {}
         # Why there is no connection, by leader.
         self._unreachable: dict[int, KafkaError] = {}
         self._wake: asyncio.TimerHandle | None = None
         self._expiring = self._loop.call_later(_EXPIRY_CHECK_S, self._expire)
-        cluster.add_listener(lambda _: self._schedule())
+        cluster.add_listener(lambda _: self.wake())
 
     def ready(self, queue: PartitionQueue) -> None:
         """Note that a queue has a batch to send."""
         self._pending[queue] = None
-        self._schedule()
+        self.wake()
+
+    async def flush(self) -> None:
+        """Send all batches now, and wait until they are written or have failed."""
+        accumulator = self.accumulator
+        accumulator.flushing += 1
+        try:
+            for queue in accumulator.queues():
+                accumulator.close_batch(queue)
+            futures = [batch.future for batch in accumulator.unfinished]
+            if futures:
+                await asyncio.wait(futures)
+        finally:
+            accumulator.flushing -= 1
+
+    def fail_waiting(self, error: KafkaError) -> None:
+        """Fail all batches that are not in flight."""
+        for queue in self.accumulator.queues():
+            for batch in queue.drop_waiting():
+                self._give_up(batch, error)
+
+    def abandon(self, error: KafkaError) -> None:
+        """Fail all batches; those in flight may still be written."""
+        self.fail_waiting(error)
+        for queue in self.accumulator.queues():
+            for batch in queue.in_flight:
+                self._give_up(batch, error, keep=True)
+
+    async def wait_for_answers(self) -> None:
+        """Wait until brokers have answered all that is in flight, or cannot do so any more."""
+        await self._is_quiet.wait()
 
     async def close(self) -> None:
         """Stop; all unacknowledged batches fail."""
@@ -88,7 +118,8 @@ class Sender:
                 batch, KafkaTimeoutError(f"the producer was closed before the batch for {batch.partition} was written")
             )
 
-    def _schedule(self) -> None:
+    def wake(self) -> None:
+        """Send what can be sent now."""
         if not self._scheduled and self._pending:
             self._scheduled = True
             self._loop.call_soon(self._drain)
@@ -101,7 +132,7 @@ class Sender:
 
     def _wake_up(self) -> None:
         self._wake = None
-        self._schedule()
+        self.wake()
 
     def _drain(self) -> None:
         """Send all that can be sent now."""
@@ -127,28 +158,26 @@ class Sender:
 
     def _connection(self, queue: PartitionQueue) -> AsyncioConnection | None:
         """Return the connection to send on if everything needed is there; request what is missing otherwise."""
-        if self._settings.is_idempotent and queue.identity is None:
-            if self._identity is None or self._identity.producer_id == queue.spent_id:
-                self._start("identity", self._obtain_identity)
-                return None
-            queue.identity = self._identity
+        if not self._numbering.admits(queue):
+            return None
         leader = self._cluster.leader(queue.partition)
         if leader is None:
             self._cluster.request_refresh()
             return None
         connection = self._cluster.ready(leader)
         if connection is None:
-            self._start(leader, partial(self._connect, leader))
+            self.start(leader, partial(self._connect, leader))
         return connection
 
-    def _start(self, name: object, work: Callable[[], Any]) -> None:
+    def start(self, name: object, work: Callable[[], Any]) -> None:
+        """Run a coroutine function in the background, unless one of this name runs; wake up when it has ended."""
         if name not in self._tasks:
             task = self._tasks[name] = asyncio.create_task(work())
             task.add_done_callback(partial(self._ended, name))
 
     def _ended(self, name: object, _: asyncio.Task[None]) -> None:
         del self._tasks[name]
-        self._schedule()
+        self.wake()
 
     async def _connect(self, leader: int) -> None:
         try:
@@ -158,23 +187,6 @@ class Sender:
             self._unreachable[leader] = error
             # The metadata may name another leader soon. Until then this one is retried with a growing backoff.
             await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
-
-    async def _obtain_identity(self) -> None:
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
-
-        async def attempt() -> Any:
-            response = await self._cluster.send_any(Api.INIT_PRODUCER_ID, request)
-            if response.error_code:
-                raise error_for(response.error_code, "the cluster assigned no producer id, which idempotence needs")
-            return response
-
-        try:
-            response = await self._cluster.retrying(attempt, self._settings.delivery_timeout_ms)
-        except KafkaError as error:
-            for queue in list(self._pending):
-                self._fail_waiting(queue, error)
-            return
-        self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
 
     def _send(self, connection: AsyncioConnection, queues: list[PartitionQueue], now: float) -> None:
         """Send one request, with the first batch of as many queues as fit."""
@@ -189,7 +201,7 @@ class Sender:
                 self.accumulator.seal(queue)
             queue.take(connection, self._settings.is_idempotent)
             try:
-                records = batch.encode(self._codec)
+                records = batch.encode(self._codec, transactional=self._settings.transactional_id is not None)
             except ProtocolError as error:
                 self._failed([(queue, batch)], InvalidRecordError(str(error)))
                 continue
@@ -202,6 +214,7 @@ class Sender:
         if not sent:
             return
         request = ProduceRequest(
+            transactional_id=self._settings.transactional_id,
             acks=self._settings.acks_number,
             timeout_ms=self._settings.request_timeout_ms,
             topic_data=[TopicProduceData(name=name, partition_data=rows) for name, rows in topics.items()],
@@ -219,6 +232,7 @@ class Sender:
             self._failed(sent, error if isinstance(error, KafkaError) else KafkaError(str(error)))
             return
         self._in_flight[connection] = self._in_flight.get(connection, 0) + 1
+        self._is_quiet.clear()
         answer.add_done_callback(partial(self._answered, connection, sent))
 
     def _answered(self, connection: AsyncioConnection, sent: _Sent, answer: asyncio.Future[Any]) -> None:
@@ -227,6 +241,13 @@ class Sender:
             self._in_flight[connection] = left
         else:
             del self._in_flight[connection]
+        try:
+            self._take_in(sent, answer)
+        finally:
+            if not self._in_flight:
+                self._is_quiet.set()
+
+    def _take_in(self, sent: _Sent, answer: asyncio.Future[Any]) -> None:
         error = answer.exception()
         if isinstance(error, KafkaError):
             self._cluster.request_refresh()
@@ -253,7 +274,7 @@ class Sender:
                     ):
                         self._cluster.request_refresh()
                 self._failed([(queue, batch)], error)
-        self._schedule()
+        self.wake()
 
     @staticmethod
     def _detail(batch: ProducerBatch, row: Any) -> str:
@@ -271,12 +292,7 @@ class Sender:
 
     def _failed(self, sent: _Sent, error: KafkaError) -> None:
         for queue, batch in sent:
-            if self._settings.is_idempotent and error.code in _GAPS:
-                verdict = BatchVerdict.GAP
-            elif error.retriable:
-                verdict = BatchVerdict.RETRY
-            else:
-                verdict = BatchVerdict.REFUSED
+            verdict = self._numbering.verdict(queue, batch, error)
             queue.failed(batch, verdict)
             batch.last_error = error
             if verdict is BatchVerdict.REFUSED:
@@ -317,13 +333,9 @@ class Sender:
             + (f"; {reason}" if reason else "")
         )
 
-    def _fail_waiting(self, queue: PartitionQueue, error: KafkaError) -> None:
-        queue.open = None
-        while queue.waiting:
-            self._give_up(queue.waiting.popleft(), error)
-
     def _give_up(self, batch: ProducerBatch, error: KafkaError, *, keep: bool = False) -> None:
         """Fail a batch; with `keep` its memory stays reserved, because it may still be in flight."""
         batch.fail(error)
         if not keep:
             self.accumulator.release(batch)
+        self._numbering.gave_up(error)

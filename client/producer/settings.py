@@ -22,6 +22,8 @@ class ProducerOptions(ClientOptions, total=False):
 
     acks: int | Literal["all"]
     enable_idempotence: bool | None
+    transactional_id: str | None
+    transaction_timeout_ms: int
     key_serializer: Callable[[Any], bytes | None] | None
     value_serializer: Callable[[Any], bytes | None] | None
     compression_type: CompressionType | None
@@ -43,6 +45,10 @@ class ProducerSettings(ClientSettings):
     """The replicas that must acknowledge a record: all in-sync replicas ("all"), the leader (1), none (0)."""
     enable_idempotence: bool | None = None
     """Whether retries write no duplicates and keep the order; None means yes if acks allow it."""
+    transactional_id: str | None = None
+    """The name under which this producer writes transactions. A new producer with the same name replaces this one."""
+    transaction_timeout_ms: int = 1 * MINUTES
+    """The time from the first record of a transaction until the brokers abort it and refuse this producer."""
     key_serializer: Callable[[Any], bytes | None] | None = None
     """Turns the keys given to send() into bytes."""
     value_serializer: Callable[[Any], bytes | None] | None = None
@@ -61,7 +67,7 @@ class ProducerSettings(ClientSettings):
     buffer_memory: int = 32 * MiB
     """The most bytes of unsent and unacknowledged batches; send() waits up to max_block_ms for free space."""
     max_block_ms: int = 60 * SECONDS
-    """How long send() may wait for metadata or for space in the buffer."""
+    """How long send() may wait for metadata or for space in the buffer, and a transaction for its coordinator."""
     max_in_flight_requests_per_connection: int = 5
     """How many requests to one broker may be unanswered; at most 5 with idempotence."""
     delivery_timeout_ms: int = 2 * MINUTES
@@ -93,6 +99,14 @@ class ProducerSettings(ClientSettings):
             raise KafkaConfigurationError("max_request_size does not fit in buffer_memory")
         if self.enable_idempotence and self.acks_number != ACKS_ALL:
             raise KafkaConfigurationError(f"enable_idempotence needs acks='all', not {self.acks!r}")
+        if self.transactional_id is not None and not self.is_idempotent:
+            raise KafkaConfigurationError("transactional_id needs acks='all' and idempotence")
+        if self.transactional_id == "":
+            raise KafkaConfigurationError("transactional_id must not be empty")
+        if self.transaction_timeout_ms < 1:
+            raise KafkaConfigurationError(
+                f"transaction_timeout_ms must be at least 1, not {self.transaction_timeout_ms}"
+            )
         if self.is_idempotent and self.max_in_flight_requests_per_connection > IDEMPOTENT_IN_FLIGHT_MAX:
             raise KafkaConfigurationError(
                 f"with idempotence at most {IDEMPOTENT_IN_FLIGHT_MAX} requests may be in flight on a connection"

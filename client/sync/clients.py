@@ -15,8 +15,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
@@ -25,10 +27,10 @@ from ottla.client.consumer import consumer
 from ottla.client.consumer.assigned_partitions import LentRecords
 from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
 from ottla.client.consumer.settings import ConsumerOptions, ConsumerSettings
-from ottla.client.errors import IllegalStateError, KafkaTimeoutError
+from ottla.client.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from ottla.client.net.settings import ClientOptions, ClientSettings, Config
 from ottla.client.producer import producer
-from ottla.client.producer.producer_batch import BatchBuilder
+from ottla.client.producer.producer_batch import BatchBuilder, Delivery
 from ottla.client.producer.settings import ProducerOptions, ProducerSettings
 from ottla.client.sync.loop_thread import LoopThread
 from ottla.client.sync.send_queue import Sending, SendQueue
@@ -158,7 +160,7 @@ class Producer(_Twin[producer.Producer]):
         self.close()
 
     def close(self) -> None:
-        """Send waiting records, for up to delivery_timeout_ms, and close."""
+        """Send waiting records, for up to delivery_timeout_ms, and close; a transaction that is open is aborted."""
         self._end(self._drained(self._client.stop))
 
     stop = close
@@ -178,7 +180,7 @@ class Producer(_Twin[producer.Producer]):
         headers: HeadersToWrite | None = None,
     ) -> Future[RecordMetadata]:
         """Return a future of the record's metadata, or of any error about it; waits only while there is no room."""
-        return self._put(self._client.send(topic, value, key, partition, timestamp_ms, headers))
+        return self._put(partial(self._client.send, topic, value, key, partition, timestamp_ms, headers))
 
     def send_and_wait(
         self,
@@ -194,7 +196,7 @@ class Producer(_Twin[producer.Producer]):
 
     def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> Future[RecordMetadata]:
         """Send a batch; the future gives the metadata of its first record."""
-        return self._put(self._client.send_batch(batch, topic, partition=partition))
+        return self._put(partial(self._client.send_batch, batch, topic, partition=partition))
 
     def create_batch(self) -> BatchBuilder:
         """Return an empty batch to fill by hand, for `send_batch`."""
@@ -206,12 +208,52 @@ class Producer(_Twin[producer.Producer]):
 
     partitions_for = _blocking(producer.Producer.partitions_for)
 
-    def _put(self, sending: Sending) -> Future[RecordMetadata]:
+    def begin_transaction(self) -> None:
+        """Begin a transaction: records sent until it ends become visible together, or not at all."""
+        self._wait(self._drained(self._client.begin_transaction))
+
+    def commit_transaction(self) -> None:
+        """Wait until all records of the transaction are written, and commit it.
+
+        If that raises an error which is `abortable`, abort the transaction: also if a record could not be sent, which
+        its future tells. After a KafkaTimeoutError which is not, the outcome is unknown: call this again.
+        """
+        self._wait(self._drained(self._client.commit_transaction))
+
+    def abort_transaction(self) -> None:
+        """Abort the transaction: its records are given up, and readers of committed records never see them."""
+        self._wait(self._drained(self._client.abort_transaction))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Return a transaction for `with`: committed at the end of the block, and aborted if it raises."""
+        context = self._client.transaction()
+        self._wait(self._drained(context.__aenter__))
+        try:
+            yield
+        except BaseException as error:
+            self._wait(self._drained(partial(context.__aexit__, type(error), error, error.__traceback__)))
+            raise
+        self._wait(self._drained(partial(context.__aexit__, None, None, None)))
+
+    send_offsets_to_transaction = _blocking(producer.Producer.send_offsets_to_transaction)
+
+    def _put(self, send: Callable[[], Sending]) -> Future[RecordMetadata]:
         queue = self._queue
         if queue is None:
-            sending.close()
             raise IllegalStateError(NOT_RUNNING)
+        sending = send() if self.settings.transactional_id is None else self._in_transaction(send)
         return queue.put(sending, self._call_timeout_ms)
+
+    async def _in_transaction(self, send: Callable[[], Sending]) -> Delivery:
+        """Fail the transaction with a record that cannot be sent: the caller may never look at its future."""
+        try:
+            return await send()
+        except Exception as error:
+            failure = error if isinstance(error, KafkaError) else KafkaError(f"a record could not be sent: {error!r}")
+            assert self._client._transactions is not None
+            self._client._transactions.fail(failure)
+            raise
 
     def _result(self, future: Future[RecordMetadata]) -> RecordMetadata:
         try:

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from ottla.client import errors
-from ottla.client.errors import KafkaError, NoBrokersAvailable, error_for, raise_for
+from ottla.client.errors import KafkaError, KafkaTimeoutError, NoBrokersAvailable, error_for, raise_for
 from ottla.client.errors.kafka_error import CLASS_BY_CODE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.errors import KafkaError as ProtocolKafkaError
@@ -68,6 +68,19 @@ def test_errors_survive_pickling(made: KafkaError) -> None:
     copied = pickle.loads(pickle.dumps(made))
 
     assert (type(copied), str(copied)) == (type(made), str(made))
+
+
+@pytest.mark.parametrize("made", [error_for(45, "t-0"), KafkaTimeoutError("t-0 took too long")], ids=repr)
+def test_errors_of_transactions_say_what_to_do(made: KafkaError) -> None:
+    """Abort it, or replace the producer; copies that cross processes say so, too."""
+    before = str(made)
+    assert (made.abortable, made.fatal) == (False, False)
+    made.abortable = True
+    assert str(made) == f"{before} Abort the transaction; the producer can then begin another."
+    made.fatal = True
+    assert str(made) == f"{before} This producer cannot go on: close it and create a new one."
+    copied = pickle.loads(pickle.dumps(made))
+    assert (copied.abortable, copied.fatal, str(copied)) == (True, True, str(made))
 
 
 def test_every_class_is_a_public_name() -> None:

@@ -32,6 +32,7 @@ Consumer("orders", bootstrap_servers=["a:9092", "b"], group_id="billing", auto_o
 Consumer(partition_assignment_strategy="range,sticky")
 Admin(client_id="tool", security_protocol="SASL_SSL", sasl_plain_username="alice", sasl_plain_password="secret")
 Producer.from_config({{"acks": "all"}}, linger_ms=5)
+Producer(transactional_id="orders-1", transaction_timeout_ms=10_000)
 sync.Producer(acks=1, call_timeout_ms=1000)
 sync.Consumer("orders", group_id="billing", consumer_timeout_ms=1000)
 sync.Consumer.from_config("client.properties", "orders", call_timeout_ms=1000)
@@ -40,6 +41,7 @@ sync.Admin(request_timeout_ms=1000)
 Producer(linger=5)  {WRONG}: the name
 Producer(linger_ms="5")  {WRONG}: the type
 Producer(acks="some")  {WRONG}: the choice
+Producer(transactional_id=1)  {WRONG}: the type
 Producer(group_id="billing")  {WRONG}: an option of consumers
 Producer.from_config({{}}, linger=5)  {WRONG}: the name
 Consumer("orders", auto_offset_reset="soonest")  {WRONG}: the choice

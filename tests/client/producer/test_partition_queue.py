@@ -146,6 +146,34 @@ class Simulation:
         assert not self.queue.in_flight
 
 
+class Transactional(Simulation):
+    """The same under the epochs of a transactional producer, which only the coordinator gives."""
+
+    def __init__(self, in_flight_max: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(in_flight_max, loop)
+        self.is_epoch_spent = False
+
+    def fail(self, batch: ProducerBatch, verdict: BatchVerdict) -> None:
+        """Retry a gap that an earlier batch explains; another one costs the epoch."""
+        if verdict is BatchVerdict.GAP:
+            is_explained = self.queue.has_earlier(batch)
+            self.is_epoch_spent = self.is_epoch_spent or not is_explained
+            verdict = BatchVerdict.RETRY if is_explained else BatchVerdict.REFUSED
+        super().fail(batch, verdict)
+
+    def abort(self, outcome: str) -> None:
+        """Give up everything, wait for what is in flight, and get a new epoch if it is needed."""
+        for batch in (*self.queue.drop_waiting(), *self.queue.in_flight):
+            self.give_up(batch)
+        while self.queue.in_flight:
+            self.answer(outcome)
+        assert not self.queue.waiting
+        if self.is_epoch_spent or self.queue.is_in_doubt:
+            assert self.queue.identity is not None
+            self.queue.adopt(ProducerIdentity(7, self.queue.identity.producer_epoch + 1))
+            self.is_epoch_spent = False
+
+
 @pytest.fixture(scope="module")
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
     """A loop that futures can belong to."""
@@ -190,6 +218,69 @@ def test_nothing_is_written_twice_or_out_of_order_and_no_gap_stays(
     assert set(simulation.acknowledged) <= set(orders)
     assert set(simulation.acknowledged) | simulation.given_up == set(simulation.made)
     assert simulation.made[-1] in simulation.acknowledged
+
+
+OUTCOMES = ("written", "unavailable", "timed out", "refused")
+
+
+@examples(300)
+@given(
+    transactions=st.lists(st.tuples(st.lists(STEPS, max_size=30), st.sampled_from(OUTCOMES)), min_size=1, max_size=4),
+    in_flight_max=st.sampled_from((1, 2, 5)),
+)
+def test_a_transaction_after_an_abort_is_written_whole(
+    loop: asyncio.AbstractEventLoop, transactions: list[tuple[list[tuple[str, int]], str]], in_flight_max: int
+) -> None:
+    """Whatever was in flight, lost or given up before: a new epoch is taken whenever sequences are in doubt."""
+    simulation = Transactional(in_flight_max, loop)
+    for steps, outcome in transactions:
+        for step, argument in steps:
+            match step:
+                case "make":
+                    simulation.make(argument)
+                case "send":
+                    simulation.send()
+                case "break":
+                    simulation.break_connection(argument)
+                case "wait":
+                    simulation.wait(argument)
+                case _:
+                    simulation.answer(step)
+        simulation.abort(outcome)
+        before = len(simulation.made)
+        for _ in range(3):
+            simulation.make(2)
+        simulation.finish()
+        assert simulation.made[before:] == [order for order in simulation.acknowledged if order > before]
+
+    orders = simulation.log.orders
+    assert orders == sorted(set(orders))
+    assert set(simulation.acknowledged) <= set(orders)
+
+
+def test_sequences_are_not_in_doubt_where_everything_is_known(loop: asyncio.AbstractEventLoop) -> None:
+    """An abort needs no new epoch if what was in flight turns out to be written."""
+    simulation = Transactional(5, loop)
+    for _ in range(3):
+        simulation.make(1)
+    simulation.send()
+    simulation.abort("written")
+
+    assert not simulation.queue.is_in_doubt
+    assert simulation.queue.identity == ProducerIdentity(7, 0)
+
+
+@pytest.mark.parametrize("outcome", ["unavailable", "timed out"])
+def test_sequences_are_in_doubt_after_a_batch_with_an_unknown_outcome(
+    loop: asyncio.AbstractEventLoop, outcome: str
+) -> None:
+    """Whether it is in the log or not."""
+    simulation = Transactional(5, loop)
+    simulation.make(1)
+    simulation.send()
+    simulation.abort(outcome)
+
+    assert simulation.queue.identity == ProducerIdentity(7, 1)
 
 
 def test_a_batch_given_up_costs_the_next_ones_no_failure(loop: asyncio.AbstractEventLoop) -> None:
