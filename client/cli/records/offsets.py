@@ -18,6 +18,7 @@ from ottla.protocol.primitives import INT64_MAX
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
+    from ottla.client.net.settings import IsolationLevel
     from ottla.protocol.identifiers import TopicPartition
 
 OFFSET_HELP: Final = "Where to start: start, end, N, -N (that many before the end), or @TIME."
@@ -67,12 +68,17 @@ async def partitions_of(admin: Admin, topic: str, numbers: Sequence[int] | None)
     return [TopicPartition(topic, number) for number in numbers or known]
 
 
-async def resolve(admin: Admin, partitions: Sequence[TopicPartition], text: str) -> dict[TopicPartition, int]:
-    """Return the offset that the text means in each partition, limited to the partition's range."""
+async def resolve(
+    admin: Admin,
+    partitions: Sequence[TopicPartition],
+    text: str,
+    isolation_level: IsolationLevel = "read_uncommitted",
+) -> dict[TopicPartition, int]:
+    """Return the offset that the text means in each partition, limited to the range for readers of this kind."""
     from ottla.client.admin.results import OffsetSpec
 
     async def look_up(spec: int) -> dict[TopicPartition, int]:
-        found = await admin.list_offsets(dict.fromkeys(partitions, spec))
+        found = await admin.list_offsets(dict.fromkeys(partitions, spec), isolation_level=isolation_level)
         return {partition: each.offset for partition, each in zip(partitions, found, strict=True)}
 
     if text.startswith("@"):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -61,7 +65,7 @@ class Records:
             return
         rest = b""
         # Reading blocks, and must not delay requests in flight.
-        while chunk := await asyncio.to_thread(self._chunk):
+        while chunk := await _read_aside(self._chunk):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 yield line
@@ -71,9 +75,34 @@ class Records:
             yield rest
 
     def _chunk(self) -> bytes:
-        read1 = getattr(self.input, "read1", self.input.read)
-        chunk: bytes = read1(_CHUNK_BYTES)
-        return chunk
+        try:
+            descriptor = self.input.fileno()
+        except OSError:
+            return self.input.read(_CHUNK_BYTES)
+        # Not by the file object: the process could not end while a thread is reading with it.
+        return os.read(descriptor, _CHUNK_BYTES)
+
+
+async def _read_aside(read: Callable[[], bytes]) -> bytes:
+    """Read in a thread for which nobody waits: neither Ctrl-C nor the end of the process."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[bytes] = loop.create_future()
+
+    def settle(settling: Callable[[Any], None], result: object) -> None:
+        if not answer.done():
+            settling(result)
+
+    def run() -> None:
+        try:
+            settled = partial(settle, answer.set_result, read())
+        except OSError as error:
+            settled = partial(settle, answer.set_exception, CommandError(f"cannot read the input: {error.strerror}"))
+        # Without a loop, the command has ended meanwhile.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settled)
+
+    threading.Thread(target=run, name="input", daemon=True).start()
+    return await answer
 
 
 async def produce_records(
@@ -85,10 +114,16 @@ async def produce_records(
     options: dict[str, Any],
     bar: AbstractContextManager[Tell],
 ) -> None:
-    """Write all records and report their offsets; stops at the first error."""
+    """Write all records and report their offsets; stops at the first error.
+
+    With a transactional_id they are one transaction, which an error aborts.
+    """
     settings = target.settings(ProducerSettings)
     timeout_ms = settings["default_api_timeout_ms"]
     defaults = {"linger_ms": _LINGER_MS, "max_block_ms": timeout_ms, "delivery_timeout_ms": timeout_ms}
+    options = defaults | settings | options
+    is_transaction = options.get("transactional_id") is not None
+    outcome = ""
     started = time.monotonic()
     written = 0
     unacknowledged: deque[Delivery] = deque()
@@ -106,12 +141,20 @@ async def produce_records(
 
     try:
         with bar as tell:
-            async with Producer(**(defaults | settings | options)) as producer:
+            async with (
+                Producer(**options) as producer,
+                producer.transaction() if is_transaction else contextlib.nullcontext(),
+            ):
+                outcome = ", aborted" if is_transaction else ""
                 async for key, value in records.pairs():
                     unacknowledged.append(await producer.send(topic, value, key, partition, headers=headers))
                     await acknowledge(_UNACKNOWLEDGED_MAX, tell)
                 await producer.flush()
                 await acknowledge(0, tell)
+                # If the commit fails, its error says what is known.
+                outcome = ""
+            outcome = ", committed" if is_transaction else ""
     finally:
         took = time.monotonic() - started
-        say(f"{written} {'record' if written == 1 else 'records'} written to {topic} in {took:.2f} s")
+        written += sum(each.done() and each.exception() is None for each in unacknowledged)
+        say(f"{written} {'record' if written == 1 else 'records'} written to {topic} in {took:.2f} s{outcome}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -36,6 +37,19 @@ _Template = Annotated[
     ),
 ]
 _Null = Annotated[str, typer.Option("--null", metavar="TEXT", help="What to write for a null key or value.")]
+
+
+class Isolation(StrEnum):
+    """Which records a reader sees."""
+
+    READ_COMMITTED = "read-committed"
+    READ_UNCOMMITTED = "read-uncommitted"
+
+
+_Isolation = Annotated[
+    Isolation,
+    typer.Option("--isolation", help="Whether to leave out records of open and aborted transactions."),
+]
 _Json = Annotated[bool, typer.Option("--json", "-J", help="Print a JSON object per record, as --format json.")]
 
 
@@ -49,9 +63,7 @@ def consume(
     template: _Template = None,
     null: _Null = "",
     json_lines: _Json = False,
-    uncommitted: Annotated[
-        bool, typer.Option("--read-uncommitted", help="Include records of open and aborted transactions.")
-    ] = False,
+    isolation: _Isolation = Isolation.READ_COMMITTED,
 ) -> None:
     """Print the records of a topic to standard output, without a group.
 
@@ -64,9 +76,10 @@ def consume(
       ottla topic consume orders -o -10 -e               the last ten of each partition
       ottla topic consume orders -o @-1h -n 100 --json   of the last hour, at most 100
       ottla topic consume orders -f '%p/%o %T %k: %s\\n'
+      ottla topic consume orders -e --isolation read-uncommitted
     """
     writer = _writer(Format.JSON if json_lines else target.output_format, template, null)
-    _read(target, topic, partitions, offset, writer, count=count, until_end=exit_at_end, uncommitted=uncommitted)
+    _read(target, topic, partitions, offset, writer, count=count, until_end=exit_at_end, isolation=isolation)
 
 
 def tail(
@@ -80,6 +93,7 @@ def tail(
     template: _Template = None,
     null: _Null = "",
     json_lines: _Json = False,
+    isolation: _Isolation = Isolation.READ_COMMITTED,
 ) -> None:
     """Print the last records of a topic, and then new ones, until Ctrl-C.
 
@@ -91,7 +105,7 @@ def tail(
       ottla topic tail orders --lines 0 -f '%T %s\\n'
     """
     writer = _writer(Format.JSON if json_lines else target.output_format, template, null)
-    _read(target, topic, partitions, f"-{lines}", writer, count=count, until_end=False, uncommitted=False)
+    _read(target, topic, partitions, f"-{lines}", writer, count=count, until_end=False, isolation=isolation)
 
 
 def _writer(output_format: Format, template: str | None, null: str) -> Callable[[ReadRecord], bytes]:
@@ -113,7 +127,7 @@ def _read(
     *,
     count: int | None,
     until_end: bool,
-    uncommitted: bool,
+    isolation: Isolation,
 ) -> None:
     from ottla.client.cli.records.reading import PartitionReader
 
@@ -121,7 +135,9 @@ def _read(
 
     async def work(admin: Admin) -> None:
         wanted = await partitions_of(admin, topic, partitions)
-        reader = PartitionReader(admin, await resolve(admin, wanted, offset), read_committed=not uncommitted)
+        is_committed = isolation is Isolation.READ_COMMITTED
+        positions = await resolve(admin, wanted, offset, "read_committed" if is_committed else "read_uncommitted")
+        reader = PartitionReader(admin, positions, read_committed=is_committed)
         written = 0
         if count == 0:
             return
@@ -168,10 +184,18 @@ def produce(
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="Write the whole file as the value of one record.")
     ] = None,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option("--transactional-id", metavar="ID", help="Write all records in one transaction."),
+    ] = None,
 ) -> None:
     """Write records to a topic, one for each line of standard input.
 
     JSON: topic, partition, offset, timestamp of each record.
+
+    With --transactional-id, readers of committed records see all records of a run or none: the transaction is committed
+    at the end of the input, and aborted on an error or Ctrl-C. At a terminal, all that you type until Ctrl-D is one
+    transaction. Brokers abort it after a minute; -X transaction.timeout.ms=600000 allows ten.
 
     \b
     Examples:
@@ -179,6 +203,7 @@ def produce(
       ottla topic produce orders 'hello, world' --key greeting
       seq 3 | ottla topic produce orders -z zstd
       printf 'k1:v1\\nk2:\\n' | ottla topic produce orders -K : --null-value
+      ottla topic produce orders --transactional-id import < orders.txt
     """
     from ottla.client.cli.records.producing import Records, produce_records
     from ottla.client.cli.terminal.target import key_values
@@ -186,6 +211,8 @@ def produce(
     options: dict[str, Any] = {"acks": acks if acks == "all" else _acks(acks), "compression_type": compression}
     if options["acks"] != "all":
         options["enable_idempotence"] = False
+    if transactional_id is not None:
+        options["transactional_id"] = transactional_id
     records = Records(
         values=values, file=file, key=key, key_delimiter=key_delimiter, null_value=null_value, input=sys.stdin.buffer
     )

@@ -18,6 +18,7 @@ _NEXT_STEPS: Final = {
     "INVALID_REPLICATION_FACTOR": "`ottla cluster brokers` shows how many brokers there are.",
     "RESOURCE_NOT_FOUND": "`ottla user list` shows the users that exist.",
     "SECURITY_DISABLED": "Brokers check no ACLs until `authorizer.class.name` is set on them.",
+    "PRODUCER_FENCED": "Another program has the same transactional id; give each its own with --transactional-id.",
     "INVALID_CONFIG": "`ottla config list` shows the options and their values.",
 }
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +39,20 @@ class Printed(NamedTuple):
 
 
 Ottla = Callable[..., Printed]
+# The exit code after Ctrl-C.
+INTERRUPTED = 130
+
+
+@contextmanager
+def producing_from_a_pipe(bootstrap: str, topic: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `ottla topic produce` as a process whose input stays open; it is gone at the end of the block."""
+    command = [sys.executable, "-m", "ottla.client.cli", "topic", "produce", topic, "-b", bootstrap, *options]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 class _Input:

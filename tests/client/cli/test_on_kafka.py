@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.client.cli.conftest import Ottla
+from tests.client.cli.conftest import INTERRUPTED, Ottla, producing_from_a_pipe
+from tests.client.clusters import DEADLINE_S
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.kafka_process import VERSIONS, new_kafka
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeperServer
 
 
@@ -52,6 +55,44 @@ def test_topics_groups_and_options(ottla: Ottla, kafka: BrokerProcess, topic: st
     assert run("cluster", "api-versions").code == 0
     assert run("log", "dirs").code == 0
     assert run("topic", "delete", topic, "--yes").code == 0
+
+
+def test_a_run_is_one_transaction(ottla: Ottla, kafka: BrokerProcess, topic: str) -> None:
+    """Committed at the end, aborted on an error; who wants to sees aborted records, too."""
+    run = partial(ottla, bootstrap=kafka.bootstrap)
+    consume = partial(run, "topic", "consume", topic, "-e")
+    write = partial(run, "topic", "produce", topic, "--transactional-id", topic)
+    assert run("topic", "create", topic).code == 0
+
+    committed = write(stdin=b"a\nb\n")
+    assert (committed.code, committed.err.rstrip().endswith("s, committed")) == (0, True)
+    until(lambda: consume().out == "a\nb\n", "the records are visible")
+    aborted = write("-K", ":", stdin=b"k:c\nd\n")
+    assert (aborted.code, "aborted" in aborted.err, "between key and value" in aborted.err) == (1, True, True)
+    assert [item["offset"] for item in write("e", "--format", "json").items]
+    until(lambda: consume().out == "a\nb\ne\n", "the records are visible")
+
+    everything = consume("--isolation", "read-uncommitted").out.splitlines()
+    assert [value for value in everything if value != "c"] == ["a", "b", "e"]
+    assert consume("--isolation", "read-committed", "-o", "2").out == "e\n"
+
+
+def test_ctrl_c_aborts_the_transaction(ottla: Ottla, kafka: BrokerProcess, topic: str) -> None:
+    """Its records stay out of sight, and the next run with the same id goes on."""
+    run = partial(ottla, bootstrap=kafka.bootstrap)
+    consume = partial(run, "topic", "consume", topic, "-e")
+    assert run("topic", "create", topic).code == 0
+    with producing_from_a_pipe(kafka.bootstrap, topic, "--transactional-id", topic) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"one\n")
+        until(lambda: consume("--isolation", "read-uncommitted").out == "one\n", "the record is written")
+        assert consume().out == ""
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == INTERRUPTED
+        assert process.stderr is not None
+        assert "s, aborted" in process.stderr.read().decode()
+    assert run("topic", "produce", topic, "two", "--transactional-id", topic).code == 0
+    until(lambda: consume().out == "two\n", "the record is visible")
 
 
 def test_segments_of_kafka_are_read(ottla: Ottla, kafka: BrokerProcess, topic: str) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
-from tests.client.cli.conftest import Ottla
+from tests.client.cli.conftest import INTERRUPTED, Ottla, producing_from_a_pipe
+from tests.client.clusters import DEADLINE_S
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.waiting import until
 
 
 def test_the_life_of_a_topic(ottla: Ottla, topic: str) -> None:
@@ -190,6 +194,13 @@ def test_values_may_be_arguments_or_a_file(ottla: Ottla, topic: str, tmp_path: P
         (("produce", "{topic}", "x", "-K", ":"), 1, "between key and value"),
         (("produce", "{topic}", "x", "-p", "7"), 1, "partitions 0 to 0"),
         (("produce", "{topic}", "x", "-z", "rar"), 2, "compression_type"),
+        (
+            ("produce", "{topic}", "x", "--transactional-id", "id", "--acks", "1"),
+            2,
+            "transactional_id needs acks='all'",
+        ),
+        (("produce", "{topic}", "x", "--transactional-id", ""), 2, "transactional_id must not be empty"),
+        (("consume", "{topic}", "-e", "--isolation", "read-all"), 2, "read-committed"),
     ],
 )
 def test_errors_of_reading_and_writing(
@@ -202,6 +213,32 @@ def test_errors_of_reading_and_writing(
 
     assert (failed.code, failed.out) == (code, "")
     assert told in failed.err
+
+
+@pytest.mark.parametrize("isolation", ["read-committed", "read-uncommitted"])
+def test_records_without_transactions_are_for_all_readers(ottla: Ottla, topic: str, isolation: str) -> None:
+    """Whatever they ask for."""
+    ottla("topic", "create", topic)
+    ottla("topic", "produce", topic, "a", "b")
+
+    assert ottla("topic", "consume", topic, "-e", "--isolation", isolation).out == "a\nb\n"
+    assert ottla("topic", "consume", topic, "-e", "-o", "-1", "--isolation", isolation).out == "b\n"
+    assert ottla("topic", "tail", topic, "--lines", "1", "-n", "1", "--isolation", isolation).out == "b\n"
+
+
+def test_ctrl_c_ends_a_producer_that_waits_for_input(ottla: Ottla, broker: BrokerProcess, topic: str) -> None:
+    """At once, although nothing more comes; it tells what it has written."""
+    ottla("topic", "create", topic)
+    with producing_from_a_pipe(broker.bootstrap, topic) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"one\n")
+        until(lambda: ottla("topic", "consume", topic, "-e").out == "one\n", "the record is written")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == INTERRUPTED
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+    assert f"1 record written to {topic}" in said
+    assert "Traceback" not in said
 
 
 def test_offsets_and_trim(ottla: Ottla, topic: str) -> None:
