@@ -36,16 +36,13 @@ OPTIONS = (
 )
 PARTITIONS = 3
 PAGE = Path(__file__).parents[3] / "docs" / "TRANSACTIONS.md"
-OURS = pytest.param(
-    "ottla", marks=pytest.mark.skip(reason="the broker of this commit serves no transactions"), id="ottla"
-)
 
 
 class CrashError(Exception):
     """What a program does in the middle of a transaction."""
 
 
-@pytest.fixture(scope="module", params=[*VERSIONS, OURS])
+@pytest.fixture(scope="module", params=["ottla", *VERSIONS])
 def process(
     request: pytest.FixtureRequest, zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
