@@ -44,7 +44,7 @@ HANGING = {
 }
 
 
-@pytest.fixture(scope="module", params=["kafka-3.9", "ottla"])
+@pytest.fixture(scope="module", params=["ottla", pytest.param("kafka-3.9", marks=pytest.mark.long)])
 def broker(
     request: pytest.FixtureRequest, zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:

@@ -42,7 +42,9 @@ class CrashError(Exception):
     """What a program does in the middle of a transaction."""
 
 
-@pytest.fixture(scope="module", params=["ottla", *VERSIONS])
+@pytest.fixture(
+    scope="module", params=["ottla", *(pytest.param(version, marks=pytest.mark.long) for version in VERSIONS)]
+)
 def process(
     request: pytest.FixtureRequest, zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
