@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from tests.faults.checker.transactions import Transactions
 from tests.faults.checker.truth import PartitionTruth
 
 
@@ -35,6 +36,16 @@ class Rule(StrEnum):
     TWO_LEADERS = "two leaders in one epoch"
     EPOCH_BACK = "epoch goes back"
     DIVERGENCE = "divergence of replicas"
+    LOST_COMMITTED_WRITE = "lost committed write"
+    TORN_TRANSACTION = "torn transaction"
+    PRECOMMITTED_READ = "read before the commit"
+    CIRCULAR_READS = "circular information flow"
+    OFFSET_WITHOUT_OUTPUT = "committed offset without its output"
+    OUTPUT_WITHOUT_OFFSET = "output without its committed offset"
+    TAKEN_TWICE = "input taken twice"
+    UNSTABLE_READ = "read above the last stable offset"
+    STABLE_BACK = "last stable offset goes back"
+    STABLE_BEHIND = "last stable offset stays behind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +64,18 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What this run was promised. Without idempotence, a retry may store a record twice, and change the order."""
+    """What this run was promised. Without idempotence, a retry may store a record twice, and change the order.
+
+    An exact answer has the watermarks up to which its broker read. Those in an answer of Apache Kafka are from just
+    before the read, which may go further.
+    """
 
     is_idempotent: bool = True
     is_drained: bool = True
+    # Also by a reader with read_committed.
+    is_committed_drained: bool = False
+    are_answers_exact: bool = True
 
 
 RuleCheck: TypeAlias = Callable[[PartitionTruth, Promises], Iterator[Anomaly]]
+TransactionRuleCheck: TypeAlias = Callable[[Transactions, Promises], Iterator[Anomaly]]

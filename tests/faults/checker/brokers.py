@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from tests.faults.checker.anomaly import Anomaly, Promises, Rule
 from tests.faults.checker.history import NO_EPOCH, NO_WATERMARK
-from tests.faults.checker.truth import PartitionTruth
+from tests.faults.checker.truth import PartitionTruth, SeenWatermark
 
 
 def watermarks_going_back(partition: PartitionTruth, promises: Promises) -> Iterator[Anomaly]:
@@ -16,20 +17,37 @@ def watermarks_going_back(partition: PartitionTruth, promises: Promises) -> Iter
     A new leader may show less for a moment: it has what is committed, and learns with the first fetches of its
     followers how far that goes.
     """
-    highest: dict[tuple[int, int], int] = {}
-    seen_watermarks = [seen for seen in partition.watermarks if seen.high_watermark > NO_WATERMARK]
-    for seen in seen_watermarks:
-        term = (seen.broker, seen.leader_epoch)
-        before = highest.get(term, NO_WATERMARK)
-        highest[term] = max(before, seen.high_watermark)
-        if seen.high_watermark < before:
-            detail = f"{before}, then {seen.high_watermark}, at broker {seen.broker} in epoch {seen.leader_epoch}"
-            yield Anomaly(Rule.WATERMARK_BACK, partition.name, detail, partition.surroundings(seen.high_watermark))
-    if seen_watermarks and promises.is_drained:
-        last, most = seen_watermarks[-1], max(highest.values())
-        if last.high_watermark < most and last.high_watermark == highest[last.broker, last.leader_epoch]:
+    known = [seen for seen in partition.watermarks if seen.high_watermark > NO_WATERMARK]
+    for before, seen in going_back(known, lambda one: one.high_watermark):
+        detail = f"{before.high_watermark}, then {seen.high_watermark}, at broker {seen.broker}"
+        around = partition.surroundings(seen.high_watermark)
+        yield Anomaly(Rule.WATERMARK_BACK, partition.name, f"{detail} in epoch {seen.leader_epoch}", around)
+    if known and promises.is_drained:
+        last, most = known[-1], max(seen.high_watermark for seen in known)
+        reached = max(seen.high_watermark for seen in known if seen.term == last.term)
+        if last.high_watermark == reached < most:
             detail = f"{most} once, {last.high_watermark} in the end, at broker {last.broker}"
             yield Anomaly(Rule.WATERMARK_BACK, partition.name, detail, partition.surroundings(last.high_watermark))
+
+
+def going_back(
+    watermarks: Sequence[SeenWatermark], value: Callable[[SeenWatermark], int]
+) -> Iterator[tuple[SeenWatermark, SeenWatermark]]:
+    """Yield what a leader showed although it had shown more, in the same epoch, before anybody asked it for this."""
+    terms: dict[tuple[int, int], list[SeenWatermark]] = defaultdict(list)
+    for seen in watermarks:
+        terms[seen.term].append(seen)
+    for shown in terms.values():
+        told = sorted(shown, key=lambda one: one.time_ns)
+        most: SeenWatermark | None = None
+        position = 0
+        for seen in sorted(shown, key=lambda one: one.invoked_ns):
+            while told[position].time_ns < seen.invoked_ns:
+                if most is None or value(told[position]) > value(most):
+                    most = told[position]
+                position += 1
+            if most is not None and value(seen) < value(most):
+                yield most, seen
 
 
 def leaders_in_one_epoch(partition: PartitionTruth, promises: Promises) -> Iterator[Anomaly]:

@@ -1,7 +1,4 @@
-"""Judge a history: `check(read_history(path)).verdict`, or `python -m tests.faults.checker.check FILE...`.
-
-Rules for transactions join RULES when their events are recorded.
-"""
+"""Judge a history: `check(read_history(path)).verdict`, or `python -m tests.faults.checker.check FILE...`."""
 
 from __future__ import annotations
 
@@ -12,9 +9,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from tests.faults.checker.anomaly import Anomaly, Promises, Rule, RuleCheck
+from tests.faults.checker.anomaly import Anomaly, Promises, Rule, RuleCheck, TransactionRuleCheck
+from tests.faults.checker.atomicity import (
+    aborted_transactions_read,
+    circular_reads,
+    lost_commits,
+    reads_before_commit,
+    torn_transactions,
+)
 from tests.faults.checker.availability import FaultReport, fault_reports
 from tests.faults.checker.brokers import divergences, epochs_going_back, leaders_in_one_epoch, watermarks_going_back
+from tests.faults.checker.exactly_once import disagreeing_offsets, inputs_taken_twice, last_positions
 from tests.faults.checker.groups import commits_going_back, commits_of_what_nobody_read, owners_in_one_generation
 from tests.faults.checker.history import History, read_history
 from tests.faults.checker.polls import broken_polls, lost_positions, uncommitted_reads
@@ -22,14 +27,16 @@ from tests.faults.checker.sends import (
     aborted_reads,
     duplicates,
     inconsistent_offsets,
+    is_sent_again,
     lost_acked_writes,
     lost_reads,
     offset_gaps,
     real_time_offsets,
     reorderings,
-    sent_in_two_epochs,
     unknown_values,
 )
+from tests.faults.checker.stability import stable_going_back, stable_staying_behind, unstable_reads
+from tests.faults.checker.transactions import Ending, Transactions, transactions_of
 from tests.faults.checker.truth import Outcome, Truth, truth_of
 
 EXAMPLES_MAX = 8
@@ -56,6 +63,18 @@ RULES: tuple[RuleCheck, ...] = (
     leaders_in_one_epoch,
     epochs_going_back,
     divergences,
+    unstable_reads,
+    stable_going_back,
+    stable_staying_behind,
+)
+TRANSACTION_RULES: tuple[TransactionRuleCheck, ...] = (
+    aborted_transactions_read,
+    reads_before_commit,
+    lost_commits,
+    torn_transactions,
+    circular_reads,
+    disagreeing_offsets,
+    inputs_taken_twice,
 )
 
 
@@ -76,6 +95,7 @@ class Report:
     doubts: Sequence[str]
     faults: Sequence[FaultReport]
     outcomes: Counter[Outcome] = field(default_factory=Counter)
+    endings: Counter[Ending] = field(default_factory=Counter)
     read_count: int = 0
     # Values that a client sent twice, in two epochs of its own.
     resent_count: int = 0
@@ -97,6 +117,11 @@ class Report:
         lines = [
             f"verdict: {self.verdict}",
             "sends: " + ", ".join(f"{self.outcomes[outcome]} {outcome}" for outcome in Outcome),
+            *(
+                ["transactions: " + ", ".join(f"{self.endings[ending]} {ending}" for ending in Ending)]
+                if self.endings
+                else []
+            ),
             f"records read: {self.read_count}",
             *([f"sent again by clients in a new epoch: {self.resent_count}"] if self.resent_count else []),
             *(f"fault: {fault}" for fault in self.faults),
@@ -108,27 +133,35 @@ class Report:
         return "\n".join(lines)
 
 
-def check(history: History, *, is_idempotent: bool = True) -> Report:
+def check(history: History, *, is_idempotent: bool = True, are_answers_exact: bool = True) -> Report:
     """Hold a history against all rules."""
     truth = truth_of(history)
-    promises = Promises(is_idempotent=is_idempotent, is_drained=bool(truth.drains))
+    transactions = transactions_of(history, truth)
+    promises = Promises(
+        is_idempotent=is_idempotent,
+        is_drained=bool(truth.drains),
+        is_committed_drained=any(drain.is_committed for drain in truth.drains),
+        are_answers_exact=are_answers_exact,
+    )
     anomalies = [
         anomaly for partition in truth.partitions.values() for rule in RULES for anomaly in rule(partition, promises)
     ]
+    anomalies += [anomaly for rule in TRANSACTION_RULES for anomaly in rule(transactions, promises)]
     faults = fault_reports(truth)
     outcomes = Counter(send.outcome for send in truth.sends())
-    doubts = _doubts(history, truth, faults, outcomes)
+    doubts = _doubts(history, truth, faults, outcomes) + _doubts_of_transactions(transactions, promises)
     return Report(
         verdict=Verdict.INVALID if anomalies else Verdict.UNKNOWN if doubts else Verdict.VALID,
         anomalies=anomalies,
         doubts=doubts,
         faults=faults,
         outcomes=outcomes,
+        endings=Counter(transaction.ending for transaction in transactions),
         read_count=sum(len(partition.reads) for partition in truth.partitions.values()),
         resent_count=sum(
-            sent_in_two_epochs(producers.values())
+            is_sent_again(partition, value, producers.values())
             for partition in truth.partitions.values()
-            for producers in partition.repeats().values()
+            for value, producers in partition.repeats().items()
         ),
         is_drained=truth.is_drained,
     )
@@ -145,6 +178,24 @@ def _doubts(history: History, truth: Truth, faults: list[FaultReport], outcomes:
     if share < OK_SHARE_MIN:
         doubts.append(f"only {share:.0%} of {outcomes.total()} sends were acknowledged")
     doubts += [f"no proof that there was {fault.name} of {fault.target}" for fault in faults if not fault.proof]
+    return doubts
+
+
+def _doubts_of_transactions(transactions: Transactions, promises: Promises) -> list[str]:
+    if not len(transactions):
+        return []
+    doubts = []
+    if not promises.is_committed_drained:
+        doubts.append("nobody read everything with read_committed in the end")
+    asked = [transaction.ending for transaction in transactions if transaction.commit_asked_ns is not None]
+    share = asked.count(Ending.COMMITTED) / max(1, len(asked))
+    if share < OK_SHARE_MIN:
+        doubts.append(f"only {share:.0%} of {len(asked)} transactions that were to be committed were")
+    doubts += [
+        f"nobody asked for the position of {group} in {partition} after all transactions"
+        for (group, partition), commit in last_positions(transactions).items()
+        if commit is None
+    ]
     return doubts
 
 

@@ -32,9 +32,14 @@ def commits_going_back(partition: PartitionTruth, promises: Promises) -> Iterato
 
 
 def commits_of_what_nobody_read(partition: PartitionTruth, promises: Promises) -> Iterator[Anomaly]:
-    """Records before a group's position that reached none of its members, which began with the first one."""
+    """Records before a group's position that reached none of its members, which began with the first one.
+
+    Members that do not say what they own commit in transactions, and are judged by what these write.
+    """
     for group, commits in _by_group(partition).items():
         members = {own.worker for own in partition.owners if own.group == group}
+        if not members:
+            continue
         read = {read.offset for read in partition.reads if read.worker in members}
         end = max(commit.offset for commit in commits)
         missed = [offset for offset in partition.read_between(-1, end) if offset not in read]

@@ -6,6 +6,10 @@ Times are nanoseconds of the system's monotonic clock, which all processes of on
     ok      the broker has acknowledged it
     fail    it surely did not happen
     info    nobody knows: a time-out, or a connection lost after sending; so is a send that nothing follows
+
+A transaction is named by its worker and a number, and is never used again. Its worker says `begin`, then what it sends,
+polls and stages, then `end` before it asks for a commit or an abort, and `ended` after. Without an `end` that asks for
+a commit, nothing of it may ever be committed.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -22,6 +26,7 @@ NO_OFFSET = -1
 NO_EPOCH = -1
 NO_PRODUCER_ID = -1
 NO_WATERMARK = -1
+NO_TRANSACTION = -1
 ACKS_ALL = -1
 
 
@@ -30,13 +35,18 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", omit_
 
 
 class Invoke(_Event, frozen=True, kw_only=True, tag="invoke"):
-    """A send begins; `worker` and `op` together name it, and its value is in no other send."""
+    """A send begins; `worker` and `op` together name it, and its value is in no other send.
+
+    A value that was made from a record that its transaction consumed has the partition and the offset of that record.
+    """
 
     worker: str
     op: int
     partition: str
     value: str
     acks: int = ACKS_ALL
+    transaction: int = NO_TRANSACTION
+    source: tuple[str, int] | None = None
 
 
 class Ok(_Event, frozen=True, kw_only=True, tag="ok"):
@@ -82,21 +92,40 @@ class PolledRecord(msgspec.Struct, frozen=True, array_like=True):
     producer_epoch: int = NO_EPOCH
 
 
+class PolledMarker(msgspec.Struct, frozen=True, array_like=True):
+    """A control record, which ends the transaction of a producer in this partition."""
+
+    partition: str
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+
+
 class Watermark(msgspec.Struct, frozen=True, array_like=True):
-    """The high watermark in a leader's answer, and the epoch in which that broker leads; -1 where unknown."""
+    """How far a leader's answer says that consumers may read, and the epoch in which it leads; -1 where unknown."""
 
     partition: str
     broker: int
     leader_epoch: int
     high_watermark: int
+    last_stable_offset: int = NO_OFFSET
 
 
 class Poll(_Event, frozen=True, kw_only=True, tag="poll"):
-    """What one poll returned; watermarks only where they came in the very same answer."""
+    """What one poll returned; watermarks only where they came in the very same answer.
+
+    `is_committed` says that the reader asked for read_committed; `transaction` is the one that the poll is part of.
+    `invoked_ns` is when the broker was asked, and 0 where nothing else went on meanwhile.
+    """
 
     worker: str
     records: tuple[PolledRecord, ...]
     watermarks: tuple[Watermark, ...] = ()
+    markers: tuple[PolledMarker, ...] = ()
+    is_committed: bool = False
+    transaction: int = NO_TRANSACTION
+    invoked_ns: int = 0
 
 
 class PositionLost(_Event, frozen=True, kw_only=True, tag="position_lost"):
@@ -124,6 +153,39 @@ class Commit(_Event, frozen=True, kw_only=True, tag="commit"):
     partition: str
     offset: int
     invoked_ns: int
+
+
+class BeginTransaction(_Event, frozen=True, kw_only=True, tag="begin"):
+    """A worker begins a transaction, after all its earlier ones."""
+
+    worker: str
+    transaction: int
+
+
+class StageOffsets(_Event, frozen=True, kw_only=True, tag="stage"):
+    """A transaction is about to be given positions of a group, which count once it is committed."""
+
+    worker: str
+    transaction: int
+    group: str
+    offsets: tuple[tuple[str, int], ...]
+
+
+class EndTransaction(_Event, frozen=True, kw_only=True, tag="end"):
+    """A worker is about to ask for the commit or the abort of its transaction."""
+
+    worker: str
+    transaction: int
+    is_commit: bool
+
+
+class TransactionEnded(_Event, frozen=True, kw_only=True, tag="ended"):
+    """What became of it: done, surely not done, or nobody knows."""
+
+    worker: str
+    transaction: int
+    outcome: Literal["ok", "fail", "info"]
+    error: str = ""
 
 
 class LeaderStart(_Event, frozen=True, kw_only=True, tag="leader_start"):
@@ -183,11 +245,15 @@ class FaultStop(_Event, frozen=True, kw_only=True, tag="fault_stop"):
 
 
 class Drain(_Event, frozen=True, kw_only=True, tag="drain"):
-    """After healing, everything was read from the beginning; not complete if that never reached the known ends."""
+    """After healing, everything was read from the beginning; not complete if that never reached the known ends.
+
+    One that is committed was done by a read_committed reader.
+    """
 
     worker: str
     is_complete: bool
     detail: str = ""
+    is_committed: bool = False
 
 
 Event: TypeAlias = (
@@ -200,6 +266,10 @@ Event: TypeAlias = (
     | PositionLost
     | Own
     | Commit
+    | BeginTransaction
+    | StageOffsets
+    | EndTransaction
+    | TransactionEnded
     | LeaderStart
     | IsrChange
     | TailLost

@@ -11,6 +11,8 @@ from tests.faults.checker.truth import PartitionTruth, Read
 
 def uncommitted_reads(partition: PartitionTruth, promises: Promises) -> Iterator[Anomaly]:
     """A record at or above the high watermark of the answer that brought it."""
+    if not promises.are_answers_exact:
+        return
     watermark_of = {seen.poll: seen.high_watermark for seen in partition.watermarks}
     for read in partition.reads:
         watermark = watermark_of.get(read.poll, NO_WATERMARK)
@@ -27,7 +29,10 @@ def lost_positions(partition: PartitionTruth, promises: Promises) -> Iterator[An
 
 
 def broken_polls(partition: PartitionTruth, promises: Promises) -> Iterator[Anomaly]:
-    """Within one assignment, a position that goes back or stays, or that jumps over what somebody else read."""
+    """Within one assignment, a position that goes back or stays, or that jumps over what somebody else read.
+
+    A reader with read_committed may jump over what only others read.
+    """
     previous: dict[int, Read] = {}
     highest: dict[int, int] = {}
     for read in partition.reads:
@@ -41,7 +46,7 @@ def broken_polls(partition: PartitionTruth, promises: Promises) -> Iterator[Anom
         if read.offset <= before.offset:
             rule = Rule.INTERNAL_INVERSION if is_internal else Rule.NON_MONOTONIC_POLL
             detail = f"{before}, then {read}"
-        elif skipped := partition.read_between(reached, read.offset):
+        elif skipped := partition.read_between(reached, read.offset, is_committed=read.is_committed):
             rule = Rule.INTERNAL_SKIP if is_internal else Rule.POLL_SKIP
             detail = f"{before}, then {read}, over {skipped[:5]}"
         else:

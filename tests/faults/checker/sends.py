@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from itertools import pairwise
 
 from tests.faults.checker.anomaly import Anomaly, Promises, Rule
-from tests.faults.checker.history import ACKS_ALL, NO_OFFSET, NO_PRODUCER_ID
+from tests.faults.checker.history import ACKS_ALL, NO_OFFSET, NO_PRODUCER_ID, NO_TRANSACTION
 from tests.faults.checker.truth import Outcome, PartitionTruth, Send
 
 
@@ -21,19 +21,34 @@ def lost_acked_writes(partition: PartitionTruth, promises: Promises) -> Iterator
             is_lost = send.value not in partition.values_in_the_end
         else:
             is_lost = send.value not in partition.reads_of and NO_OFFSET < send.offset <= highest_read
-        if is_lost:
+        is_hidden = promises.is_committed_drained and not (
+            _is_transactional(send) or send.value in partition.committed_in_the_end
+        )
+        if is_lost or is_hidden:
             detail = f"{send}; the highest offset read is {highest_read}"
+            if not is_lost:
+                detail = f"{send}; readers with read_committed do not see it"
             yield Anomaly(Rule.LOST_ACKED_WRITE, partition.name, detail, partition.surroundings(max(0, send.offset)))
 
 
 def lost_reads(partition: PartitionTruth, promises: Promises) -> Iterator[Anomaly]:
-    """A value that somebody read, acknowledged or not, and that is not there in the end."""
+    """A value that somebody read, acknowledged or not, and that is not there in the end.
+
+    What a reader with read_committed has read stays committed, unless its marker went with the power.
+    """
     if not promises.is_drained:
         return
     for value, reads in partition.reads_of.items():
         if value not in partition.values_in_the_end:
             around = partition.surroundings(reads[0].offset)
             yield Anomaly(Rule.LOST_READ, partition.name, f"{reads[0]}, gone in the end", around)
+            continue
+        if value in partition.committed_in_the_end or partition.lost_from is not None:
+            continue
+        committed = next((read for read in reads if read.is_committed), None)
+        if committed is not None and promises.is_committed_drained:
+            detail = f"{committed} with read_committed, hidden in the end"
+            yield Anomaly(Rule.LOST_READ, partition.name, detail, partition.surroundings(committed.offset))
 
 
 def inconsistent_offsets(partition: PartitionTruth, promises: Promises) -> Iterator[Anomaly]:
@@ -49,16 +64,19 @@ def duplicates(partition: PartitionTruth, promises: Promises) -> Iterator[Anomal
     if not promises.is_idempotent:
         return
     for value, producers in partition.repeats().items():
-        if not sent_in_two_epochs(producers.values()):
+        if not is_sent_again(partition, value, producers.values()):
             detail = f"at {list(producers)}: {_sightings(partition, value)}"
             yield Anomaly(Rule.DUPLICATE, partition.name, detail, partition.surroundings(max(producers)))
 
 
-def sent_in_two_epochs(producers: Collection[tuple[int, int]]) -> bool:
+def is_sent_again(partition: PartitionTruth, value: str, producers: Collection[tuple[int, int]]) -> bool:
     """Whether the client itself sent a value again in another epoch, so that no broker can know that it is the same.
 
-    librdkafka does that; test_epoch_of_a_client.py shows when.
+    librdkafka does that outside of transactions; test_epoch_of_a_client.py shows when. Inside, it aborts.
     """
+    send = partition.send_of.get(value)
+    if send is not None and _is_transactional(send):
+        return False
     known = {producer for producer in producers if producer[0] != NO_PRODUCER_ID}
     return len(known) == len(producers)
 
@@ -140,6 +158,10 @@ def offset_gaps(partition: PartitionTruth, promises: Promises) -> Iterator[Anoma
         if following != offset + 1:
             detail = f"nothing between {offset} and {following}"
             yield Anomaly(Rule.OFFSET_GAP, partition.name, detail, partition.surroundings(offset))
+
+
+def _is_transactional(send: Send) -> bool:
+    return send.invoked.transaction != NO_TRANSACTION
 
 
 def _place(partition: PartitionTruth, send: Send) -> int:

@@ -5,7 +5,7 @@ way, which happens when the leader changes between the two. The epoch is one for
 has under way, and has perhaps stored already, is sent again in the new epoch, from sequence 0 on. No broker can know
 that it is the same.
 
-When librdkafka no longer does that, the test fails, and `sent_in_two_epochs` can go.
+When librdkafka no longer does that, the test fails, and `is_sent_again` can go.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from tests.faults.checker.history import (
     Ok,
     Own,
     Poll,
+    PolledMarker,
     PositionLost,
     ReplicaLog,
     TailLost,
@@ -80,6 +81,8 @@ class Read:
     assignment: int
     poll: int
     time_ns: int
+    # Whether the reader asked for read_committed.
+    is_committed: bool
 
     def __str__(self) -> str:
         sent = "" if self.producer[0] == NO_PRODUCER_ID else f" (producer {self.producer[0]} epoch {self.producer[1]})"
@@ -88,12 +91,26 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class SeenWatermark:
-    """A high watermark as it came with a poll."""
+    """How far consumers may read, as it came with a poll."""
 
     poll: int
+    invoked_ns: int
+    time_ns: int
     broker: int
     leader_epoch: int
     high_watermark: int
+    last_stable_offset: int
+
+    @property
+    def term(self) -> tuple[int, int]:
+        """Who leads, and in which epoch."""
+        return self.broker, self.leader_epoch
+
+    def __str__(self) -> str:
+        return (
+            f"last stable offset {self.last_stable_offset} with high watermark {self.high_watermark} "
+            f"at broker {self.broker} in epoch {self.leader_epoch}"
+        )
 
 
 @dataclass(slots=True)
@@ -103,6 +120,7 @@ class PartitionTruth:
     name: str
     sends: list[Send] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
+    markers: set[PolledMarker] = field(default_factory=set)
     watermarks: list[SeenWatermark] = field(default_factory=list)
     lost_positions: list[PositionLost] = field(default_factory=list)
     owners: list[Own] = field(default_factory=list)
@@ -118,7 +136,10 @@ class PartitionTruth:
     reads_of: dict[str, list[Read]] = field(default_factory=lambda: defaultdict(list))
     send_of: dict[str, Send] = field(default_factory=dict)
     read_offsets: list[int] = field(default_factory=list)
+    # What readers with read_committed read, at any time and in the end.
+    committed_offsets: list[int] = field(default_factory=list)
     values_in_the_end: set[str] = field(default_factory=set)
+    committed_in_the_end: dict[str, int] = field(default_factory=dict)
 
     def lose_tail(self, offset: int) -> None:
         """Take back what was seen so far from an offset on: it may be gone, and others may get its offsets."""
@@ -127,11 +148,14 @@ class PartitionTruth:
             if send.outcome is Outcome.OK and send.offset >= offset:
                 send.outcome, send.offset = Outcome.EXCUSED, NO_OFFSET
         self.reads = [read for read in self.reads if read.offset < offset]
+        self.markers = {marker for marker in self.markers if marker.offset < offset}
         self.watermarks.clear()
 
     def settle(self, drains: set[str]) -> None:
         """Derive which values are where: what was read, and what was acknowledged with an offset."""
-        self.values_in_the_end = {read.value for read in self.reads if read.worker in drains}
+        in_the_end = [read for read in self.reads if read.worker in drains]
+        self.values_in_the_end = {read.value for read in in_the_end}
+        self.committed_in_the_end = {read.value: read.offset for read in in_the_end if read.is_committed}
         for read in self.reads:
             self.values_at[read.offset].add(read.value)
             self.offsets_of[read.value].add(read.offset)
@@ -141,11 +165,20 @@ class PartitionTruth:
             if send.outcome is Outcome.OK and send.offset != NO_OFFSET:
                 self.values_at[send.offset].add(send.value)
                 self.offsets_of[send.value].add(send.offset)
+        for marker in self.markers:
+            kind = "commit" if marker.is_commit else "abort"
+            self.values_at[marker.offset].add(f"<{kind} of producer {marker.producer_id}>")
         self.read_offsets = sorted({read.offset for read in self.reads})
+        # One that only a reader in error saw is not a record that others skip.
+        of_committed = [read for read in self.reads if read.is_committed]
+        if self.committed_in_the_end:
+            of_committed = [read for read in of_committed if read.value in self.committed_in_the_end]
+        self.committed_offsets = sorted({read.offset for read in of_committed})
 
-    def read_between(self, after: int, before: int) -> list[int]:
-        """Return the offsets strictly between two others at which somebody read something."""
-        return self.read_offsets[bisect_right(self.read_offsets, after) : bisect_left(self.read_offsets, before)]
+    def read_between(self, after: int, before: int, *, is_committed: bool = False) -> list[int]:
+        """Return the offsets strictly between two others at which somebody, or a committed reader, read something."""
+        offsets = self.committed_offsets if is_committed else self.read_offsets
+        return offsets[bisect_right(offsets, after) : bisect_left(offsets, before)]
 
     def repeats(self) -> dict[str, dict[int, tuple[int, int]]]:
         """Return the values at several offsets, with the producer at each offset where somebody saw it."""
@@ -178,6 +211,8 @@ class Truth:
     fault_starts: list[FaultStart] = field(default_factory=list)
     fault_stops: list[FaultStop] = field(default_factory=list)
     drains: list[Drain] = field(default_factory=list)
+    # When every machine lost power for the last time.
+    power_lost_ns: int | None = None
     # Answers to sends that nobody made, and second answers: the history itself is wrong.
     contradictions: list[str] = field(default_factory=list)
 
@@ -223,6 +258,7 @@ def truth_of(history: History) -> Truth:
                     truth.partition(event.partition).lost_positions.append(event)
             case TailLost():
                 truth.partition(event.partition).lose_tail(event.offset)
+                truth.power_lost_ns = event.time_ns
                 # Nobody who reads on is compared with what it read before.
                 assignments = dict.fromkeys(assignments, number)
             case Own():
@@ -278,9 +314,20 @@ def _poll(truth: Truth, number: int, poll: Poll, assignment: int) -> None:
                 assignment=assignment,
                 poll=number,
                 time_ns=poll.time_ns,
+                is_committed=poll.is_committed,
             )
         )
+    for marker in poll.markers:
+        truth.partition(marker.partition).markers.add(marker)
     for watermark in poll.watermarks:
         truth.partition(watermark.partition).watermarks.append(
-            SeenWatermark(number, watermark.broker, watermark.leader_epoch, watermark.high_watermark)
+            SeenWatermark(
+                poll=number,
+                invoked_ns=poll.invoked_ns or poll.time_ns,
+                time_ns=poll.time_ns,
+                broker=watermark.broker,
+                leader_epoch=watermark.leader_epoch,
+                high_watermark=watermark.high_watermark,
+                last_stable_offset=watermark.last_stable_offset,
+            )
         )
