@@ -39,7 +39,7 @@ from tests.faults.cluster_state import PartitionState, StateUnknownError
 from tests.faults.progress import Progress
 from tests.faults.replica_logs import replica_log
 from tests.kit.broker_process import topic_name
-from tests.kit.guarded_process import GuardedProcess
+from tests.kit.guarded_process import STOP_TIMEOUT_S, GuardedProcess
 from tests.kit.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -57,13 +57,32 @@ class Fault:
 
 
 class Experiment:
-    """One topic, one workload."""
+    """One topic, or several that are alike, and one workload.
 
-    def __init__(self, cluster: Cluster, folder: Path, partitions: int = 3, rate: float = 60) -> None:
+    Answers of Apache Kafka are not exact: the high watermark in one is from just before the read.
+    """
+
+    # What runs in the clients' process, and how long it may take to end.
+    workload = "tests.faults.workload"
+    stop_timeout_s = STOP_TIMEOUT_S
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path,
+        partitions: int = 3,
+        rate: float = 60,
+        topics: int = 1,
+        *,
+        are_answers_exact: bool = True,
+    ) -> None:
         self.cluster = cluster
-        self.topic = topic_name()
+        self.topics = [topic_name() for _ in range(topics)]
+        self.topic = self.topics[0]
+        # Of each topic.
         self.partitions = partitions
-        self.names = [f"{self.topic}-{number}" for number in range(partitions)]
+        self.names = [name for _, _, name in self._partitions()]
+        self._are_answers_exact = are_answers_exact
         # The replicas of each partition, the preferred leader first.
         self.replicas: Sequence[Sequence[int]] = [
             BROKER_IDS[number % 3 :] + BROKER_IDS[: number % 3] for number in range(partitions)
@@ -81,11 +100,12 @@ class Experiment:
         self.progress = Progress(self._paths["clients"])
 
     def start(self, replicas: Sequence[Sequence[int]] = (), **configs: str) -> None:
-        """Create the topic, start the workload, and wait until it gets something done."""
+        """Create the topics, start the workload, and wait until it gets something done."""
         self.replicas = replicas or self.replicas
-        self.cluster.create_topic(self.topic, self.replicas, **configs)
+        for topic in self.topics:
+            self.cluster.create_topic(topic, self.replicas, **configs)
         self._watcher.start()
-        self._workload = self._process("clients", "--rate", str(self._rate), "--seconds-max", str(self.seconds_max))
+        self._workload = self._process("clients", "--seconds-max", str(self.seconds_max))
         self.wait_for_acks(20)
         until(self._all_have_read, "every partition was read")
 
@@ -100,7 +120,7 @@ class Experiment:
     def wait_for_acks(self, count: int, *partitions: int) -> None:
         """Wait for so many more acknowledgements in each of some partitions, or of all."""
         self.progress.update()
-        names = [self.names[number] for number in partitions or range(self.partitions)]
+        names = [self.names[number] for number in partitions or range(len(self.names))]
         before = dict(self.progress.acks)
 
         def are_there() -> bool:
@@ -112,7 +132,8 @@ class Experiment:
 
     def wait_for_full_isr(self) -> None:
         """Wait until all replicas of all partitions are in sync."""
-        self.cluster.wait_for_full_isr(self.topic, self.replicas)
+        for topic in self.topics:
+            self.cluster.wait_for_full_isr(topic, self.replicas)
 
     @contextmanager
     def fault(self, name: str, target: str, ack_gap_max_s: float | None = None) -> Iterator[Fault]:
@@ -141,7 +162,8 @@ class Experiment:
         self._watcher.join()
         self._compare_replicas()
         self._writer.close()
-        report = check(read_history(*(path for path in self._paths.values() if path.exists())))
+        history = read_history(*(path for path in self._paths.values() if path.exists()))
+        report = check(history, are_answers_exact=self._are_answers_exact)
         sys.stdout.write(f"{report}\n")
         FIGURES.extend(map(str, report.faults))
         return report
@@ -150,13 +172,13 @@ class Experiment:
         """Let producers wait for what is under way, then end all clients."""
         assert self._workload is not None
         workload, self._workload = self._workload, None
-        assert workload.end(signal.SIGTERM) == 0, (self._folder / "clients.log").read_text()
+        exit_code = workload.end(signal.SIGTERM, self.stop_timeout_s)
+        assert exit_code == 0, (self._folder / "clients.log").read_text()
         self.progress.update()
 
     def drain(self, *, up_to_known_offsets: bool = True) -> None:
         """Read everything from the beginning, in a process of its own, at least up to what is known to be there."""
-        ends = self.progress.ends if up_to_known_offsets else {}
-        known = {number: ends.get(name, 0) for number, name in enumerate(self.names)}
+        known = self.progress.ends if up_to_known_offsets else {}
         drain = self._process("drain", "--drain", json.dumps(known), "--seconds-max", str(DRAIN_TIMEOUT_S))
         drain.wait(DRAIN_TIMEOUT_S + 60)
 
@@ -181,13 +203,22 @@ class Experiment:
     def _compare_replicas(self) -> None:
         drained = Progress(self._paths["drain"])
         drained.update()
-        for number, name in enumerate(self.names):
+        for topic, number, name in self._partitions():
             for broker in self.replicas[number]:
-                folder = self.cluster.brokers[broker].partition_dir(self.topic, number)
+                folder = self.cluster.brokers[broker].partition_dir(topic, number)
                 self._writer.write(replica_log(name, broker, folder, drained.ends.get(name, 0)))
 
+    def _partitions(self) -> list[tuple[str, int, str]]:
+        """Return topic, number and name of all partitions."""
+        return [(topic, number, f"{topic}-{number}") for topic in self.topics for number in range(self.partitions)]
+
     def _process(self, name: str, *options: str) -> GuardedProcess:
-        return self._client(name, "tests.faults.workload", "--partitions", str(self.partitions), *options)
+        return self._client(
+            name, self.workload, "--partitions", str(self.partitions), *self._workload_options(), *options
+        )
+
+    def _workload_options(self) -> list[str]:
+        return ["--rate", str(self._rate)]
 
     def _client(self, name: str, module: str, *options: str) -> GuardedProcess:
         command = [
@@ -201,16 +232,16 @@ class Experiment:
 
     def _watch(self) -> None:
         """Write down every change of leaders and ISRs that ZooKeeper shows."""
-        seen: dict[int, PartitionState] = {}
+        seen: dict[str, PartitionState] = {}
         while not self._watching.wait(WATCH_INTERVAL_S):
-            for number, name in enumerate(self.names):
+            for topic, number, name in self._partitions():
                 try:
-                    now = self.state(number)
+                    now = self.cluster.state.partition(topic, number)
                 except StateUnknownError:
                     continue
-                if now == seen.get(number):
+                if now == seen.get(name):
                     continue
-                seen[number] = now
+                seen[name] = now
                 self._writer.write(
                     IsrChange(
                         partition=name, leader_epoch=now.leader_epoch, isr=tuple(sorted(now.isr)), version=now.version

@@ -6,13 +6,12 @@ import argparse
 import json
 import signal
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.access import OPEN, Access
 from tests.faults.checker.history import HistoryWriter
 from tests.faults.workload.consumer import ConsumerWorker
+from tests.faults.workload.crew import Crew
 from tests.faults.workload.drain import drain
 from tests.faults.workload.observer import Observer
 from tests.faults.workload.producer import ProducerWorker
@@ -36,39 +35,23 @@ def main() -> int:
     history = HistoryWriter(options.history)
     producing = Settings(options.bootstrap, options.access, options.topic, options.partitions, history)
     if options.drain is not None:
-        known = {int(partition): int(end) for partition, end in json.loads(options.drain).items()}
-        return 0 if drain(producing, known, options.seconds_max) else 1
+        return 0 if drain(producing, json.loads(options.drain), options.seconds_max) else 1
 
     signal.signal(signal.SIGTERM, lambda *_: producing.stopping.set())
-    failures: list[str] = []
-    producers = [ProducerWorker(producing, f"p{number}", options.rate) for number in range(options.producers)]
-    writers = [_start(producer.run, failures) for producer in producers]
+    writers, readers = Crew(), Crew()
+    for number in range(options.producers):
+        writers.start(ProducerWorker(producing, f"p{number}", options.rate).run)
     # Readers go on until all producers have ended.
     reading = Settings(options.bootstrap, options.access, options.topic, options.partitions, history)
-    consumers = [ConsumerWorker(reading, f"c{number}") for number in range(options.consumers)]
-    runs = [*(consumer.run for consumer in consumers), Observer(reading, "observer").run]
-    readers = [_start(run, failures) for run in runs]
+    for number in range(options.consumers):
+        readers.start(ConsumerWorker(reading, f"c{number}").run)
+    readers.start(Observer(reading, "observer").run)
     producing.stopping.wait(options.seconds_max)
     producing.stopping.set()
-    for thread in writers:
-        thread.join()
+    writers.join()
     reading.stopping.set()
-    for thread in readers:
-        thread.join()
-    return 1 if failures else 0
-
-
-def _start(run: Callable[[], None], failures: list[str]) -> threading.Thread:
-    def report() -> None:
-        try:
-            run()
-        except BaseException as error:
-            failures.append(repr(error))
-            raise
-
-    thread = threading.Thread(target=report)
-    thread.start()
-    return thread
+    readers.join()
+    return 1 if writers.failures or readers.failures else 0
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from tests.faults.checker.history import NO_EPOCH, Assign, Poll, PolledRecord, PositionLost
+from tests.faults.checker.history import NO_EPOCH, NO_TRANSACTION, Assign, Poll, PolledRecord, PositionLost
 from tests.faults.workload.settings import BACKOFF_MS_MAX, Settings
 
 POLL_S = 0.2
@@ -16,9 +16,10 @@ POLL_RECORDS_MAX = 500
 class ConsumerWorker:
     """Reads all partitions; belongs to no group."""
 
-    def __init__(self, settings: Settings, name: str) -> None:
+    def __init__(self, settings: Settings, name: str, *, is_committed: bool = False) -> None:
         self._settings = settings
         self._name = name
+        self._is_committed = is_committed
         self.positions = dict.fromkeys(range(settings.partitions), 0)
         self._client = Consumer(
             {
@@ -29,7 +30,9 @@ class ConsumerWorker:
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 100,
                 "fetch.error.backoff.ms": BACKOFF_MS_MAX // 2,
-                "enable.partition.eof": False,
+                "isolation.level": "read_committed" if is_committed else "read_uncommitted",
+                # Behind the last record there may be markers, which only the end of the partition tells.
+                "enable.partition.eof": True,
             }
         )
         self._assign(self.positions)
@@ -42,11 +45,11 @@ class ConsumerWorker:
         finally:
             self.close()
 
-    def poll(self) -> None:
-        """Ask once, and write down what came."""
+    def poll(self, timeout_s: float = POLL_S, transaction: int = NO_TRANSACTION) -> None:
+        """Ask once, and write down what came, as part of a transaction if there is one."""
         records = []
         lost: dict[int, int] = {}
-        for message in self._client.consume(POLL_RECORDS_MAX, POLL_S):
+        for message in self._client.consume(POLL_RECORDS_MAX, timeout_s):
             error = message.error()
             partition, offset = message.partition(), message.offset()
             if error is None:
@@ -54,12 +57,21 @@ class ConsumerWorker:
                 assert offset is not None
                 records.append(self._record(message, partition, offset))
                 self.positions[partition] = offset + 1
+            elif error.code() == KafkaError._PARTITION_EOF and partition is not None and offset is not None:
+                self.positions[partition] = max(self.positions[partition], offset)
             elif error.code() == KafkaError._AUTO_OFFSET_RESET and partition is not None:
                 lost[partition] = self.positions[partition]
             else:
                 sys.stderr.write(f"{self._name}: {error}\n")
         if records:
-            self._settings.history.write(Poll(worker=self._name, records=tuple(records)))
+            self._settings.history.write(
+                Poll(
+                    worker=self._name,
+                    records=tuple(records),
+                    is_committed=self._is_committed,
+                    transaction=transaction,
+                )
+            )
         if lost:
             self._start_over(lost)
 

@@ -14,33 +14,49 @@ from tests.faults.workload.settings import Settings
 WATERMARK_TIMEOUT_S = 5.0
 
 
-def drain(settings: Settings, known: Mapping[int, int], timeout_s: float) -> bool:
-    """Read up to the offsets in `known` and to the high watermarks; say in the history whether that was reached."""
+def drain(settings: Settings, known: Mapping[str, int], timeout_s: float, *, has_transactions: bool = False) -> bool:
+    """Read up to the offsets in `known` and to the high watermarks; say in the history whether that was reached.
+
+    `known` has the offsets by the names of the partitions. Where there were transactions, two clients with
+    read_committed do the same afterwards.
+    """
     deadline = time.monotonic() + timeout_s
-    observer = Observer(settings, "drain-observer")
-    consumer = ConsumerWorker(settings, "drain")
-    try:
-        ends = _ends(consumer, settings, known, deadline)
-        for worker, reader in (("drain", consumer), ("drain-observer", observer)):
-            while not (is_complete := _has_reached(reader.positions, ends)) and time.monotonic() < deadline:
-                reader.poll()
-            detail = f"positions {reader.positions}, ends {ends}"
-            settings.history.write(Drain(worker=worker, is_complete=is_complete and bool(ends), detail=detail))
-            if not is_complete:
-                return False
-    finally:
-        observer.close()
-        consumer.close()
+    ends: dict[int, int] = {}
+    for is_committed in (False, True) if has_transactions else (False,):
+        name = "drain-committed" if is_committed else "drain"
+        observer = Observer(settings, f"{name}-observer", is_committed=is_committed)
+        consumer = ConsumerWorker(settings, name, is_committed=is_committed)
+        try:
+            # Only to a reader with read_uncommitted librdkafka tells high watermarks.
+            ends = ends or _ends(consumer, settings, known, deadline)
+            for worker, reader in ((name, consumer), (f"{name}-observer", observer)):
+                while not (is_complete := _has_reached(reader.positions, ends)) and time.monotonic() < deadline:
+                    reader.poll()
+                settings.history.write(
+                    Drain(
+                        worker=worker,
+                        is_complete=is_complete and bool(ends),
+                        detail=f"positions {reader.positions}, ends {ends}",
+                        is_committed=is_committed,
+                    )
+                )
+                if not is_complete:
+                    return False
+        finally:
+            observer.close()
+            consumer.close()
     return bool(ends)
 
 
-def _ends(consumer: ConsumerWorker, settings: Settings, known: Mapping[int, int], deadline: float) -> dict[int, int]:
+def _ends(consumer: ConsumerWorker, settings: Settings, known: Mapping[str, int], deadline: float) -> dict[int, int]:
     """Where to read to; nothing if the leaders do not say how far they are."""
     while time.monotonic() < deadline:
         try:
             return {
-                partition: max(known.get(partition, 0), consumer.high_watermark(partition, WATERMARK_TIMEOUT_S))
-                for partition in range(settings.partitions)
+                number: max(
+                    known.get(settings.partition(number), 0), consumer.high_watermark(number, WATERMARK_TIMEOUT_S)
+                )
+                for number in range(settings.partitions)
             }
         except (KafkaException, TimeoutError):
             continue

@@ -1,4 +1,4 @@
-"""A consumer of our own that sees what libraries hide: the high watermark of each answer, and who gave it.
+"""A consumer of our own that sees what libraries hide: markers, the watermarks of each answer, and who gave it.
 
 It asks each broker in turn who leads. So it also reads from one that is cut off from the others and still believes
 itself the leader, in the epoch in which that broker believes it.
@@ -6,21 +6,31 @@ itself the leader, in the epoch in which that broker believes it.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import cycle
 
-from tests.faults.checker.history import Assign, Poll, PolledRecord, Watermark
-from tests.faults.workload.settings import CONNECT_TIMEOUT_MS, REQUEST_TIMEOUT_MS, Settings
+from tests.faults.checker.history import Assign, Poll, PolledMarker, PolledRecord, Watermark
+from tests.faults.workload.connections import Connections
+from tests.faults.workload.settings import Settings
 
-from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api
+from ottla.protocol.control_records import ControlType, read_marker
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.protocol.messages.fetch import (
+    READ_COMMITTED,
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from ottla.protocol.records import batches
+from ottla.protocol.records import RecordBatch, batches
 
 METADATA_VERSION, FETCH_VERSION = 9, 12
+READ_UNCOMMITTED = 0
 INTERVAL_S = 0.05
 MAX_WAIT_MS = 20
 PARTITION_BYTES_MAX = 1024 * 1024
@@ -31,11 +41,11 @@ ROUNDS_PER_VIEW = 20
 class Observer:
     """Reads all partitions from their beginning; answers that are errors are not part of a history."""
 
-    def __init__(self, settings: Settings, name: str) -> None:
+    def __init__(self, settings: Settings, name: str, *, is_committed: bool = False) -> None:
         self._settings = settings
         self._name = name
-        self._connections: dict[tuple[str, int], BlockingConnection] = {}
-        self._bootstraps: Iterator[str] = cycle(settings.bootstrap.split(","))
+        self._is_committed = is_committed
+        self._connections = Connections(settings, name)
         self._view: MetadataResponse | None = None
         self._rounds = 0
         self.positions = dict.fromkeys(range(settings.partitions), 0)
@@ -73,8 +83,7 @@ class Observer:
 
     def close(self) -> None:
         """Close all connections."""
-        for connection in self._connections.values():
-            connection.close()
+        self._connections.close()
 
     def _fetch(self, broker: int, address: tuple[str, int], epochs: dict[int, int]) -> bool:
         wanted = [
@@ -91,66 +100,94 @@ class Observer:
             max_wait_ms=MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=10 * PARTITION_BYTES_MAX,
+            isolation_level=READ_COMMITTED if self._is_committed else READ_UNCOMMITTED,
             topics=[FetchTopic(topic=self._settings.topic, partitions=wanted)],
         )
+        invoked_ns = time.monotonic_ns()
         try:
-            answer: FetchResponse = self._connection(address).request(Api.FETCH, FETCH_VERSION, request)
+            answer: FetchResponse = self._connections.to(address).request(Api.FETCH, FETCH_VERSION, request)
         except KafkaError:
             return False
         answers = [partition for topic in answer.responses for partition in topic.partitions]
         served = [one for one in answers if one.error_code == ErrorCode.NONE]
-        records = tuple(record for one in served for record in self._records(one))
+        found = [item for one in served for item in self._read(one)]
         watermarks = tuple(
             Watermark(
-                self._settings.partition(one.partition_index), broker, epochs[one.partition_index], one.high_watermark
+                self._settings.partition(one.partition_index),
+                broker,
+                epochs[one.partition_index],
+                one.high_watermark,
+                one.last_stable_offset,
             )
             for one in served
         )
         for one in served:
             self.high_watermarks[one.partition_index] = one.high_watermark
         if served:
-            self._settings.history.write(Poll(worker=self._name, records=records, watermarks=watermarks))
+            self._settings.history.write(
+                Poll(
+                    worker=self._name,
+                    records=tuple(item for item in found if isinstance(item, PolledRecord)),
+                    watermarks=watermarks,
+                    markers=tuple(item for item in found if isinstance(item, PolledMarker)),
+                    is_committed=self._is_committed,
+                    invoked_ns=invoked_ns,
+                )
+            )
         return len(served) == len(wanted)
 
-    def _records(self, answer: PartitionData) -> Iterator[PolledRecord]:
+    def _read(self, answer: PartitionData) -> Iterator[PolledRecord | PolledMarker]:
         """Read the batches; the first may begin before the offset that was asked for."""
+        name = self._settings.partition(answer.partition_index)
         start = self.positions[answer.partition_index]
+        aborted = _Aborted(answer.aborted_transactions or [])
         for batch in batches(bytes(answer.records or b"")):
             batch.check()
-            for record in batch.records():
-                if record.offset >= start and not batch.is_control:
-                    value = bytes(record.value or b"").decode(errors="replace")
-                    name = self._settings.partition(answer.partition_index)
-                    yield PolledRecord(
-                        name,
-                        record.offset,
-                        value,
-                        batch.partition_leader_epoch,
-                        batch.producer_id,
-                        batch.producer_epoch,
-                    )
+            is_hidden = aborted.hides(batch)
+            if batch.is_control:
+                marker = read_marker(batch)
+                if marker is not None and batch.base_offset >= start:
+                    is_commit = marker.control_type is ControlType.COMMIT
+                    yield PolledMarker(name, batch.base_offset, batch.producer_id, batch.producer_epoch, is_commit)
+            elif not is_hidden:
+                for record in batch.records():
+                    if record.offset >= start:
+                        value = bytes(record.value or b"").decode(errors="replace")
+                        yield PolledRecord(
+                            name,
+                            record.offset,
+                            value,
+                            batch.partition_leader_epoch,
+                            batch.producer_id,
+                            batch.producer_epoch,
+                        )
             self.positions[answer.partition_index] = max(start, batch.next_offset)
 
     def _ask_who_leads(self) -> MetadataResponse | None:
-        host, _, port = next(self._bootstraps).rpartition(":")
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=self._settings.topic)], allow_auto_topic_creation=False
         )
         try:
-            answer: MetadataResponse = self._connection((host, int(port))).request(
+            answer: MetadataResponse = self._connections.to_next_bootstrap().request(
                 Api.METADATA, METADATA_VERSION, request
             )
         except KafkaError:
             return None
         return answer if answer.topics[0].partitions else None
 
-    def _connection(self, address: tuple[str, int]) -> BlockingConnection:
-        if address not in self._connections:
-            self._connections[address] = BlockingConnection(
-                *address,
-                client_id=self._name,
-                connect_timeout_ms=CONNECT_TIMEOUT_MS,
-                request_timeout_ms=REQUEST_TIMEOUT_MS,
-                **self._settings.access.connection,
-            )
-        return self._connections[address]
+
+class _Aborted:
+    """The aborted transactions in one answer, which are found by the offsets at which they begin."""
+
+    def __init__(self, transactions: list[AbortedTransaction]) -> None:
+        self._waiting = sorted(transactions, key=lambda one: one.first_offset, reverse=True)
+        self._open: set[int] = set()
+
+    def hides(self, batch: RecordBatch) -> bool:
+        """Take the next batch; return whether it is part of an aborted transaction."""
+        while self._waiting and self._waiting[-1].first_offset <= batch.last_offset:
+            self._open.add(self._waiting.pop().producer_id)
+        if batch.is_control:
+            self._open.discard(batch.producer_id)
+            return False
+        return batch.is_transactional and batch.producer_id in self._open
