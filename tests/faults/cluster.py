@@ -23,7 +23,7 @@ from tests.kit.hosts import LOOPBACK, Host
 from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeperServer
 
-from ottla.broker.coordination.placement import CONSUMER_OFFSETS
+from ottla.broker.coordination.placement import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.client.local_cluster.errors import JavaNotFoundError
 from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api
@@ -62,11 +62,24 @@ _OPTIONS = (
     "offsets.topic.num.partitions=1",
     "offsets.topic.replication.factor=3",
     "group.min.session.timeout.ms=1000",
+    # The same for transactions, and what clients leave open ends soon.
+    "transaction.state.log.num.partitions=1",
+    "transaction.state.log.replication.factor=3",
+    "transaction.state.log.min.isr=2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",
+)
+# For a cluster of one broker.
+ALONE = (
+    "default.replication.factor=1",
+    "min.insync.replicas=1",
+    "offsets.topic.replication.factor=1",
+    "transaction.state.log.replication.factor=1",
+    "transaction.state.log.min.isr=1",
 )
 
 
 class Cluster:
-    """Brokers 1, 2 and 3; each keeps its address and its data over restarts.
+    """Brokers 1, 2 and 3, unless a test wants fewer; each keeps its address and its data over restarts.
 
     All listeners are PLAINTEXT, or all are SASL_SSL and nobody does anything without a right to.
     """
@@ -78,11 +91,12 @@ class Cluster:
         network: NamespaceNetwork | None = None,
         process: type[BrokerProcess] = BrokerProcess,
         protocol: str = "PLAINTEXT",
+        broker_ids: Sequence[int] = BROKER_IDS,
     ) -> None:
         self.network = network
         self._protection: Protection | None = None
         if protocol == PROTECTED:
-            addresses = [self._host(f"broker-{broker}").address for broker in BROKER_IDS]
+            addresses = [self._host(f"broker-{broker}").address for broker in broker_ids]
             self._protection = Protection(folder / "protection", addresses)
             overrides += tuple(self._protection.broker_options())
         self.client_host = self._host("client")
@@ -97,7 +111,7 @@ class Cluster:
                 where=self._host(f"broker-{broker}"),
                 protocol=protocol,
             )
-            for broker in BROKER_IDS
+            for broker in broker_ids
         }
         self._state: ClusterState | None = None
         self._paused: set[int] = set()
@@ -127,7 +141,7 @@ class Cluster:
         self._state = ClusterState(self.zookeeper.connect, self.client_host)
         if self._protection is not None:
             self.client_host.call(partial(self._protection.create_users, self.zookeeper.connect))
-        self.start_brokers(*BROKER_IDS)
+        self.start_brokers(*self.brokers)
         if self._protection is not None:
             self._give_rights(self._protection)
 
@@ -150,12 +164,13 @@ class Cluster:
         self.zookeeper.resume()
         for broker in [*self._paused]:
             self.resume(broker)
-        gone = set(BROKER_IDS) - set(self._running())
+        gone = set(self.brokers) - set(self._running())
         if gone:
             self.start_brokers(*gone)
-        until(lambda: self._is_known(set(BROKER_IDS)), "all brokers know each other again")
-        if self.state.has_topic(CONSUMER_OFFSETS):
-            self.wait_for_full_isr(CONSUMER_OFFSETS, [BROKER_IDS])
+        until(lambda: self._is_known(set(self.brokers)), "all brokers know each other again")
+        for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+            if self.state.has_topic(topic):
+                self.wait_for_full_isr(topic, [list(self.brokers)])
 
     def close(self) -> None:
         """End everything at once."""
@@ -252,7 +267,7 @@ class Cluster:
         return LOOPBACK if self.network is None else self.network.hosts[name]
 
     def _give_rights(self, protection: Protection) -> None:
-        created = self.request(BROKER_IDS[0], Api.CREATE_ACLS, ACLS_VERSION, protection.rights())
+        created = self.request(next(iter(self.brokers)), Api.CREATE_ACLS, ACLS_VERSION, protection.rights())
         assert not any(result.error_code for result in created.results), created
 
         def are_known() -> bool:

@@ -1,7 +1,7 @@
 """A cluster whose every listener is SASL_SSL, with ACLs: what its brokers need, and who may do what.
 
 Brokers log in to each other as one super user. Tests are another one. The clients of a workload have no more rights
-than they need: to read and write topics, and to be members of groups.
+than they need: to read and write topics, in transactions as well, and to be members of groups.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _RIGHTS = (
     (ResourceType.TOPIC, AclOperation.READ),
     (ResourceType.TOPIC, AclOperation.WRITE),
     (ResourceType.GROUP, AclOperation.READ),
+    (ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE),
 )
 
 
