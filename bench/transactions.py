@@ -10,6 +10,7 @@ says that markers are on their way, which is what a broker can save it.
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import sys
 import tempfile
@@ -17,14 +18,16 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import structlog
 from bench.support.contender import ApacheKafka, Ottla
 from bench.support.report import Results, machine
 from bench.support.run import SETTLE_SECONDS, measure
-from bench.support.transaction_rows import transaction_rows
+from bench.support.transaction_rows import loading_seconds, transaction_rows
 from tests.kit.apache_kafka import UnavailableError
 
 ROUNDS = 3
 SECONDS = 10.0
+IDS = 10_000
 NOTE = "Medians over the rounds. A commit is the time from begin_transaction to the return of commit_transaction."
 
 
@@ -38,6 +41,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values to a file, too")
     parser.add_argument("--alone", action="store_true", help="without Apache Kafka")
     options = parser.parse_args()
+    # Of the coordinator that this process runs.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     # Ended from outside, everything that was started is stopped as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     kinds = [Ottla] if options.alone else [Ottla, ApacheKafka]
@@ -62,6 +67,7 @@ def main() -> None:
                 for row in rows:
                     measure(row, contenders, results, number)
     print(f"\n{results.table()}\n\n{NOTE}")
+    print(f"A new coordinator of ours loads {IDS:,} transactional ids in {loading_seconds(IDS):.2f} s.")
     if options.json:
         results.write_json(options.json)
 

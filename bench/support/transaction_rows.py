@@ -7,16 +7,21 @@ time; what the coordinator has to do for the first one is not counted.
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from bench.support.contender import Contender
 from bench.support.rows import MB, Row, Target, Values, at_least, at_most, topic_for
 from bench.support.usage import cpu_seconds
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.cimpl import TopicPartition
+from tests.broker.transactions.coordinating import A, coordinating
+
+from ottla.protocol.errors import ErrorCode
 
 WAIT_SECONDS = 60.0
 PARTITIONS = 3
@@ -57,6 +62,26 @@ def _producer(target: Target, **settings: object) -> Iterator[Producer]:
     producer.init_transactions(WAIT_SECONDS)
     yield producer
     producer.flush(WAIT_SECONDS)
+
+
+def loading_seconds(ids: int) -> float:
+    """Return how long a new coordinator takes to load so many transactional ids, each with two transactions."""
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder, coordinating(Path(folder)) as led:
+        led.lead(replicas=(1,))
+        for number in range(ids):
+            name = f"id-{number}"
+            producer = led.init(transactional_id=name)
+            for _ in range(2):
+                led.coordinator.add_partitions(name, producer.producer_id, producer.producer_epoch, {A}, _ignore)
+                led.coordinator.end(name, producer.producer_id, producer.producer_epoch, _ignore, commit=True)
+                led.coordinator.marked(*led.decided.pop(), A)
+        begun = time.perf_counter()
+        led.fail_over(epoch=1)
+        return time.perf_counter() - begun
+
+
+def _ignore(_code: ErrorCode) -> None:
+    """Nobody waits for it."""
 
 
 def _commits(seconds: float, records: int) -> Callable[[Contender], Values]:
