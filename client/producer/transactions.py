@@ -94,7 +94,7 @@ _FATAL_FROM_COORDINATOR: Final = _FATAL | {ErrorCode.INVALID_PRODUCER_EPOCH, Err
 _FORGOTTEN: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
-class TransactionState(Enum):
+class TransactionPhase(Enum):
     """What a transactional producer is doing."""
 
     UNINITIALIZED = "the producer has not started"
@@ -106,8 +106,8 @@ class TransactionState(Enum):
     FATAL = "the producer has failed"
 
 
-_SENDING: Final = frozenset({TransactionState.OPEN, TransactionState.COMMITTING})
-_ABORTS: Final = frozenset({TransactionState.OPEN, TransactionState.ABORTABLE, TransactionState.ABORTING})
+_SENDING: Final = frozenset({TransactionPhase.OPEN, TransactionPhase.COMMITTING})
+_ABORTS: Final = frozenset({TransactionPhase.OPEN, TransactionPhase.ABORTABLE, TransactionPhase.ABORTING})
 
 
 class Transactions:
@@ -116,7 +116,7 @@ class Transactions:
     def __init__(self, cluster: ClusterClient, settings: ProducerSettings, sender: Sender) -> None:
         assert settings.transactional_id is not None
         self.transactional_id = settings.transactional_id
-        self.state = TransactionState.UNINITIALIZED
+        self.state = TransactionPhase.UNINITIALIZED
         self._cluster = cluster
         self._settings = settings
         self._sender = sender
@@ -151,47 +151,47 @@ class Transactions:
             if error.code in _FATAL_FROM_COORDINATOR:
                 raise _as_fatal(error) from error
             raise
-        self.state = TransactionState.READY
+        self.state = TransactionPhase.READY
 
     async def close(self) -> None:
         """Finish the commit or abort that is under way, and abort a transaction that is open."""
         if self._ending is not None:
             await asyncio.wait([self._ending])
-        if self.state in (TransactionState.OPEN, TransactionState.ABORTABLE):
-            self.state = TransactionState.ABORTING
+        if self.state in (TransactionPhase.OPEN, TransactionPhase.ABORTABLE):
+            self.state = TransactionPhase.ABORTING
             await asyncio.wait([self._start_ending(self._abort())])
         for task in self._adding:
             task.cancel()
 
     def begin(self) -> None:
         """Begin a transaction; the coordinator hears of it with the first partition or offset."""
-        self._check(TransactionState.READY)
-        self.state = TransactionState.OPEN
+        self._check(TransactionPhase.READY)
+        self.state = TransactionPhase.OPEN
 
     def check_sending(self) -> None:
         """Raise an error unless records may be sent."""
-        if self.state is not TransactionState.OPEN:
+        if self.state is not TransactionPhase.OPEN:
             self._refuse()
 
     async def commit(self) -> None:
         """Wait for all records, and commit; may be called again if the outcome is not known yet."""
         ending = self._ending
-        if self.state is TransactionState.COMMITTING and ending is not None:
+        if self.state is TransactionPhase.COMMITTING and ending is not None:
             if ending.done():
                 ending = self._start_ending(self._commit())
         else:
-            self._check(TransactionState.OPEN)
-            self.state = TransactionState.COMMITTING
+            self._check(TransactionPhase.OPEN)
+            self.state = TransactionPhase.COMMITTING
             ending = self._start_ending(self._commit())
         await asyncio.shield(ending)
 
     async def abort(self) -> None:
         """Give up all records, and abort."""
         ending = self._ending
-        if self.state is not TransactionState.ABORTING or ending is None:
-            if self.state is not TransactionState.ABORTABLE:
-                self._check(TransactionState.OPEN)
-            self.state = TransactionState.ABORTING
+        if self.state is not TransactionPhase.ABORTING or ending is None:
+            if self.state is not TransactionPhase.ABORTABLE:
+                self._check(TransactionPhase.OPEN)
+            self.state = TransactionPhase.ABORTING
             ending = self._start_ending(self._abort())
         await asyncio.shield(ending)
 
@@ -199,7 +199,7 @@ class Transactions:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
         """Commit the offsets of a group with the transaction."""
-        self._check(TransactionState.OPEN)
+        self._check(TransactionPhase.OPEN)
         if not offsets:
             return
         await asyncio.shield(self._start_adding(self._add_offsets(offsets, group)))
@@ -207,7 +207,7 @@ class Transactions:
     def fail(self, error: KafkaError) -> None:
         """End the transaction, if there is one: it can only be aborted."""
         if self.state in _SENDING:
-            self._fail(error, TransactionState.ABORTABLE)
+            self._fail(error, TransactionPhase.ABORTABLE)
 
     # For the sender.
 
@@ -237,7 +237,7 @@ class Transactions:
         """End the transaction: one of its batches is missing."""
         if error.code in _FATAL:
             error.fatal = True
-            self._fail(error, TransactionState.FATAL)
+            self._fail(error, TransactionPhase.FATAL)
         elif self.state in _SENDING:
             error.abortable = True
             self.fail(error)
@@ -384,7 +384,7 @@ class Transactions:
         self._sender.abandon(TransactionAbortedError("the transaction of this record was aborted"))
         await self._sender.wait_for_answers()
         await self._added_all()
-        if self.state is TransactionState.FATAL:
+        if self.state is TransactionPhase.FATAL:
             self._raise_failure()
         try:
             await self._end(committed=False)
@@ -392,7 +392,7 @@ class Transactions:
                 await self._retrying(self._init_producer_id)
         except KafkaError as error:
             # It may be tried again, unless the error is fatal.
-            self._fail(error, TransactionState.ABORTABLE)
+            self._fail(error, TransactionPhase.ABORTABLE)
             raise self._refused(error) from error
         self._ended()
 
@@ -438,7 +438,7 @@ class Transactions:
         self._new_partitions.clear()
         self._may_have_begun = False
         self._failure = None
-        self.state = TransactionState.READY
+        self.state = TransactionPhase.READY
 
     # Requests.
 
@@ -487,7 +487,7 @@ class Transactions:
         """Apply what a coordinator's error means; return the error for the caller."""
         if error.code in _FATAL_FROM_COORDINATOR:
             error = _as_fatal(error)
-            self._fail(error, TransactionState.FATAL)
+            self._fail(error, TransactionPhase.FATAL)
             return error
         if error.code in _FORGOTTEN:
             self._is_epoch_spent = True
@@ -496,22 +496,22 @@ class Transactions:
         seen.abortable = True
         return seen
 
-    def _fail(self, error: KafkaError, state: TransactionState) -> None:
-        if self.state is TransactionState.FATAL:
+    def _fail(self, error: KafkaError, state: TransactionPhase) -> None:
+        if self.state is TransactionPhase.FATAL:
             return
         self.state = state
         self._failure = copy(error)
-        self._failure.fatal = state is TransactionState.FATAL
+        self._failure.fatal = state is TransactionPhase.FATAL
         self._failure.abortable = not self._failure.fatal
         # Not now: the sender may be in the middle of its queues.
         asyncio.get_running_loop().call_soon(self._abandon)
 
     def _abandon(self) -> None:
         """Fail all records: none of them will be committed."""
-        if self._failure is not None and self.state in (TransactionState.ABORTABLE, TransactionState.FATAL):
+        if self._failure is not None and self.state in (TransactionPhase.ABORTABLE, TransactionPhase.FATAL):
             self._sender.abandon(copy(self._failure))
 
-    def _check(self, wanted: TransactionState) -> None:
+    def _check(self, wanted: TransactionPhase) -> None:
         if self.state is not wanted:
             self._refuse()
 
