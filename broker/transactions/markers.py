@@ -45,7 +45,7 @@ WriteHere = Callable[[WritableTxnMarker, Callable[[Codes], None]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class MarkerDelivery:
     """The marker of one transaction, for some of its partitions."""
 
     entry: CoordinatedTransaction
@@ -91,7 +91,7 @@ class MarkerSender:
         self._leader_of = leader_of
         self._write_here = write_here
         self._numbers = count()
-        self.channels: BrokerChannels[Delivery] = BrokerChannels(
+        self.channels: BrokerChannels[MarkerDelivery] = BrokerChannels(
             "transaction-markers-to", link_to, self._send, self._not_sent
         )
         # Looks for leaders again.
@@ -114,10 +114,10 @@ class MarkerSender:
             if not transaction.state.is_prepared:
                 return
             partitions = frozenset(transaction.unmarked)
-            delivery = Delivery(entry, entry.shard.epoch, transaction.stored, next(self._numbers), partitions)
+            delivery = MarkerDelivery(entry, entry.shard.epoch, transaction.stored, next(self._numbers), partitions)
         self.route(delivery)
 
-    def route(self, delivery: Delivery) -> None:
+    def route(self, delivery: MarkerDelivery) -> None:
         """Send a delivery to the present leaders of its partitions."""
         if not self._coordinator.coordinates(delivery.entry, delivery.coordinator_epoch):
             return
@@ -143,22 +143,22 @@ class MarkerSender:
         """How many deliveries wait to be sent again."""
         return len(self.work)
 
-    def _route_later(self, delivery: Delivery) -> None:
+    def _route_later(self, delivery: MarkerDelivery) -> None:
         self.work.submit(lambda: self.route(delivery), _RETRY_SECONDS)
 
-    def _send(self, link: Link, deliveries: Sequence[Delivery]) -> None:
+    def _send(self, link: Link, deliveries: Sequence[MarkerDelivery]) -> None:
         request = WriteTxnMarkersRequest(markers=[delivery.marker() for delivery in deliveries])
         response = link.request(Api.WRITE_TXN_MARKERS, lambda version: request)
         codes = _codes(response)
         for delivery in deliveries:
             self._answered(delivery, codes.get(delivery.decided.producer_id, {}))
 
-    def _not_sent(self, broker: int, deliveries: Sequence[Delivery], error: Exception) -> None:
+    def _not_sent(self, broker: int, deliveries: Sequence[MarkerDelivery], error: Exception) -> None:
         log.info("transaction_markers_not_sent", broker=broker, count=len(deliveries), reason=str(error))
         for delivery in deliveries:
             self._route_later(delivery)
 
-    def _answered(self, delivery: Delivery, codes: Codes) -> None:
+    def _answered(self, delivery: MarkerDelivery, codes: Codes) -> None:
         """Take the answer of a broker: partitions that have their marker, and those to try again or to give up."""
         again: set[TopicPartition] = set()
         for partition in delivery.partitions:
@@ -179,7 +179,7 @@ class MarkerSender:
         if again:
             self._route_later(replace(delivery, partitions=frozenset(again)))
 
-    def _marked(self, delivery: Delivery, partition: TopicPartition) -> None:
+    def _marked(self, delivery: MarkerDelivery, partition: TopicPartition) -> None:
         self._coordinator.marked(delivery.entry, delivery.coordinator_epoch, delivery.decided, partition)
 
 
