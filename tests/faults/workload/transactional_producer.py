@@ -179,6 +179,9 @@ class TransactionalProducer:
                     "delivery.timeout.ms": TRANSACTION_TIMEOUT_MS,
                     "request.timeout.ms": REQUEST_TIMEOUT_MS,
                     "linger.ms": 1,
+                    # Without it, a fatal error is raised amidst the callbacks of a flush, which Python takes for a bug.
+                    # The calls of the transaction raise it, too.
+                    "error_cb": self._say,
                 }
             )
             try:
