@@ -26,7 +26,13 @@ from ottla.protocol.requests import decode_response, encode_request
 RESPONSE_BYTES_MAX = 100_000_000
 PRODUCE_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION, CREATE_TOPICS_VERSION = 9, 12, 7, 7
 LATEST = -1
-_NOT_YET = (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+_NOT_YET = (
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    # Of a broker of Kafka that does not know of itself yet.
+    ErrorCode.INVALID_REPLICATION_FACTOR,
+)
 
 T = TypeVar("T")
 

@@ -16,6 +16,7 @@ with warnings.catch_warnings():
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, errors
     from kafka.admin import AlterConfigOp, ConfigResource, MemberToRemove, OffsetSpec
     from kafka.errors import KafkaError
+    from kafka.structs import OffsetAndMetadata
 
 __all__ = [
     "AlterConfigOp",
@@ -24,6 +25,7 @@ __all__ = [
     "KafkaProducer",
     "KafkaPython",
     "MemberToRemove",
+    "OffsetAndMetadata",
     "OffsetSpec",
     "TopicPartition",
     "admin",

@@ -1,0 +1,45 @@
+"""The brokers of this folder: ours, and in `make test-all` Apache Kafka's, on which the same tests must pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.kafka_process import new_kafka
+from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
+
+OPTIONS = (
+    "transaction.state.log.num.partitions=3",
+    # Kafka looks for transactions that take too long every ten seconds.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms=200",
+)
+KINDS = ("ottla", pytest.param("kafka-3.9", marks=pytest.mark.long))
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def broker(
+    request: pytest.FixtureRequest, zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess]:
+    """A broker that soon aborts transactions that take too long."""
+    folder = tmp_path_factory.mktemp("broker")
+    if request.param == "ottla":
+        process = BrokerProcess(folder, ZooKeeper(zookeeper_server).connect, *OPTIONS)
+    else:
+        process = new_kafka(request.param, folder, zookeeper_server, *OPTIONS)
+    process.start_on_free_ports()
+    yield process
+    process.kill()
+
+
+@pytest.fixture
+def transactional_id() -> str:
+    """An id that no other producer has."""
+    return f"id-{uuid4().hex}"
+
+
+@pytest.fixture
+def group() -> str:
+    """A name that no other group has."""
+    return f"group-{uuid4().hex}"
