@@ -22,6 +22,7 @@ from ottla.client.net.metadata import ClusterMetadata
 from ottla.client.net.settings import Config
 from ottla.client.producer.accumulator import TopicQueues
 from ottla.client.producer.partition_queue import PartitionQueue
+from ottla.client.producer.prepared_transaction import PreparedTransaction
 from ottla.client.producer.producer_batch import BatchBuilder, Delivery, ProducerBatch
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.settings import ProducerOptions, ProducerSettings
@@ -225,6 +226,14 @@ class Producer:
     async def abort_transaction(self) -> None:
         """Abort the transaction: its records are given up, and readers of committed records never see them."""
         await self._transactional().abort()
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Wait until all records of the transaction are written, and hand it over to another process to be ended.
+
+        That calls `end_prepared`. This producer sends nothing more, and `stop` leaves the transaction open. If nobody
+        ends it, the brokers abort it after transaction_timeout_ms, or when a new producer takes the transactional_id.
+        """
+        return await self._transactional().prepare()
 
     def transaction(self) -> TransactionContext:
         """Return a transaction for `async with`: committed at the end of the block, and aborted if it raises."""

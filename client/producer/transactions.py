@@ -7,6 +7,8 @@
                       ▼                  ▼
                   ABORTABLE ──abort──► ABORTING ──► READY            any ──► FATAL
 
+An OPEN transaction may also be handed over (`prepare`): another process ends it, and this producer is done.
+
 A partition is added to the transaction before the first batch for it is sent, together with all others that wait for
 that. A commit waits for all batches. An abort gives them up, but waits for the answers to those in flight: a batch that
 is written after the end of its transaction belongs to none. Both then tell the coordinator, unless the transaction has
@@ -44,6 +46,7 @@ from ottla.client.net.coordinators import GROUP, LOST_COORDINATOR, TRANSACTION
 from ottla.client.net.metadata import by_topic
 from ottla.client.producer.numbering import GAPS
 from ottla.client.producer.partition_queue import BatchVerdict, PartitionQueue, ProducerIdentity
+from ottla.client.producer.prepared_transaction import PreparedTransaction
 from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.client.producer.settings import ProducerSettings
 from ottla.client.types import ConsumerGroupMetadata, OffsetAndMetadata
@@ -103,6 +106,7 @@ class TransactionPhase(Enum):
     COMMITTING = "the transaction is being committed: call commit_transaction() to wait for that"
     ABORTABLE = "the transaction has failed: call abort_transaction() first"
     ABORTING = "the transaction is being aborted: call abort_transaction() to wait for that"
+    PREPARED = "the transaction was handed over: create a new producer"
     FATAL = "the producer has failed"
 
 
@@ -184,6 +188,24 @@ class Transactions:
             self.state = TransactionPhase.COMMITTING
             ending = self._start_ending(self._commit())
         await asyncio.shield(ending)
+
+    async def prepare(self) -> PreparedTransaction:
+        """Wait for all records, and return what another process needs to end the transaction."""
+        self._check(TransactionState.OPEN)
+        self.state = TransactionState.COMMITTING
+        try:
+            await self._sender.flush()
+            await self._added_all()
+            self._raise_failure()
+            if not self._may_have_begun:
+                raise IllegalStateError("the transaction has no records to hand over")
+        except BaseException:
+            if self.state is TransactionState.COMMITTING:
+                self.state = TransactionState.OPEN
+            raise
+        self.state = TransactionState.PREPARED
+        identity = self._identity
+        return PreparedTransaction(self.transactional_id, identity.producer_id, identity.producer_epoch)
 
     async def abort(self) -> None:
         """Give up all records, and abort."""

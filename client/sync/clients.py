@@ -30,6 +30,7 @@ from ottla.client.consumer.settings import ConsumerOptions, ConsumerSettings
 from ottla.client.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from ottla.client.net.settings import ClientOptions, ClientSettings, Config
 from ottla.client.producer import producer
+from ottla.client.producer.prepared_transaction import PreparedTransaction
 from ottla.client.producer.producer_batch import BatchBuilder, Delivery
 from ottla.client.producer.settings import ProducerOptions, ProducerSettings
 from ottla.client.sync.loop_thread import LoopThread
@@ -224,6 +225,10 @@ class Producer(_Twin[producer.Producer]):
         """Abort the transaction: its records are given up, and readers of committed records never see them."""
         self._wait(self._drained(self._client.abort_transaction))
 
+    def prepare_transaction(self) -> PreparedTransaction:
+        """Wait until all records of the transaction are written, and hand it over to another process to be ended."""
+        return self._wait(self._drained(self._client.prepare_transaction))
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Return a transaction for `with`: committed at the end of the block, and aborted if it raises."""
@@ -263,10 +268,10 @@ class Producer(_Twin[producer.Producer]):
                 raise
             raise KafkaTimeoutError(f"the record was not written within {self._call_timeout_ms} ms") from None
 
-    async def _drained(self, then: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _drained(self, then: Callable[[], Coroutine[Any, Any, R]]) -> R:
         if self._queue is not None:
             await self._queue.drain()
-        await then()
+        return await then()
 
 
 class Consumer(_Twin[consumer.Consumer]):

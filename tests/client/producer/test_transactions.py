@@ -11,10 +11,13 @@ from tests.client.producer.scripted_transactions import PRODUCER_ID, TRANSACTION
 from tests.kit.coroutines import BOTH_LOOPS
 from tests.kit.waiting import until_async
 
-from ottla.client.errors import IllegalStateError, KafkaError, TransactionAbortedError
+from ottla.client.errors import IllegalStateError, KafkaError, ProducerFencedError, TransactionAbortedError
+from ottla.client.net.cluster_client import ClusterClient
+from ottla.client.producer.prepared_transaction import PreparedTransaction, end_prepared
 from ottla.client.producer.producer import Producer
 from ottla.client.types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 
 pytestmark = BOTH_LOOPS
@@ -327,3 +330,52 @@ async def test_many_batches_of_many_partitions() -> None:
             assert batch.base_sequence == expected
             expected += batch.record_count
         assert expected == 300
+
+
+async def test_a_transaction_that_is_handed_over_is_ended_by_another_client() -> None:
+    """Its producer leaves it open when it stops, and does nothing more; a coordinator that has moved is asked again."""
+    brokers = Coordinating()
+    async with transacting(brokers) as producer:
+        await producer.begin_transaction()
+        await producer.send("t", b"a", partition=1)
+        prepared = await producer.prepare_transaction()
+        with pytest.raises(IllegalStateError, match="handed over"):
+            await producer.send("t", b"b", partition=1)
+        with pytest.raises(IllegalStateError, match="handed over"):
+            await producer.commit_transaction()
+        await producer.stop()
+        assert brokers.order == [ADD, PRODUCE]
+
+        brokers.script[END].append(ErrorCode.NOT_COORDINATOR)
+        cluster = ClusterClient(producer.settings)
+        await cluster.start()
+        await end_prepared(cluster, prepared, committed=True)
+        await cluster.close()
+
+    assert prepared == (TRANSACTIONAL_ID, PRODUCER_ID, 0)
+    assert brokers.order == [ADD, PRODUCE, FIND, END, FIND, END]
+    assert [(each.transactional_id, each.producer_epoch, each.committed) for each in brokers.requests(END)] == [
+        (TRANSACTIONAL_ID, 0, True)
+    ] * 2
+
+
+async def test_a_transaction_without_records_cannot_be_handed_over() -> None:
+    """The coordinator has not heard of it, so nobody could end it."""
+    brokers = Coordinating()
+    async with transacting(brokers) as producer:
+        await producer.begin_transaction()
+        with pytest.raises(IllegalStateError, match="no records"):
+            await producer.prepare_transaction()
+        await producer.abort_transaction()
+
+
+async def test_a_prepared_transaction_that_was_fenced_is_not_committed() -> None:
+    """The error says so, and whose transaction it was."""
+    brokers = Coordinating()
+    brokers.script[END].append(ErrorCode.PRODUCER_FENCED)
+    async with transacting(brokers) as producer:
+        cluster = ClusterClient(producer.settings)
+        await cluster.start()
+        with pytest.raises(ProducerFencedError, match="orders-1 could not be committed"):
+            await end_prepared(cluster, PreparedTransaction(TRANSACTIONAL_ID, PRODUCER_ID, 0), committed=True)
+        await cluster.close()
