@@ -26,7 +26,7 @@ _REFUSED: Final = {
     "value.deserializer": "values are binary; convert them with functions of Spark",
     "key.serializer": "keys are strings or binary; convert them with functions of Spark",
     "value.serializer": "values are strings or binary; convert them with functions of Spark",
-    "transactional.id": "the sink writes at least once, without transactions",
+    "transactional.id": "the option exactlyOnce writes transactions, with an id for each shard",
 }
 # Options of the Java clients that change nothing here: how much they buffer, and what they report to whom.
 _WITHOUT_EFFECT: Final = frozenset(
@@ -58,6 +58,8 @@ _STORE_TYPES: Final = ("ssl.truststore.type", "ssl.keystore.type")
 # connection keeps their buffers (`client/receiving.py`).
 _FETCH_BYTES: Final = 3584 * 1024
 _READER_DEFAULTS: Final[Mapping[str, Any]] = {"max_partition_fetch_bytes": _FETCH_BYTES, "client_id": "ottla-spark"}
+# A transaction is open until the last task of its batch has ended. More than this, brokers refuse by default.
+_TRANSACTION_TIMEOUT_MS: Final = 15 * 60 * 1000
 
 
 def kafka_config(options: Mapping[str, str]) -> dict[str, str]:
@@ -82,9 +84,15 @@ def reader_settings(config: Mapping[str, str]) -> ConsumerSettings:
     return _settings(ConsumerSettings, ProducerSettings, config, _READER_DEFAULTS)
 
 
-def writer_settings(config: Mapping[str, str]) -> ProducerSettings:
+def writer_settings(config: Mapping[str, str], transactional_id: str | None = None) -> ProducerSettings:
     """Return the settings for writing."""
-    return _settings(ProducerSettings, ConsumerSettings, config, {"client_id": "ottla-spark", "linger_ms": 5})
+    defaults = {
+        "client_id": "ottla-spark",
+        "linger_ms": 5,
+        "transactional_id": transactional_id,
+        "transaction_timeout_ms": _TRANSACTION_TIMEOUT_MS,
+    }
+    return _settings(ProducerSettings, ConsumerSettings, config, defaults)
 
 
 def _settings(

@@ -1,4 +1,4 @@
-"""The options of a read, checked: the names, defaults and meanings of Spark's own Kafka source.
+"""The options of a read, checked: the names, defaults and meanings of Spark's own Kafka source. `exactlyOnce` is ours.
 
 Names arrive in lower case, as Spark does not tell them apart. What contradicts itself is refused where Spark's source
 refuses it; where that has an order of preference, so have we.
@@ -47,12 +47,19 @@ _NAMES: Final = (
     "kafkaConsumer.pollTimeoutMs",
     "maxPartitionBytes",
     "topic",
+    "exactlyOnce",
+    "shards",
+    "sinkName",
+    "batchId",
     "path",
 )
 _SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 _BOOLEANS: Final = {"true": True, "false": False}
 _POLL_TIMEOUT_MS: Final = 120_000
 _PARTITIONS_MAX: Final = 1_000_000
+_SHARDS_MAX: Final = 1000
+_LONG_MAX: Final = (1 << 63) - 1
+_SINK_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _TYPO_LIKENESS: Final = 0.85
 _DELAY: Final = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
 _DELAY_UNITS_MS: Final = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -95,6 +102,18 @@ class ReadOptions:
     poll_timeout_ms: int = _POLL_TIMEOUT_MS
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactlyOnce:
+    """How rows are written exactly once."""
+
+    shards: int
+    # None for a stream, which has the id of its query and that of each batch.
+    sink: str | None = None
+    batch: int | None = None
+    # Whether a batch that has other rows when it is repeated is an error.
+    fail_on_data_loss: bool = True
+
+
 def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Read the options of a query; SourceOptionError where they cannot work."""
     given = {name.lower(): value for name, value in options.items()}
@@ -118,6 +137,31 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOp
     else:
         _check_batch(parsed)
     return parsed
+
+
+def parse_exactly_once(options: Mapping[str, str], *, streaming: bool) -> ExactlyOnce | None:
+    """Read how rows are written; None where it is at least once."""
+    given = {name.lower(): value for name, value in options.items()}
+    if not parse_boolean(given, "exactlyOnce", default=False):
+        for name in ("shards", "sinkName", "batchId"):
+            if name.lower() in given:
+                raise SourceOptionError(
+                    f"{name} is for sinks that write exactly once: set exactlyOnce to true as well."
+                )
+        return None
+    shards = parse_count(given, "shards", _SHARDS_MAX)
+    if shards is None:
+        raise SourceOptionError("shards is missing: write the number that sharded(frame, shards) was called with.")
+    if streaming:
+        for name in ("sinkName", "batchId"):
+            if name.lower() in given:
+                raise SourceOptionError(f"Remove {name}: a stream has the id of its query and the ids of its batches.")
+    return ExactlyOnce(
+        shards=shards,
+        sink=None if streaming else _sink_name(given),
+        batch=None if streaming else _batch_id(given),
+        fail_on_data_loss=parse_boolean(given, "failOnDataLoss", default=True),
+    )
 
 
 def parse_subscription(given: Mapping[str, str]) -> TopicSubscription:
@@ -163,14 +207,32 @@ def parse_boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool
     return _BOOLEANS[text.strip().lower()]
 
 
-def parse_count(given: Mapping[str, str], name: str, maximum: int = (1 << 63) - 1) -> int | None:
-    """Read a whole number from 1; None where it is not given."""
+def parse_count(given: Mapping[str, str], name: str, maximum: int = _LONG_MAX, *, minimum: int = 1) -> int | None:
+    """Read a whole number, which is at least 1 by default; None where it is not given."""
     text = given.get(name.lower())
     if text is None:
         return None
-    if not text.strip().isdecimal() or not 1 <= int(text) <= maximum:
-        raise SourceOptionError(f"{name} is {text!r}; write a whole number from 1 to {maximum}.")
+    if not text.strip().isdecimal() or not minimum <= int(text) <= maximum:
+        raise SourceOptionError(f"{name} is {text!r}; write a whole number from {minimum} to {maximum}.")
     return int(text)
+
+
+def _sink_name(given: Mapping[str, str]) -> str:
+    name = given.get("sinkname")
+    if name is None:
+        raise SourceOptionError("sinkName is missing: a batch that is written exactly once needs a name for its job.")
+    if _SINK_NAME.fullmatch(name) is None:
+        raise SourceOptionError(f"sinkName is {name!r}; write up to 200 letters, digits, dots, dashes and underscores.")
+    return name
+
+
+def _batch_id(given: Mapping[str, str]) -> int:
+    number = parse_count(given, "batchId", minimum=0)
+    if number is None:
+        raise SourceOptionError(
+            "batchId is missing: write a number that is the same when this batch is repeated, and higher for the next."
+        )
+    return number
 
 
 def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:

@@ -13,7 +13,13 @@ from pyspark.sql.types import StructType
 
 from ottla.pipeline.sources.errors import SourceOptionError
 from ottla.pipeline.sources.kafka_options import kafka_config, reader_settings, writer_settings
-from ottla.pipeline.sources.options import check_names, parse_boolean, parse_read_options
+from ottla.pipeline.sources.options import (
+    ExactlyOnce,
+    check_names,
+    parse_boolean,
+    parse_exactly_once,
+    parse_read_options,
+)
 from ottla.pipeline.sources.rows import check_schema, row_schema
 from ottla.pipeline.sources.topic_reader import TopicReader
 from ottla.pipeline.sources.topic_stream import TopicStreamReader
@@ -52,17 +58,19 @@ class TopicSource(DataSource):
         """Return what writes a batch."""
         if overwrite:
             raise SourceOptionError('A topic cannot be overwritten: write with mode("append").')
-        return TopicWriter(self._writer_config(schema), self.options.get("topic"))
+        exactly_once = parse_exactly_once(self.options, streaming=False)
+        return TopicWriter(self._writer_config(schema, exactly_once), self.options.get("topic"), exactly_once)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Return what writes a stream."""
         if overwrite:
             raise SourceOptionError('A topic cannot be overwritten: use outputMode("append") or outputMode("update").')
-        return TopicStreamWriter(self._writer_config(schema), self.options.get("topic"))
+        exactly_once = parse_exactly_once(self.options, streaming=True)
+        return TopicStreamWriter(self._writer_config(schema, exactly_once), self.options.get("topic"), exactly_once)
 
-    def _writer_config(self, schema: StructType) -> dict[str, str]:
+    def _writer_config(self, schema: StructType, exactly_once: ExactlyOnce | None) -> dict[str, str]:
         check_names({name.lower(): value for name, value in self.options.items()})
         config = kafka_config(self.options)
-        writer_settings(config)
-        check_columns(schema, self.options.get("topic"))
+        writer_settings(config, "some id" if exactly_once else None)
+        check_columns(schema, self.options.get("topic"), exactly_once)
         return config

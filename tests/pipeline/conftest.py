@@ -132,7 +132,8 @@ def _worker_python(folder: Path) -> Iterator[None]:
     in half the time, and on a busy machine that decides whether it is there within the ten seconds that Spark waits.
     """
     program = folder / "python"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH= exec {shlex.quote(sys.executable)} "$@"\n')
+    path = shlex.quote(os.environ.get("PYTHONPATH", ""))
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {shlex.quote(sys.executable)} "$@"\n')
     program.chmod(0o755)
     names = {"PYSPARK_PYTHON": str(program), "PYSPARK_DRIVER_PYTHON": sys.executable}
     before = {name: os.environ.get(name) for name in names}
