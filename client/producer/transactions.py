@@ -191,8 +191,8 @@ class Transactions:
 
     async def prepare(self) -> PreparedTransaction:
         """Wait for all records, and return what another process needs to end the transaction."""
-        self._check(TransactionState.OPEN)
-        self.state = TransactionState.COMMITTING
+        self._check(TransactionPhase.OPEN)
+        self.state = TransactionPhase.COMMITTING
         try:
             await self._sender.flush()
             await self._added_all()
@@ -200,10 +200,10 @@ class Transactions:
             if not self._may_have_begun:
                 raise IllegalStateError("the transaction has no records to hand over")
         except BaseException:
-            if self.state is TransactionState.COMMITTING:
-                self.state = TransactionState.OPEN
+            if self.state is TransactionPhase.COMMITTING:
+                self.state = TransactionPhase.OPEN
             raise
-        self.state = TransactionState.PREPARED
+        self.state = TransactionPhase.PREPARED
         identity = self._identity
         return PreparedTransaction(self.transactional_id, identity.producer_id, identity.producer_epoch)
 
