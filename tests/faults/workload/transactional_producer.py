@@ -6,7 +6,8 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from typing import Any, Literal
@@ -95,7 +96,8 @@ class TransactionalProducer:
 
     def flush(self) -> None:
         """Wait until all that was sent is acknowledged."""
-        self._opened.flush(TRANSACTION_TIMEOUT_MS / 1000)
+        with _fatal_errors_as_such():
+            self._opened.flush(TRANSACTION_TIMEOUT_MS / 1000)
         if self._in_flight or self._failures:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
@@ -152,7 +154,8 @@ class TransactionalProducer:
         zombie = self._opened
         self._client = self._take_over()
         try:
-            zombie.commit_transaction(ATTEMPT_S)
+            with _fatal_errors_as_such():
+                zombie.commit_transaction(ATTEMPT_S)
         except KafkaException as error:
             self._ended("fail", error)
         else:
@@ -179,9 +182,6 @@ class TransactionalProducer:
                     "delivery.timeout.ms": TRANSACTION_TIMEOUT_MS,
                     "request.timeout.ms": REQUEST_TIMEOUT_MS,
                     "linger.ms": 1,
-                    # Without it, a fatal error is raised amidst the callbacks of a flush, which Python takes for a bug.
-                    # The calls of the transaction raise it, too.
-                    "error_cb": self._say,
                 }
             )
             try:
@@ -229,6 +229,21 @@ class TransactionalProducer:
         sys.stderr.write(f"{self._name} {self._number}: {error}\n")
 
 
+@contextmanager
+def _fatal_errors_as_such() -> Iterator[None]:
+    """Raise a fatal error of librdkafka as what it is.
+
+    confluent-kafka raises it among the callbacks of a call. If another callback comes after it, Python finds an
+    exception where none can be, and raises SystemError.
+    """
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise
+
+
 def _within(timeout_s: float, call: Callable[[], None]) -> None:
     """Make a call in a thread, which is left behind where it does not come back in time; TimeoutError then."""
     outcome: queue.SimpleQueue[KafkaException | None] = queue.SimpleQueue()
@@ -255,7 +270,8 @@ def _repeat(call: Callable[[float], Any], patience_s: float = RETRIES_S) -> None
     deadline = time.monotonic() + patience_s
     while True:
         try:
-            call(min(ATTEMPT_S, patience_s))
+            with _fatal_errors_as_such():
+                call(min(ATTEMPT_S, patience_s))
         except KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline:
                 raise
