@@ -1,11 +1,11 @@
 """Apache Kafka's own jars, for the tests in which it judges us: found in a cache folder, or fetched with Maven.
 
-    scripts/apache-kafka [wire-oracle|libs|libs-4]     fetch one set, print the folder that has it
+    scripts/apache-kafka [wire-oracle|libs|libs-4|streams]     fetch one set, print the folder that has it
 
 The folder is $OTTLA_KAFKA_HOME, which may also be a Kafka that is installed already; by default kafka-3.9.1 below
 $OTTLA_CACHE, and that by default ~/.cache/ottla. Its subfolder `libs` has all of Kafka, `wire-oracle` the few jars
-that read and write messages, `libs-4` all of a Kafka of today, which has no ZooKeeper any more. Runs without the
-project's packages.
+that read and write messages, `libs-4` all of a Kafka of today, which has no ZooKeeper any more, and `streams` Kafka
+Streams. Runs without the project's packages.
 """
 
 from __future__ import annotations
@@ -63,6 +63,11 @@ LIBS = JarSet(
 LIBS_4 = JarSet(
     "libs-4",
     (f"org.apache.kafka:kafka_2.13:{KAFKA_4_VERSION}", "org.slf4j:slf4j-simple:1.7.36"),
+    with_dependencies=True,
+)
+STREAMS = JarSet(
+    "streams",
+    (f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}", "org.slf4j:slf4j-reload4j:1.7.36"),
     with_dependencies=True,
 )
 WIRE_ORACLE = JarSet(
@@ -181,7 +186,7 @@ def _pom(wanted: JarSet) -> str:
 
 def main() -> int:
     """Run the script."""
-    sets = {jar_set.folder: jar_set for jar_set in (WIRE_ORACLE, LIBS, LIBS_4)}
+    sets = {jar_set.folder: jar_set for jar_set in (WIRE_ORACLE, LIBS, LIBS_4, STREAMS)}
     parser = argparse.ArgumentParser(
         prog="apache-kafka", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

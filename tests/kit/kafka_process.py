@@ -36,13 +36,17 @@ def _java_and_class_path(libs: JarSet = LIBS) -> tuple[str, str]:
 
 
 def kafka_command(
-    main_class: str, *arguments: str, java_options: Sequence[str] = SMALL, log4j: Path | None = None
+    main_class: str,
+    *arguments: str,
+    java_options: Sequence[str] = SMALL,
+    log4j: Path | None = None,
+    libs: JarSet = LIBS,
 ) -> list[str]:
-    """Return the command line of a class of Kafka; UnavailableError if Kafka is not here.
+    """Return the command line of a class of Kafka, or of a source file; UnavailableError if Kafka is not here.
 
     With a path for a `log4j` configuration, which is written, it logs to standard output.
     """
-    program, class_path = _java_and_class_path()
+    program, class_path = _java_and_class_path(libs)
     options = [*java_options]
     if log4j is not None:
         log4j.write_text(_LOG4J)

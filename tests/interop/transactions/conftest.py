@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from tests.faults.cluster import Cluster
 from tests.kit.broker_process import BrokerProcess
-from tests.kit.kafka_process import new_kafka
+from tests.kit.kafka_process import KafkaProcess, kafka_or_skip, new_kafka
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 OPTIONS = (
     "transaction.state.log.num.partitions=3",
     # Kafka looks for transactions that take too long every ten seconds.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=200",
+)
+# One partition for all transactional ids, so that we know who coordinates.
+CLUSTER_OPTIONS = (
+    "transaction.state.log.num.partitions=1",
+    "transaction.state.log.replication.factor=3",
+    "transaction.state.log.min.isr=2",
 )
 KINDS = ("ottla", pytest.param("kafka-3.9", marks=pytest.mark.long))
 
@@ -31,6 +39,19 @@ def broker(
     process.start_on_free_ports()
     yield process
     process.kill()
+
+
+@pytest.fixture(params=[BrokerProcess, KafkaProcess], ids=["ottla", "kafka-3.9"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """Three brokers that a test may kill; those who use it are `long`."""
+    if request.param is KafkaProcess:
+        kafka_or_skip()
+    made = Cluster(tmp_path, *CLUSTER_OPTIONS, process=request.param)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
 
 
 @pytest.fixture

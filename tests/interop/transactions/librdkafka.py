@@ -81,7 +81,12 @@ def read(
     """
     if not has_open_transactions:
         wait_for_markers(bootstrap, topic, partition)
-    values: list[bytes] = []
+    return [value for _, value in read_now(bootstrap, topic, isolation, partition)]
+
+
+def read_now(bootstrap: str, topic: str, isolation: Isolation, partition: int) -> list[tuple[bytes, bytes]]:
+    """Return the keys and values of a partition, up to where a reader of this kind finds its end at the moment."""
+    records: list[tuple[bytes, bytes]] = []
     ended: list[KafkaError] = []
     options = {"isolation_level": isolation, "enable_partition_eof": True, "fetch_wait_max_ms": 10}
     with confluent.consumer(bootstrap, **options) as client:
@@ -93,13 +98,13 @@ def read(
                 return
             error = message.error()
             if error is None:
-                values.append(message.value())
+                records.append((message.key(), message.value()))
             else:
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 ended.append(error)
 
-        until(lambda: ended, lambda: f"the end of {topic}, after {values}", meanwhile=poll)
-    return values
+        until(lambda: ended, lambda: f"the end of {topic}, after {records}", meanwhile=poll)
+    return records
 
 
 def wait_for_markers(bootstrap: str, topic: str, partition: int = 0) -> None:

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from tests.faults.cluster import Cluster
 from tests.interop.clients import confluent
 from tests.interop.transactions.librdkafka import producer, read
-from tests.kit.broker_process import BrokerProcess, topic_name
-from tests.kit.kafka_process import KafkaProcess, kafka_or_skip
+from tests.kit.broker_process import topic_name
 from tests.kit.waiting import DEADLINE_S
 
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 # Each of them leads one partition.
 REPLICAS = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
-OPTIONS = (
-    "transaction.state.log.num.partitions=1",
-    "transaction.state.log.replication.factor=3",
-    "transaction.state.log.min.isr=2",
-)
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(params=[BrokerProcess, KafkaProcess], ids=["ottla", "kafka-3.9"])
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
-    """Three brokers, one partition for all transactional ids, and one for all groups."""
-    if request.param is KafkaProcess:
-        kafka_or_skip()
-    made = Cluster(tmp_path, *OPTIONS, process=request.param)
-    try:
-        made.start()
-        yield made
-    finally:
-        made.close()
 
 
 def test_transactions_go_on_when_their_coordinators_are_killed(
