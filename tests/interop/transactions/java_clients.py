@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from tests.kit.apache_kafka import JarSet
 from tests.kit.kafka_process import kafka_command
 from tests.kit.waiting import until
 
@@ -55,9 +56,9 @@ class JavaClient:
 class JavaClients:
     """The process."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, libs: JarSet) -> None:
         self._numbers = count()
-        command = kafka_command(str(SOURCE))
+        command = kafka_command(str(SOURCE), libs=libs)
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, text=True, encoding="utf-8"

@@ -109,20 +109,36 @@ def read_now(bootstrap: str, topic: str, isolation: Isolation, partition: int) -
 
 def wait_for_markers(bootstrap: str, topic: str, partition: int = 0) -> None:
     """Wait until no transaction holds readers of a partition back."""
+    with api.AdminClient({"bootstrap.servers": bootstrap}) as admin:
 
-    def is_stable() -> bool:
-        return end(bootstrap, topic, partition=partition) == end(bootstrap, topic, "read_uncommitted", partition)
+        def is_stable() -> bool:
+            return _end(admin, topic, "read_committed", partition) == _end(admin, topic, "read_uncommitted", partition)
 
-    until(is_stable, f"all transactions in {topic}-{partition} have ended")
+        until(is_stable, f"all transactions in {topic}-{partition} have ended")
+
+
+def wait_for_end(bootstrap: str, topic: str, offset: int, partition: int = 0) -> None:
+    """Wait until readers of committed records find the end of a partition at an offset."""
+    with api.AdminClient({"bootstrap.servers": bootstrap}) as admin:
+        until(
+            lambda: _end(admin, topic, "read_committed", partition) == offset,
+            f"the last stable offset of {topic}-{partition} is {offset}",
+            # Of a broker that has just started, and does not know what it leads.
+            not_yet=KafkaException,
+        )
 
 
 def end(bootstrap: str, topic: str, isolation: Isolation = "read_committed", partition: int = 0) -> int:
     """Return the offset at which a reader of this kind finds the end of a partition."""
-    level = IsolationLevel[isolation.upper()]
-    wanted = TopicPartition(topic, partition)
     with api.AdminClient({"bootstrap.servers": bootstrap}) as admin:
-        asked = admin.list_offsets({wanted: api.OffsetSpec.latest()}, isolation_level=level)
-        offset: int = asked[wanted].result(DEADLINE_S).offset
+        return _end(admin, topic, isolation, partition)
+
+
+def _end(admin: Any, topic: str, isolation: Isolation, partition: int) -> int:
+    wanted = TopicPartition(topic, partition)
+    level = IsolationLevel[isolation.upper()]
+    asked = admin.list_offsets({wanted: api.OffsetSpec.latest()}, isolation_level=level)
+    offset: int = asked[wanted].result(DEADLINE_S).offset
     return offset
 
 

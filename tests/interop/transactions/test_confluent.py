@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,7 +17,18 @@ from tests.interop.clients import confluent
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import Producing, Sent
 from tests.interop.conftest import CreateTopic
-from tests.interop.transactions.librdkafka import abort, api, closed, commit, end, producer, read, refused, send
+from tests.interop.transactions.librdkafka import (
+    abort,
+    api,
+    closed,
+    commit,
+    end,
+    producer,
+    read,
+    refused,
+    send,
+    wait_for_end,
+)
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.waiting import DEADLINE_S, until
 
@@ -127,7 +140,7 @@ def test_watermarks_and_lag_are_those_of_the_reader(broker: BrokerProcess, topic
         assert _lag(broker, topic, "read_uncommitted") == {"consumer_lag": 5, "ls_offset": 6, "hi_offset": 6}
 
         client.abort_transaction(DEADLINE_S)
-        until(lambda: end(broker.bootstrap, topic) == 7, "the marker of the abort")
+        wait_for_end(broker.bootstrap, topic, 7)
         assert _lag(broker, topic, "read_committed") == {"consumer_lag": 6, "ls_offset": 7, "hi_offset": 7}
 
 
@@ -235,6 +248,29 @@ def test_a_topic_that_is_not_for_producers_spoils_the_transaction_but_not_the_pr
     assert read(broker.bootstrap, topic) == [b"c"]
 
 
+def test_a_record_that_times_out_spoils_the_transaction_but_not_the_producer(
+    broker: BrokerProcess, topic: str, transactional_id: str
+) -> None:
+    """Nobody knows whether it was written. After the abort the producer goes on with another epoch (KIP-360)."""
+    errors: list[KafkaError | None] = []
+    with producer(broker.bootstrap, transactional_id, message_timeout_ms=SHORT_MS) as client:
+        client.begin_transaction()
+        send(client, topic, b"a")
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            client.produce(topic, b"b", partition=0, on_delivery=lambda error, _: errors.append(error))
+            until(lambda: errors, "the record times out", meanwhile=lambda: client.poll(0.05))
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        assert [error and error.code() for error in errors] == [KafkaError._MSG_TIMED_OUT]
+        with refused(KafkaError._TIMED_OUT, requires_abort=True):
+            client.commit_transaction(DEADLINE_S)
+        client.abort_transaction(DEADLINE_S)
+        commit(client, topic, b"c")
+
+    assert read(broker.bootstrap, topic) == [b"c"]
+
+
 # Fencing
 
 
@@ -280,7 +316,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
     with producer(broker.bootstrap, transactional_id, transaction_timeout_ms=SHORT_MS) as client:
         client.begin_transaction()
         send(client, topic, b"too late")
-        until(lambda: end(broker.bootstrap, topic) == 2, "the transaction is aborted")
+        wait_for_end(broker.bootstrap, topic, 2)
         with refused(KafkaError._FENCED, is_fatal=True):
             _do(step, client, broker, topic)
     with producer(broker.bootstrap, transactional_id) as client:
@@ -466,7 +502,7 @@ def test_offsets_by_time_are_those_of_stable_records(broker: BrokerProcess, topi
         assert _at(broker, topic, soon_ms, "READ_UNCOMMITTED") == 2
         assert _at(broker, topic, soon_ms, "READ_COMMITTED") == -1
         client.commit_transaction(DEADLINE_S)
-        until(lambda: end(broker.bootstrap, topic) == 4, "the marker of the second")
+        wait_for_end(broker.bootstrap, topic, 4)
         assert _at(broker, topic, soon_ms, "READ_COMMITTED") == 2
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
 from tests.interop.conftest import CreateTopic
 from tests.interop.raw import stored_batches
 from tests.interop.transactions import librdkafka
 from tests.interop.transactions.java_clients import JavaClient, JavaClients, thrown
+from tests.kit.apache_kafka import LIBS, LIBS_4
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.java_tools import TOOL_SECONDS_MAX, RunTool
 from tests.kit.kafka_process import kafka_or_skip
@@ -25,11 +27,13 @@ SHORT_MS = 300
 COPIED = 60
 
 
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClients]:
-    """The process of the clients."""
-    kafka_or_skip()
-    clients = JavaClients(tmp_path_factory.mktemp("java") / "clients.log")
+@pytest.fixture(
+    scope="module", params=[LIBS, pytest.param(LIBS_4, marks=pytest.mark.long)], ids=["clients-3.9", "clients-4.1"]
+)
+def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClients]:
+    """The process of the clients, of either line of versions."""
+    kafka_or_skip(request.param)
+    clients = JavaClients(tmp_path_factory.mktemp("java") / "clients.log", request.param)
     yield clients
     clients.close()
 
@@ -100,7 +104,7 @@ def test_an_open_transaction_holds_readers_back(
         assert consumer.receive(1) == ["b"]
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.long)])
 def test_records_are_copied_exactly_once(
     protocol: str,
     java: JavaClients,
@@ -209,7 +213,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
         producer.do("init")
         producer.do("begin")
         producer.do("send", topic, 0, "too late")
-        until(lambda: librdkafka.end(broker.bootstrap, topic) == 2, "the transaction is aborted")
+        librdkafka.wait_for_end(broker.bootstrap, topic, 2)
         check_fenced(step, java, broker, topic, producer)
 
     assert librdkafka.read(broker.bootstrap, topic, "read_uncommitted") == [b"too late"]
@@ -285,6 +289,31 @@ def test_what_is_not_allowed_is_refused(java: JavaClients, broker: BrokerProcess
         admin.do("state", f"{topic}-unknown")
 
 
+def test_a_record_that_times_out_spoils_the_transaction_but_not_the_producer(
+    java: JavaClients, broker: BrokerProcess, topic: str, transactional_id: str
+) -> None:
+    """Nobody knows whether it was written. After the abort the producer goes on with another epoch (KIP-360)."""
+    options = {"request_timeout_ms": 500, "delivery_timeout_ms": 1000, "linger_ms": 0}
+    with new_producer(java, broker, transactional_id, **options) as producer:
+        producer.do("init")
+        producer.do("begin")
+        producer.do("send", topic, 0, "a")
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            with thrown("TimeoutException"):
+                producer.do("send", topic, 0, "b")
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        with thrown("KafkaException"):
+            producer.do("commit")
+        producer.do("abort")
+        producer.do("begin")
+        producer.do("send", topic, 0, "c")
+        producer.do("commit")
+
+    assert librdkafka.read(broker.bootstrap, topic) == [b"c"]
+
+
 def test_a_transaction_outlives_a_restart_of_the_broker(
     broker: BrokerProcess, topic: str, producer: JavaClient, java: JavaClients, group: str
 ) -> None:
@@ -296,8 +325,7 @@ def test_a_transaction_outlives_a_restart_of_the_broker(
         producer.do("offset", topic, 0, 1, "now")
         broker.stop()
         broker.start()
-        # A broker of Kafka that has just started does not know what it leads.
-        until(lambda: librdkafka.end(broker.bootstrap, topic) == 0, "it is still open", not_yet=KafkaException)
+        librdkafka.wait_for_end(broker.bootstrap, topic, 0)
         producer.do("send", topic, 0, "after")
         producer.do("offset", topic, 0, 2, "now")
         producer.do("commit")
