@@ -39,7 +39,7 @@ HELP: Final = {
       python -m ottla.pipeline aggregate --topics orders --key-field customer --value-field total \\
         --window '1 minute' --output-topic orders.by-minute --output /data/by-minute
     """,
-    "replay": """Send an archive, other Parquet files or the files of a log to a topic again, at least once.
+    "replay": """Send an archive, other Parquet files or the files of a log to a topic again.
 
     \b
     Examples:

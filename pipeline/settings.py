@@ -59,6 +59,7 @@ class ArchiveSettings(StreamSettings):
     reject: str = option("none", "Which records are bad: none, what is not JSON.", choices=("none", "json"))
     schema: str | None = option(None, "Records whose JSON is not so are bad, too: 'id BIGINT NOT NULL, name STRING'.")
     dead_letter_topic: str | None = option(None, "Where bad records go, with the reason in a header.")
+    exactly_once: bool = option(True, "Dead letters are written exactly once, for readers of committed records.")
     compression: str = option("zstd", "The codec of the files.", choices=("zstd", "snappy", "gzip", "lz4_raw", "none"))
 
     def __post_init__(self) -> None:
@@ -67,6 +68,11 @@ class ArchiveSettings(StreamSettings):
         require(self, "archive")
         if self.dead_letter_topic and not self.rejects:
             raise SettingsError("nothing can get to --dead-letter-topic: say with --reject or --schema what is bad")
+
+    @property
+    def sends_once(self) -> bool:
+        """Whether dead letters are written exactly once, which only our connector can."""
+        return self.exactly_once and self.connector == "ottla"
 
     @property
     def rejects(self) -> bool:
@@ -115,6 +121,9 @@ class ReplaySettings(JobSettings):
     records_per_second: int | None = option(None, "Not faster than this.", minimum=1)
     chunk_records: int = option(100_000, "Progress is kept after so many records, about.", minimum=1)
     progress: str | None = option(None, "A file where progress is kept, so that another run goes on.")
+    exactly_once: bool = option(
+        True, "With --progress, a run that goes on sends no record twice, for readers of committed records."
+    )
     place_headers: bool = option(False, "Headers say where and when a record was before.")
 
     def __post_init__(self) -> None:
@@ -122,6 +131,11 @@ class ReplaySettings(JobSettings):
         require(self, "source")
         if bool(self.target_topic) == self.own_topics:
             raise SettingsError("say where records go: either --target-topic or --own-topics")
+
+    @property
+    def sends_once(self) -> bool:
+        """Whether records are sent exactly once: our connector can, and a file keeps what was under way."""
+        return self.exactly_once and self.connector == "ottla" and self.progress is not None
 
 
 @dataclass(frozen=True, kw_only=True)

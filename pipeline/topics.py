@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.client.admin.results import NewTopic
 from ottla.client.errors import KafkaConfigurationError, TopicAlreadyExistsError
 from ottla.client.net.settings import ClientSettings
 from ottla.client.sync.clients import Admin
 from ottla.pipeline.errors import SettingsError
+from ottla.pipeline.sources.sharding import SHARD
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 
 # What a row of the sink may have besides.
 SINK_COLUMNS: Final = ("key", "value", "topic", "partition", "headers")
+
+
+class SinkBatch(NamedTuple):
+    """A batch that is written exactly once: it has the same rows under the same name and number, however often."""
+
+    sink: str
+    number: int
+    shards: int
+    fail_on_data_loss: bool = True
 
 
 def client_options(settings: JobSettings) -> dict[str, str]:
@@ -52,10 +62,18 @@ def table_of(spark: SparkSession, settings: JobSettings, topics: Iterable[str]) 
     return spark.read.format(settings.connector).options(**client_options(settings)).options(**options).load()
 
 
-def send(rows: DataFrame, settings: JobSettings, topic: str | None = None) -> None:
-    """Write rows to a topic, or each to that in its column `topic`; at least once."""
-    columns = [name for name in SINK_COLUMNS if name in rows.columns and not (topic and name == "topic")]
+def send(rows: DataFrame, settings: JobSettings, topic: str | None = None, batch: SinkBatch | None = None) -> None:
+    """Write rows to a topic, or each to that in its column `topic`.
+
+    At least once; with a batch, exactly once, if `sharded(...)` has divided the rows into as many shards as it has.
+    """
+    columns: list[str] = [name for name in SINK_COLUMNS if name in rows.columns and not (topic and name == "topic")]
+    if batch is not None:
+        columns.append(SHARD)
     writer = rows.select(*columns).write.format(settings.connector).options(**client_options(settings))
+    if batch is not None:
+        writer = writer.options(exactlyOnce="true", sinkName=batch.sink, batchId=batch.number, shards=batch.shards)
+        writer = writer.option("failOnDataLoss", batch.fail_on_data_loss)
     if "headers" in columns:
         writer = writer.option("includeHeaders", "true")
     if topic is not None:

@@ -1,4 +1,4 @@
-"""`archive`: topics to Parquet, by topic and date, exactly once; bad records to a topic of their own."""
+"""`archive`: topics to Parquet, by topic and date, exactly once; bad records to a topic of their own, as well."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ from ottla.pipeline.archives.archive import CHECKPOINT, Archive, manifest_number
 from ottla.pipeline.archives.files import Files
 from ottla.pipeline.errors import SettingsError
 from ottla.pipeline.settings import ArchiveSettings
+from ottla.pipeline.sources.sharding import SHARD, sharded
 from ottla.pipeline.streaming import HandleBatch, Query, query_metrics, run_query
-from ottla.pipeline.topics import send, stream_of
+from ottla.pipeline.topics import SinkBatch, send, stream_of
 from ottla.pipeline.transforms.quality import REASON, dead_letters, with_reason
 
 QUERY: Final = "archive"
+# Spark sets this for all that a batch of a query does; it is the id in the checkpoint.
+_QUERY_ID: Final = "sql.streaming.queryId"
+# Tasks that write dead letters; a sink keeps its number for good.
+_LETTER_SHARDS: Final = 4
 
 
 def run(spark: SparkSession, settings: ArchiveSettings) -> int:
@@ -64,12 +69,23 @@ def _add(
             bad = judged.filter(judged[REASON].isNotNull())
             all_are_good = bad.isEmpty()
             if settings.dead_letter_topic and not all_are_good:
-                # Before the batch is decided: a dead letter may come twice, but is never forgotten.
-                send(dead_letters(bad), settings, settings.dead_letter_topic)
+                # Before the batch is decided, so that none is forgotten.
+                _send_letters(bad, batch_id, settings)
             manifest = archive.append(judged.drop(REASON) if all_are_good else judged, batch_id)
         finally:
             judged.unpersist()
     return sum(piece.rows for piece in manifest.pieces) if manifest else None
+
+
+def _send_letters(bad: DataFrame, batch_id: int, settings: ArchiveSettings) -> None:
+    """Send bad records; if the batch is repeated, not again."""
+    if not settings.sends_once:
+        send(dead_letters(bad), settings, settings.dead_letter_topic)
+        return
+    query = bad.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    batch = SinkBatch(f"dead-letters-{query}", batch_id, _LETTER_SHARDS, settings.fail_on_data_loss)
+    ordered = sharded(bad, batch.shards, "topic", "partition").sortWithinPartitions("topic", "partition", "offset")
+    send(dead_letters(ordered, SHARD), settings, settings.dead_letter_topic, batch)
 
 
 def _schema(text: str | None) -> StructType | None:

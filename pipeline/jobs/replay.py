@@ -1,14 +1,17 @@
 """`replay`: an archive, Parquet or the files of a log to topics again: in order by partition, and not too fast.
 
-Records are sent in steps, and after each the progress is kept. A run that is cut off repeats its last step when it goes
-on: at least once. Records get new timestamps, as Spark's sinks have it; their places and times of before can go with
-them in headers.
+Records are sent in steps. A file keeps what a step will send before it starts, and the progress after it. A run that is
+cut off repeats its last step when it goes on, and the sink finds out which parts of it are written already: exactly
+once, unless that is switched off. Records get new timestamps, as Spark's sinks have it; their places and times of
+before can go with them in headers.
 """
 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -24,10 +27,11 @@ from ottla.pipeline.errors import PipelineError, SettingsError, reason_of
 from ottla.pipeline.metrics import JobMetrics
 from ottla.pipeline.session import SPARK_ERRORS
 from ottla.pipeline.settings import ReplaySettings
+from ottla.pipeline.sources.sharding import sharded
 from ottla.pipeline.streaming import query_metrics
-from ottla.pipeline.topics import ensure_topic, send
+from ottla.pipeline.topics import SinkBatch, ensure_topic, send
 from ottla.pipeline.transforms.headers import places, with_headers
-from ottla.pipeline.transforms.pacing import ReplayStep, advanced, steps, wait_seconds
+from ottla.pipeline.transforms.pacing import ReplayStep, Slice, advanced, steps, wait_seconds
 
 QUERY: Final = "replay"
 HEADER_PREFIX: Final = "ottla.replay."
@@ -39,6 +43,11 @@ class Progress(msgspec.Struct):
     source: str
     target: str | None
     offsets: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
+    # For a replay that sends exactly once: its sink, how many steps are done, and what the step under way sends.
+    sink: str | None = None
+    shards: int = 0
+    steps: int = 0
+    under_way: list[Slice] = msgspec.field(default_factory=list)
 
 
 def run(spark: SparkSession, settings: ReplaySettings) -> int:
@@ -46,7 +55,9 @@ def run(spark: SparkSession, settings: ReplaySettings) -> int:
     kept = KeptProgress(spark, settings)
     try:
         source = replay_source(spark, settings)
-        planned = _plan(source, settings, kept.progress.offsets)
+        unfinished = kept.unfinished(settings)
+        left = _plan(source, settings, advanced(kept.progress.offsets, unfinished))
+        planned = chain([unfinished] if unfinished.slices else [], left)
         with query_metrics(spark, settings, QUERY) as metrics, StopSignals() as signals:
             return _run_steps(source, planned, settings, kept, metrics, signals)
     except SPARK_ERRORS as error:
@@ -79,9 +90,9 @@ def _run_steps(
     sent = 0
     for step in planned:
         begun = time.monotonic()
-        _send(source.rows(step), settings)
+        _send(source.rows(step), settings, kept.begin(step, settings) if settings.sends_once else None)
         sent += step.rows
-        kept.write(advanced(kept.progress.offsets, step))
+        kept.end(step)
         seconds = time.monotonic() - begun
         pause = wait_seconds(step.rows, seconds, settings.records_per_second)
         metrics.batch_done(QUERY, step.rows, seconds)
@@ -93,14 +104,17 @@ def _run_steps(
     return 0
 
 
-def _send(rows: DataFrame, settings: ReplaySettings) -> None:
+def _send(rows: DataFrame, settings: ReplaySettings, batch: SinkBatch | None) -> None:
     """Send the records of a step; those of a partition go one after the other."""
     if settings.place_headers:
         added = {**places(HEADER_PREFIX), f"{HEADER_PREFIX}timestamp": F.unix_millis("timestamp")}
         rows = rows.withColumn("headers", with_headers(added))
     # All of a partition is in one task, whose producer keeps the order.
-    ordered = rows.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "offset")
-    send(ordered if settings.keep_partitions else ordered.drop("partition"), settings, settings.target_topic)
+    divided = (
+        rows.repartition("topic", "partition") if batch is None else sharded(rows, batch.shards, "topic", "partition")
+    )
+    ordered = divided.sortWithinPartitions("topic", "partition", "offset")
+    send(ordered if settings.keep_partitions else ordered.drop("partition"), settings, settings.target_topic, batch)
 
 
 class KeptProgress:
@@ -126,9 +140,35 @@ class KeptProgress:
             raise SettingsError(f"{path} is the progress of another replay, of {found.source} to {found.target}")
         self.progress = found
 
-    def write(self, offsets: dict[str, dict[str, int]]) -> None:
-        """Keep the next offsets."""
-        self.progress = Progress(self.progress.source, self.progress.target, offsets)
+    def unfinished(self, settings: ReplaySettings) -> ReplayStep:
+        """Return the step that was under way when the last run ended; it has no records if there was none."""
+        step = ReplayStep()
+        for piece in self.progress.under_way:
+            if settings.topics and piece.topic not in settings.topics:
+                raise SettingsError(
+                    f"the last run was cut off while it sent records of {piece.topic}, too: name that in --topics"
+                )
+            step.add(piece)
+        return step
+
+    def begin(self, step: ReplayStep, settings: ReplaySettings) -> SinkBatch:
+        """Keep what a step sends, and return the batch that it is."""
+        progress = self.progress
+        if progress.sink is None:
+            progress.sink = f"replay-{uuid.uuid4().hex}"
+            progress.shards = settings.shuffle_partitions
+        progress.under_way = list(step.slices.values())
+        self._write()
+        return SinkBatch(progress.sink, progress.steps, progress.shards)
+
+    def end(self, step: ReplayStep) -> None:
+        """Keep the next offsets after a step."""
+        self.progress.offsets = advanced(self.progress.offsets, step)
+        self.progress.under_way = []
+        self.progress.steps += 1
+        self._write()
+
+    def _write(self) -> None:
         if self._files is not None:
             self._files.write(self._name, msgspec.json.encode(self.progress))
 

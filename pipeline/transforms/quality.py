@@ -47,7 +47,10 @@ def _schema_reasons(text: Column, schema: StructType) -> list[Column]:
     return reasons
 
 
-def dead_letters(bad: DataFrame) -> DataFrame:
-    """Return rows for the dead-letter topic: as they came, with the reason and their place in further headers."""
+def dead_letters(bad: DataFrame, *kept: str) -> DataFrame:
+    """Return rows for the dead-letter topic: as they came, with the reason and their place in further headers.
+
+    Of the other columns only those named in `kept` are left.
+    """
     added = {f"{HEADER_PREFIX}reason": F.col(REASON), **places(HEADER_PREFIX)}
-    return bad.select("key", "value", with_headers(added).alias("headers"))
+    return bad.select("key", "value", with_headers(added).alias("headers"), *kept)

@@ -132,6 +132,22 @@ def test_a_batch_that_failed_is_completed_when_it_is_repeated(target: Target, at
     assert target.read() == list(range(160))
 
 
+def test_a_batch_is_completed_without_a_broker_that_had_a_part_in_it(
+    target: Target, pipeline_cluster: FaultCluster
+) -> None:
+    """The driver dies between the commits, and a leader with it; other brokers take over its part."""
+    target.write(target.rows(range(50)), 1)
+    with pytest.raises(PySparkException, match="dies"):
+        target.write(target.rows(range(50, 150)), 2, failAt="between")
+    with Admin(bootstrap_servers=target.servers) as admin:
+        leader = admin.describe_topics([f"ottla-sink-{target.sink}"])[0].partitions[0].leader
+    assert leader is not None
+    pipeline_cluster.kill(leader)
+    target.write(target.rows(range(50, 150)), 2)
+
+    assert target.read() == list(range(150))
+
+
 def test_rows_that_end_early_are_not_committed(spark: SparkSession, target: Target) -> None:
     """When Spark fails in the middle of a task's rows, Python sees the first of them and then an ordinary end."""
     rows = sharded(target.rows(range(1000)), SHARDS)

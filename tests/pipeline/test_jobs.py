@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # Dozens of small queries, on a machine that may have other things to do.
 pytestmark = pytest.mark.timeout(1800)
 
+END = b"end"
 BAD = {3: b"{", 7: b'{"id": "seven"}'}
 
 
@@ -39,6 +40,28 @@ def consumed(cluster: FaultCluster, topic: str, count: int) -> list[ConsumerReco
             found.append(record)
             if len(found) == count:
                 break
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def committed(cluster: FaultCluster, topic: str, partitions: int) -> list[ConsumerRecord[bytes, bytes]]:
+    """Return all committed records of a topic, by partition and offset; written before those that this adds."""
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for partition in range(partitions):
+            producer.send(topic, END, partition=partition)
+    settings: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 60_000}
+    found = []
+    ends = 0
+    with Consumer(
+        topic, bootstrap_servers=cluster.bootstrap_servers, isolation_level="read_committed", **settings
+    ) as consumer:
+        for record in consumer:
+            if record.value == END:
+                ends += 1
+            else:
+                found.append(record)
+            if ends == partitions:
+                break
+    assert ends == partitions
     return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
@@ -93,6 +116,95 @@ def test_bad_records_go_to_the_dead_letter_topic_and_the_archive_stays_complete(
         replay.run(spark, ReplaySettings(source=root, target_topic=dead, **where))
     with Admin(bootstrap_servers=pipeline_cluster.bootstrap_servers) as admin:
         admin.delete_topics([again])
+
+
+def test_a_replay_that_was_cut_off_sends_each_record_once(
+    spark: SparkSession,
+    pipeline_cluster: FaultCluster,
+    pipeline_topic: MakeTopic,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The file of its progress lacks a step that was sent; the next run has other steps, but first repeats this one."""
+    from ottla.pipeline.errors import SettingsError
+    from ottla.pipeline.jobs import replay
+    from ottla.pipeline.settings import ReplaySettings
+
+    topic, again = pipeline_topic(partitions=2), pipeline_topic(partitions=2)
+    produce(pipeline_cluster, topic, [b"%d" % number for number in range(40)])
+    progress = tmp_path / "progress.json"
+    settings: dict[str, Any] = {
+        "bootstrap_servers": pipeline_cluster.bootstrap_servers,
+        "source": str(pipeline_cluster.data_dir(1)),
+        "source_format": "ottla-log",
+        "target_topic": again,
+        "progress": str(progress),
+    }
+
+    def die(kept: replay.KeptProgress, step: object) -> None:
+        if kept.progress.steps == 1:
+            raise RuntimeError("the driver dies")
+        end(kept, step)
+
+    end: Any = replay.KeptProgress.end
+    with monkeypatch.context() as patches:
+        patches.setattr(replay.KeptProgress, "end", die)
+        with pytest.raises(RuntimeError, match="dies"):
+            replay.run(spark, ReplaySettings(topics=(topic,), chunk_records=10, **settings))
+    with pytest.raises(SettingsError, match=f"cut off while it sent records of {topic}"):
+        replay.run(spark, ReplaySettings(topics=("another",), **settings))
+    assert replay.run(spark, ReplaySettings(topics=(topic,), chunk_records=8, **settings)) == 0
+
+    assert contents(committed(pipeline_cluster, again, 2)) == contents(consumed(pipeline_cluster, topic, 40))
+    delete_control_topic(pipeline_cluster, json.loads(progress.read_text())["sink"])
+
+
+def test_dead_letters_of_a_batch_that_is_repeated_are_sent_once(
+    spark: SparkSession,
+    pipeline_cluster: FaultCluster,
+    pipeline_topic: MakeTopic,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The archive fails after the letters are sent; the query starts again with the same batch."""
+    from ottla.pipeline.archives.archive import Archive
+    from ottla.pipeline.jobs import archive
+    from ottla.pipeline.settings import ArchiveSettings
+
+    topic, dead = pipeline_topic(partitions=2), pipeline_topic(partitions=1)
+    produce(pipeline_cluster, topic, [b"bad %d" % number for number in range(20)])
+    settings = ArchiveSettings(
+        bootstrap_servers=pipeline_cluster.bootstrap_servers,
+        topics=(topic,),
+        archive=str(tmp_path),
+        reject="json",
+        dead_letter_topic=dead,
+        once=True,
+    )
+    failures = ["the disk is full"] * 2
+
+    def append(*given: Any) -> Any:
+        if failures:
+            raise OSError(failures.pop())
+        return really_append(*given)
+
+    really_append = Archive.append
+    monkeypatch.setattr(Archive, "append", append)
+    monkeypatch.setattr("ottla.pipeline.streaming._PAUSE_S_MAX", 0.0)
+
+    assert archive.run(spark, settings) == 0
+
+    letters = committed(pipeline_cluster, dead, 1)
+    assert not failures
+    assert sorted(each.value or b"" for each in letters) == sorted(b"bad %d" % number for number in range(20))
+    query = json.loads((tmp_path / "_checkpoint" / "metadata").read_text())["id"]
+    delete_control_topic(pipeline_cluster, f"dead-letters-{query}")
+
+
+def delete_control_topic(cluster: FaultCluster, sink: str) -> None:
+    """Delete what a sink keeps in the cluster."""
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.delete_topics([f"ottla-sink-{sink}"])
 
 
 def test_a_log_is_replayed_with_the_places_of_its_records(

@@ -66,6 +66,7 @@ def test_an_empty_identification_algorithm_skips_the_check_of_the_hostname() -> 
         ({**SERVERS, "kafka.auto.offset.reset": "latest"}, "startingOffsets"),
         ({**SERVERS, "kafka.enable.auto.commit": "true"}, "checkpoint"),
         ({**SERVERS, "kafka.value.deserializer": "x"}, "functions of Spark"),
+        ({**SERVERS, "kafka.transactional.id": "x"}, "exactlyOnce"),
         ({**SERVERS, "kafka.fetch.min.byte": "1"}, "did you mean kafka.fetch.min.bytes?"),
         ({**SERVERS, "kafka.fetch.min.bytes": "one"}, "whole number"),
         ({**SERVERS, "kafka.bootstrap.servers": "one:nine"}, "not a broker address"),

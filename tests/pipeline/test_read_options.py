@@ -1,4 +1,4 @@
-"""The options of a read: what they mean, and what is said when they cannot work."""
+"""The options of reads and of sinks: what they mean, and what is said when they cannot work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from ottla.pipeline.sources.offset_bounds import (
     offsets_from_json,
     offsets_to_json,
 )
-from ottla.pipeline.sources.options import ReadOptions, TopicSubscription, parse_read_options
+from ottla.pipeline.sources.options import (
+    ExactlyOnce,
+    ReadOptions,
+    TopicSubscription,
+    parse_exactly_once,
+    parse_read_options,
+)
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 
@@ -137,3 +143,38 @@ def test_a_trigger_delay_has_units(text: str, expected: int) -> None:
 def test_options_for_spark_itself_are_left_alone() -> None:
     """Spark passes its own options on to the source."""
     assert stream(checkpointLocation="/tmp", queryName="q", **{"fetchOffset.numRetries": "3"}).fail_on_data_loss
+
+
+SINK = {"exactlyOnce": "true", "shards": "4"}
+
+
+def test_a_sink_that_writes_exactly_once_has_a_name_and_a_number_for_each_batch() -> None:
+    """A stream has its own; without the option, rows are written at least once."""
+    batch = parse_exactly_once({**SINK, "sinkName": "nightly", "batchId": "0"}, streaming=False)
+
+    assert batch == ExactlyOnce(shards=4, sink="nightly", batch=0)
+    assert parse_exactly_once({**SINK, "failOnDataLoss": "false"}, streaming=True) == ExactlyOnce(
+        shards=4, fail_on_data_loss=False
+    )
+    assert parse_exactly_once({}, streaming=True) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "streaming", "advice"),
+    [
+        ({"shards": "4"}, True, "set exactlyOnce to true as well"),
+        ({"exactlyOnce": "true"}, True, "shards is missing"),
+        ({**SINK, "shards": "0"}, True, "from 1 to 1000"),
+        ({**SINK, "sinkName": "nightly"}, True, "Remove sinkName"),
+        (SINK, False, "sinkName is missing"),
+        ({**SINK, "sinkName": "every night"}, False, "letters, digits"),
+        ({**SINK, "sinkName": "nightly"}, False, "batchId is missing"),
+        ({**SINK, "sinkName": "nightly", "batchId": "-1"}, False, "from 0"),
+    ],
+)
+def test_wrong_options_of_a_sink_say_what_to_change(options: dict[str, str], streaming: bool, advice: str) -> None:
+    """Each message names the option and what to write."""
+    with pytest.raises(SourceOptionError) as refused:
+        parse_exactly_once(options, streaming=streaming)
+
+    assert advice in str(refused.value)
