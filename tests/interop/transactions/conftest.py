@@ -31,14 +31,15 @@ def broker(
     request: pytest.FixtureRequest, zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
     """A broker that soon aborts transactions that take too long."""
-    folder = tmp_path_factory.mktemp("broker")
-    if request.param == "ottla":
-        process = BrokerProcess(folder, ZooKeeper(zookeeper_server).connect, *OPTIONS)
-    else:
-        process = new_kafka(request.param, folder, zookeeper_server, *OPTIONS)
-    process.start_on_free_ports()
-    yield process
-    process.kill()
+    with new_broker(request.param, tmp_path_factory.mktemp("broker"), zookeeper_server, *OPTIONS) as process:
+        yield process
+
+
+def new_broker(kind: str, folder: Path, zookeeper_server: ZooKeeperServer, *options: str) -> BrokerProcess:
+    """Return a broker of one of KINDS, alone in its cluster and not started."""
+    if kind == "ottla":
+        return BrokerProcess(folder, ZooKeeper(zookeeper_server).connect, *options)
+    return new_kafka(kind, folder, zookeeper_server, *options)
 
 
 @pytest.fixture(params=[BrokerProcess, KafkaProcess], ids=["ottla", "kafka-3.9"])

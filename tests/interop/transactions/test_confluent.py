@@ -126,6 +126,29 @@ def test_an_open_transaction_holds_readers_back(broker: BrokerProcess, topic: st
             assert [each.value for each in confluent.receive(reader, 2)] == [b"open", b"after"]
 
 
+@pytest.mark.parametrize("outcome", ["commit", "abort", "timeout"])
+def test_a_reader_that_waits_is_woken_by_the_end_of_a_transaction(
+    outcome: str, broker: BrokerProcess, topic: str, transactional_id: str
+) -> None:
+    """However it ends, and however long the reader would wait for the records behind it."""
+    forever = {"fetch_wait_max_ms": int(DEADLINE_S * 2000), "socket_timeout_ms": 300_000}
+    with (
+        producer(broker.bootstrap, transactional_id, transaction_timeout_ms=SHORT_MS) as client,
+        confluent.consumer(broker.bootstrap, isolation_level="read_committed", **forever) as reader,
+    ):
+        client.begin_transaction()
+        send(client, topic, b"in it")
+        Confluent().produce(broker.bootstrap, topic, [Sent(b"behind it")])
+        reader.assign([TopicPartition(topic, 0, 0)])
+        assert reader.consume(1, 0.2) == []
+        if outcome == "commit":
+            client.commit_transaction(DEADLINE_S)
+        elif outcome == "abort":
+            client.abort_transaction(DEADLINE_S)
+        expected = [b"in it", b"behind it"] if outcome == "commit" else [b"behind it"]
+        assert [each.value for each in confluent.receive(reader, len(expected))] == expected
+
+
 def test_watermarks_and_lag_are_those_of_the_reader(broker: BrokerProcess, topic: str, transactional_id: str) -> None:
     """Readers of committed records see the last stable offset as the end, and are behind by what comes before it."""
     with producer(broker.bootstrap, transactional_id) as client:
@@ -269,6 +292,25 @@ def test_a_record_that_times_out_spoils_the_transaction_but_not_the_producer(
         commit(client, topic, b"c")
 
     assert read(broker.bootstrap, topic) == [b"c"]
+
+
+def test_a_topic_that_is_deleted_does_not_hold_the_transaction_up(
+    broker: BrokerProcess, create_topic: CreateTopic, transactional_id: str
+) -> None:
+    """It is committed where it still can be, and the next one begins."""
+    kept, deleted = create_topic(), create_topic()
+    with (
+        producer(broker.bootstrap, transactional_id) as client,
+        api.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin,
+    ):
+        client.begin_transaction()
+        send(client, kept, b"a")
+        send(client, deleted, b"a")
+        admin.delete_topics([deleted])[deleted].result(DEADLINE_S)
+        client.commit_transaction(DEADLINE_S)
+        commit(client, kept, b"b")
+
+    assert read(broker.bootstrap, kept) == [b"a", b"b"]
 
 
 # Fencing
