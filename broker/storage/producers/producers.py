@@ -28,12 +28,20 @@ from ottla.broker.storage.producers.verification import VerificationGuard, Verif
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, read_marker
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import NO_OFFSET
-from ottla.protocol.records import CONTROL_BIT, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT, RecordBatch
+from ottla.protocol.records import (
+    CONTROL_BIT,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    RecordBatch,
+)
 
 BATCHES_MAX: Final = 5
 SEQUENCE_MAX: Final = (1 << 31) - 1
 NO_COORDINATOR_EPOCH: Final = -1
 NO_TRANSACTION_NUMBER: Final = -1
+NO_CRC: Final = -1
 
 
 class BatchMetadata(NamedTuple):
@@ -44,6 +52,8 @@ class BatchMetadata(NamedTuple):
     base_offset: int
     last_offset: int
     timestamp: int
+    # Of the bytes in the log; unknown after a restart.
+    crc: int = NO_CRC
 
 
 class AppendOrigin(NamedTuple):
@@ -224,7 +234,9 @@ class Producers:
             state.enter_epoch(batch.producer_epoch)
         last_offset = base_offset + batch.last_offset_delta
         state.append(
-            BatchMetadata(batch.base_sequence, batch.last_sequence, base_offset, last_offset, batch.max_timestamp)
+            BatchMetadata(
+                batch.base_sequence, batch.last_sequence, base_offset, last_offset, batch.max_timestamp, batch.crc
+            )
         )
         if attributes & TRANSACTIONAL_BIT:
             self.verifications.end(producer_id)
@@ -347,8 +359,23 @@ def _duplicate(state: KnownProducer, batch: RecordBatch) -> BatchMetadata | None
     first_sequence, last_sequence = batch.base_sequence, batch.last_sequence
     for known in state.batches:
         if known.first_sequence == first_sequence and known.last_sequence == last_sequence:
-            return known
+            return None if _is_of_another_transaction(state, batch, known) else known
     return None
+
+
+def _is_of_another_transaction(state: KnownProducer, batch: RecordBatch, known: BatchMetadata) -> bool:
+    """Whether a batch only has the sequences of one from an ended transaction: its bytes are others.
+
+    librdkafka purges batches that it was to send again, although they may have been written, and uses their sequences
+    again in its next transaction. Kafka takes the second one for the first, and acknowledges what it does not write.
+    """
+    attributes = batch.attributes
+    # With the time of the broker in it, the same batch has other bytes each time.
+    if not attributes & TRANSACTIONAL_BIT or attributes & TIMESTAMP_TYPE_BIT:
+        return False
+    first_offset = state.transaction_first_offset
+    is_of_this_one = first_offset != NO_OFFSET and known.base_offset >= first_offset
+    return not is_of_this_one and known.crc not in (NO_CRC, batch.crc)
 
 
 def _repeated_marker(

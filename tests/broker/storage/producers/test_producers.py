@@ -123,7 +123,7 @@ def test_sequences_are_judged_as_by_the_whole_log(attempts: list[tuple[int, str,
         elif isinstance(verdict, Written):
             last_sequence = (sequence + count - 1) % SEQUENCES
             last_offset = verdict.base_offset + count - 1
-            expected = BatchMetadata(sequence, last_sequence, verdict.base_offset, last_offset, 5)
+            expected = BatchMetadata(sequence, last_sequence, verdict.base_offset, last_offset, 5, batch.crc)
             assert expected == producers.check(batch)
         else:
             assert producers.check(batch) is None
@@ -229,7 +229,7 @@ def test_a_duplicate_beyond_the_last_five_is_out_of_order() -> None:
     """Only five batches can be in flight, so only five are kept."""
     producers = appended(*(data(sequence) for sequence in range(6)))
 
-    assert producers.check(data(1)) == BatchMetadata(1, 1, 1, 1, 5)
+    assert producers.check(data(1)) == BatchMetadata(1, 1, 1, 1, 5, data(1).crc)
     assert refusal(producers, data(0)).code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -287,7 +287,8 @@ def test_a_marker_of_the_same_epoch_keeps_the_sequence() -> None:
     producers = appended(data(0, 3, transactional=True), end(COMMIT))
 
     assert producers.check(data(3, transactional=True)) is None
-    assert producers.check(data(0, 3, transactional=True)) == BatchMetadata(0, 2, 0, 2, 5)
+    repeated = data(0, 3, transactional=True)
+    assert producers.check(repeated) == BatchMetadata(0, 2, 0, 2, 5, repeated.crc)
     assert not producers.has_open_transaction(12)
 
 

@@ -120,3 +120,32 @@ def test_a_log_that_begins_anew_has_verified_nothing() -> None:
     producers.reset()
 
     assert refused(producers, first(), guard) is ErrorCode.INVALID_TXN_STATE
+
+
+def other(sequence: int) -> RecordBatch:
+    """Return a batch of a transaction with other records."""
+    return data(sequence, producer_id=PRODUCER, epoch=1, transactional=True, timestamp=6)
+
+
+@pytest.mark.parametrize("control_type", list(ControlType)[:2])
+def test_a_batch_with_the_sequences_of_an_ended_transaction_is_not_taken_for_that_one(
+    control_type: ControlType,
+) -> None:
+    """librdkafka uses the sequences of a batch again that it has purged, although it was written.
+
+    An answer that the batch is known already would lose its records without a word.
+    """
+    producers = Producers()
+    producers.update(first(0), 0)
+    producers.update(ended(control_type), 1)
+
+    guard = guard_of(producers, other(0))
+    with pytest.raises(KafkaError) as error:
+        producers.check(other(0), AppendOrigin(must_be_verified=True, guard=guard))
+    assert error.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    producers.update(other(1), 2)
+    assert refused(producers, other(0), None) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    known = producers.check(other(1), AppendOrigin(must_be_verified=True))
+    assert known is not None
+    assert known.base_offset == 2
