@@ -35,7 +35,7 @@ from tests.kit.waiting import DEADLINE_S, until
 # The least that librdkafka allows.
 SHORT_MS = 1000
 # What a producer may do next that has a transaction open.
-STEPS = ["produce", "commit", "abort", "offsets"]
+STEPS = ["produce", "commit", *(pytest.param(step, marks=pytest.mark.long) for step in ("abort", "offsets"))]
 COPIED = 60
 
 
@@ -126,7 +126,7 @@ def test_an_open_transaction_holds_readers_back(broker: BrokerProcess, topic: st
             assert [each.value for each in confluent.receive(reader, 2)] == [b"open", b"after"]
 
 
-@pytest.mark.parametrize("outcome", ["commit", "abort", "timeout"])
+@pytest.mark.parametrize("outcome", ["commit", "abort", pytest.param("timeout", marks=pytest.mark.long)])
 def test_a_reader_that_waits_is_woken_by_the_end_of_a_transaction(
     outcome: str, broker: BrokerProcess, topic: str, transactional_id: str
 ) -> None:
@@ -350,7 +350,7 @@ def test_an_instance_that_was_fenced_before_it_began_cannot_begin(
     assert read(broker.bootstrap, topic, "read_uncommitted") == [b"a"]
 
 
-@pytest.mark.parametrize("step", [*STEPS[:2], *(pytest.param(step, marks=pytest.mark.long) for step in STEPS[2:])])
+@pytest.mark.parametrize("step", STEPS)
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
     step: str, broker: BrokerProcess, topic: str, transactional_id: str
 ) -> None:

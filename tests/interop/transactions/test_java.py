@@ -22,7 +22,7 @@ from tests.kit.waiting import until
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
-STEPS = ["commit", "abort", "send", "offset"]
+STEPS = ["commit", *(pytest.param(step, marks=pytest.mark.long) for step in ("abort", "send", "offset"))]
 SHORT_MS = 300
 COPIED = 60
 
@@ -204,7 +204,7 @@ def test_a_second_instance_fences_the_first(
     assert librdkafka.read(broker.bootstrap, topic, "read_uncommitted") == [b"replaced", b"a"]
 
 
-@pytest.mark.parametrize("step", [STEPS[0], *(pytest.param(step, marks=pytest.mark.long) for step in STEPS[1:])])
+@pytest.mark.parametrize("step", STEPS)
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
     step: str, java: JavaClients, broker: BrokerProcess, topic: str, transactional_id: str
 ) -> None:
@@ -219,7 +219,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
     assert librdkafka.read(broker.bootstrap, topic, "read_uncommitted") == [b"too late"]
 
 
-@pytest.mark.parametrize("step", [STEPS[0], *(pytest.param(step, marks=pytest.mark.long) for step in STEPS[1:])])
+@pytest.mark.parametrize("step", STEPS)
 def test_an_administrator_fences_a_producer(
     step: str, java: JavaClients, broker: BrokerProcess, topic: str, transactional_id: str, producer: JavaClient
 ) -> None:
