@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -16,6 +17,7 @@ from tests.protocol.samples import TameRandom, sample
 from ottla.protocol.api import Api
 from ottla.protocol.codec import encode
 from ottla.protocol.message import Message
+from ottla.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from ottla.protocol.primitives import UUID_ZERO
 
 SEEDS = range(4)
@@ -48,6 +50,9 @@ DROPPED = {
     Api.ALTER_PARTITION: 2,
 }
 
+# A tagged field of markers between our brokers.
+OURS_ALONE = "transaction_number"
+
 CASES = [
     pytest.param(cls, load, api, version, id=f"{cls.__name__}-{version}")
     for api in Api
@@ -64,6 +69,10 @@ def test_kio_reads_and_writes_the_same_bytes(
     schema = load(api.value, version)
     for seed in SEEDS:
         message = sample(cls, version, TameRandom(seed))
+        if isinstance(message, WriteTxnMarkersRequest):
+            # kio refuses tags that it does not know.
+            markers = [replace(marker, **{OURS_ALONE: -1}) for marker in message.markers]
+            message = replace(message, markers=markers)
         encoded = encode(message, version)
 
         theirs, size = entity_reader(schema)(memoryview(encoded), 0)
@@ -84,7 +93,7 @@ def test_the_dropped_versions_are_really_missing_in_kio(api: Api) -> None:
 
 def _assert_same(theirs: Any, ours: Message, version: int) -> None:
     for field in ours.wire_fields:
-        if version not in field.versions:
+        if version not in field.versions or field.name == OURS_ALONE:
             continue
         name = field.name if hasattr(theirs, field.name) else field.name.removesuffix("_ms")
         _assert_same_value(getattr(theirs, name), getattr(ours, field.name), version)

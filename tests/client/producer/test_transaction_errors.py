@@ -409,10 +409,11 @@ async def test_a_record_that_is_not_delivered_in_time_fails_its_transaction() ->
         with pytest.raises(KafkaTimeoutError, match=r"did not acknowledge.*Abort the transaction") as caught:
             await write(producer, b"late")
         assert caught.value.abortable
-        brokers.judge = lambda partition, batch: None
         brokers.asked.clear()
+        # A last attempt may be under way. If it succeeded, the sequence would not be in doubt.
         await producer.abort_transaction()
-        assert brokers.order == [END, INIT]
+        assert [api for api in brokers.order if api is not PRODUCE] == [END, INIT]
+        brokers.judge = lambda partition, batch: None
         (asked,) = brokers.requests(INIT)
         assert (asked.producer_id, asked.producer_epoch) == (PRODUCER_ID, 0)
         brokers.batches.clear()
