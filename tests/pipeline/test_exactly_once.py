@@ -119,7 +119,9 @@ def test_a_batch_that_is_repeated_is_not_written_again(target: Target) -> None:
     assert written == {7: 100, 8: 50}
 
 
-@pytest.mark.parametrize("at", ["task", "before", "between", "after"])
+@pytest.mark.parametrize(
+    "at", ["between", *(pytest.param(at, marks=pytest.mark.long) for at in ("task", "before", "after"))]
+)
 def test_a_batch_that_failed_is_completed_when_it_is_repeated(target: Target, at: str) -> None:
     """A task dies after it has written, or the driver dies before, between or after the commits of the shards."""
     target.write(target.rows(range(50)), 1)
@@ -132,6 +134,7 @@ def test_a_batch_that_failed_is_completed_when_it_is_repeated(target: Target, at
     assert target.read() == list(range(160))
 
 
+@pytest.mark.long
 def test_a_batch_is_completed_without_a_broker_that_had_a_part_in_it(
     target: Target, pipeline_cluster: FaultCluster
 ) -> None:
@@ -163,6 +166,7 @@ def test_rows_that_end_early_are_not_committed(spark: SparkSession, target: Targ
     assert target.read() == list(range(1000))
 
 
+@pytest.mark.long
 def test_attempts_at_the_same_time_fence_each_other(spark: SparkSession, target: Target) -> None:
     """Some of them fail; when one has got through, all rows are there once."""
     done = []
@@ -194,6 +198,7 @@ def run_copy(spark: SparkSession, target: Target, source: str, checkpoint: Path,
         query.stop()
 
 
+@pytest.mark.long
 def test_a_stream_repeats_a_batch_that_its_sink_has_committed(
     spark: SparkSession, target: Target, pipeline_topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -18,6 +18,9 @@ from tests.interop.transactions import librdkafka
 from tests.kit.broker_process import BrokerProcess, topic_name
 from tests.kit.waiting import DEADLINE_S, until
 
+# In `make test-all`: `make test` has confluent-kafka and aiokafka.
+pytestmark = pytest.mark.long
+
 # Each writer commits these, and aborts others where it can.
 KEPT = [b"a", b"b", b"e"]
 

@@ -20,6 +20,9 @@ from tests.kit.java_tools import TOOL_SECONDS_MAX, RunTool
 from tests.kit.kafka_process import kafka_or_skip
 from tests.kit.waiting import until
 
+# In `make test-all`: `make test` has confluent-kafka and aiokafka.
+pytestmark = pytest.mark.long
+
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 STEPS = ["commit", *(pytest.param(step, marks=pytest.mark.long) for step in ("abort", "send", "offset"))]

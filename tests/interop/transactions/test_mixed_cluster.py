@@ -22,6 +22,9 @@ from tests.kit.waiting import DEADLINE_S, until
 
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_for
 
+# In `make test-all`: `make test` has confluent-kafka and aiokafka.
+pytestmark = pytest.mark.long
+
 REPLICAS = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
 LEADERS = tuple(replicas[0] for replicas in REPLICAS)
 PARTITIONS = range(len(REPLICAS))
