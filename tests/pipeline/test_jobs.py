@@ -118,6 +118,7 @@ def test_bad_records_go_to_the_dead_letter_topic_and_the_archive_stays_complete(
         admin.delete_topics([again])
 
 
+@pytest.mark.long
 def test_a_replay_that_was_cut_off_sends_each_record_once(
     spark: SparkSession,
     pipeline_cluster: FaultCluster,
