@@ -10,6 +10,7 @@ transaction. So each decision has a number, which our brokers compare (`Producer
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -90,7 +91,8 @@ class MarkerSender:
         self._broker_id = broker_id
         self._leader_of = leader_of
         self._write_here = write_here
-        self._numbers = count()
+        # From the clock: a coordinator that has restarted must not use numbers again that leaders remember.
+        self._numbers = count(time.time_ns())
         self.channels: BrokerChannels[MarkerDelivery] = BrokerChannels(
             "transaction-markers-to", link_to, self._send, self._not_sent
         )

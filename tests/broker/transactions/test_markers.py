@@ -207,6 +207,17 @@ def test_each_decision_has_a_higher_number(sending: Sending) -> None:
     assert numbers == sorted(set(numbers))
 
 
+def test_a_coordinator_that_has_restarted_numbers_higher_than_before(sending: Sending) -> None:
+    """Even in the same epoch: leaders that know its earlier numbers would take its markers for late ones."""
+    sending.commit(A)
+    sending.move()
+    again = Sending(sending.led)
+    again.commit(A)
+    again.move()
+
+    assert again.links[2].numbers > sending.links[2].numbers
+
+
 def test_partitions_of_this_broker_get_their_marker_at_once(sending: Sending) -> None:
     """No thread and no connection is between."""
     sending.leaders[A] = HERE
