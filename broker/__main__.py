@@ -49,6 +49,7 @@ def _serve(config: object) -> int:
     import uvloop
 
     from ottla.broker.app.server import serve
+    from ottla.broker.cluster.guardian import Guardian
     from ottla.broker.cluster.membership import RegistrationError
     from ottla.broker.cluster.operations import ZooKeeperError
     from ottla.broker.config import BrokerConfig
@@ -61,12 +62,18 @@ def _serve(config: object) -> int:
     if config.without_effect:
         log.info("options_without_effect", names=", ".join(config.without_effect))
     log.info("options", effective=effective_config(config))
+    guardian = None
+    if config.ottla_guardian_enable:
+        try:
+            guardian = Guardian()
+        except OSError as error:
+            log.warning("no_guardian", reason=str(error))
 
     async def run() -> None:
         stopping = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-        await serve(config, stopping)
+        await serve(config, stopping, guardian)
 
     # Records and credentials are nobody else's to read: neither in our files, nor in what is left of a crash.
     os.umask(0o077)

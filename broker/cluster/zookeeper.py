@@ -33,6 +33,7 @@ from kazoo import exceptions as kazoo_errors  # type: ignore[import-untyped]
 from kazoo.client import KazooState  # type: ignore[import-untyped]
 from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]
 
+from ottla.broker.cluster.guardian import Guardian
 from ottla.broker.cluster.operations import (
     ANY_VERSION,
     BadVersionError,
@@ -123,7 +124,9 @@ class ZooKeeper:
         session_timeout_ms: int,
         connection_timeout_ms: int,
         in_flight_max: int = 10,
+        guardian: Guardian | None = None,
     ) -> None:
+        """`guardian` is handed each session, and closes it if this process dies."""
         self.addresses = addresses
         self.chroot = addresses.chroot
         # Called from the event thread when the session has ended; must return at once.
@@ -133,6 +136,7 @@ class ZooKeeper:
         self._session_timeout = session_timeout_ms / 1000
         self._connection_timeout = connection_timeout_ms / 1000
         self._in_flight_max = in_flight_max
+        self._guardian = guardian
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._handle_events, name="zookeeper-events", daemon=True)
         # How often the session entered each state; for metrics.
@@ -187,10 +191,14 @@ class ZooKeeper:
         """End the session, and with it this broker's ephemeral nodes."""
         with self._changed:
             client, self._client = self._client, None
+            can_end = self._state in (SessionState.CONNECTED, SessionState.EXPIRED)
             self._state = SessionState.CLOSED
             self._changed.notify_all()
         if client is not None:
             _stop(client)
+        if self._guardian is not None and can_end:
+            # Where no server could be told, the guardian tries again when this process is gone.
+            self._guardian.dismiss()
         self._events.put(None)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout=self._session_timeout)
@@ -449,11 +457,18 @@ class ZooKeeper:
         if event.state == KazooState.CONNECTED:
             if (session := event.client.client_id) is not None:
                 self.session_id = session[0]
+                self._hand_over(*session)
             self._change_state(SessionState.CONNECTED)
         elif event.state == KazooState.SUSPENDED:
             self._change_state(SessionState.SUSPENDED)
         elif self._state is not SessionState.CONNECTING:
             self._change_state(SessionState.EXPIRED)
+
+    def _hand_over(self, session_id: int, password: bytes) -> None:
+        """Tell the guardian of a session before anybody can create nodes in it."""
+        if self._guardian is not None:
+            servers = list(map(str, self.addresses.servers))
+            self._guardian.watch_over(session_id, password, round(self._session_timeout * 1000), servers)
 
     def _change_state(self, state: SessionState) -> None:
         with self._changed:

@@ -65,3 +65,9 @@ class ZooKeeperOptions(Options):
     zookeeper_max_in_flight_requests = Option(
         Int(at_least=1), 10, "Maximum requests to ZooKeeper that are sent without waiting for responses."
     )
+    ottla_guardian_enable = Option(
+        Boolean(),
+        True,
+        "Run a small process beside the broker that closes its session with ZooKeeper if the broker dies, so that other "
+        "brokers take over at once instead of after the session timeout.",
+    )
