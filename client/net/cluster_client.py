@@ -114,7 +114,9 @@ class ClusterClient:
         It also has topics that do not exist, with their errors.
         """
         if topics is None or force or not self._knows(topics):
-            await self._update(topics, allow_auto_create)
+            # The broker that had no leader for a topic, or did not know it, may be the only one to say so.
+            is_doubted = topics is not None and any(topic in self.snapshot.topics for topic in topics)
+            await self._update(topics, allow_auto_create, is_doubted=is_doubted)
         return self.snapshot
 
     def add_topics(self, topics: Iterable[str], *, allow_auto_create: bool = False) -> None:

@@ -266,6 +266,25 @@ async def test_a_broker_that_is_cut_off_is_not_the_only_one_to_be_asked() -> Non
                 await cluster.request_refresh()
 
 
+async def test_a_broker_that_knows_no_leader_is_not_the_only_one_to_be_asked_for_a_topic() -> None:
+    """It may be cut off from the controller, and would say so for ever; another one knows the leader."""
+    script, newer = Script(), Script()
+    script.leaders, script.errors = {"a": []}, {"a": ErrorCode.LEADER_NOT_AVAILABLE}
+    newer.leaders = {"a": [2]}
+    async with (
+        scripted_broker(script.answer) as alone,
+        scripted_broker(newer.answer) as one,
+        scripted_broker(newer.answer) as other,
+    ):
+        script.brokers = newer.brokers = {1: alone, 2: one, 3: other}
+        async with ClusterClient(settings(alone)) as cluster:
+            for _ in range(100):
+                if (await cluster.metadata(["a"])).topics["a"].error is ErrorCode.NONE:
+                    break
+
+            assert cluster.leader(TopicPartition("a", 0)) == 2
+
+
 async def test_a_broker_that_could_not_be_reached_is_asked_after_the_others() -> None:
     """Each attempt may take long."""
     script = Script()
