@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 WORKERS  ?= 2
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 20
 
-.PHONY: setup run check format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-groups bench-transactions bench-clients bench-security bench-spark compose-test compose-test-secure docs lock clean
+.PHONY: setup run check format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-failover bench-groups bench-transactions bench-clients bench-security bench-spark compose-test compose-test-secure docs lock clean
 
 setup: $(STAMP)
 
@@ -85,6 +85,10 @@ bench-replicated: setup
 # A cluster with thousands of partitions: creating them, losing the controller, and what they cost when nothing happens.
 bench-scale: setup
 	$(BIN)/python -m bench.scale $(BENCH_ARGS)
+
+# Brokers killed under load: how long clients wait. BENCH_ARGS="--rounds 1 --kafka" to see Apache Kafka beside it.
+bench-failover: setup
+	$(BIN)/python -m bench.failover $(BENCH_ARGS)
 
 # Consumer groups: the first record of a new one, a thousand of them at once, and a million offsets on failover.
 bench-groups: setup

@@ -66,6 +66,7 @@ class Contender(ABC):
         self.addresses: dict[int, str] = {}
         # By protocol, the addresses of all brokers.
         self.listeners: dict[str, list[str]] = {}
+        self._configs: dict[int, Path] = {}
         # What clients need to be let in.
         self.client_settings: dict[str, str] = {}
 
@@ -114,7 +115,7 @@ class Contender(ABC):
                 ports.add(port := free_port(HOST, ports))
                 addresses.append(f"{HOST}:{port}")
             self.addresses[broker] = self.listeners[self._protocols[0]][-1]
-        configs = {broker: self._write_config(broker, identity, ports) for broker in self.addresses}
+        configs = self._configs = {broker: self._write_config(broker, identity, ports) for broker in self.addresses}
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -149,6 +150,10 @@ class Contender(ABC):
     def kill_broker(self, broker: int) -> None:
         """End a broker with SIGKILL."""
         self._processes.pop(_broker_name(broker)).end(signal.SIGKILL)
+
+    def restart_broker(self, broker: int) -> None:
+        """Start a broker again that was killed, with its data."""
+        self._spawn(_broker_name(broker), self._broker_command(self._configs[broker]))
 
     def stop(self) -> None:
         """Stop what runs, and remove the data."""

@@ -51,6 +51,11 @@ class Clients:
             for broker, address in addresses.items()
         }
 
+    @property
+    def brokers(self) -> list[int]:
+        """The brokers that are not forgotten."""
+        return list(self._connections)
+
     def metadata(self, broker: int, topics: Iterable[str] | None) -> MetadataResponse:
         """Ask a broker for topics, or for all."""
         wanted = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]

@@ -17,10 +17,16 @@ SEED = int(os.environ.get("OTTLA_FAULT_SEED", "1"))
 HARM_SECONDS = (1.0, 2.5 * SESSION_TIMEOUT_S)
 
 
+def end(experiment: Experiment, chance: random.Random, broker: int) -> None:
+    """Kill a broker, or let it vanish with its guardian."""
+    process = experiment.cluster.brokers[broker]
+    chance.choice((process.kill, process.vanish))()
+
+
 def kill_one(experiment: Experiment, chance: random.Random) -> str:
     """Kill a broker, and start it again."""
     broker = chance.choice(BROKER_IDS)
-    experiment.cluster.brokers[broker].kill()
+    end(experiment, chance, broker)
     last(chance)
     experiment.cluster.start_brokers(broker)
     return f"broker {broker} was gone"
@@ -30,7 +36,7 @@ def kill_two(experiment: Experiment, chance: random.Random) -> str:
     """Kill two brokers, one a moment after the other, and start them again in any order."""
     brokers = chance.sample(BROKER_IDS, 2)
     for broker in brokers:
-        experiment.cluster.brokers[broker].kill()
+        end(experiment, chance, broker)
         wait_seconds(chance.uniform(0, SESSION_TIMEOUT_S))
     last(chance)
     for broker in chance.sample(brokers, 2):
@@ -42,7 +48,7 @@ def flap_one(experiment: Experiment, chance: random.Random) -> str:
     """Kill a broker again as soon as it is back, three times."""
     broker = chance.choice(BROKER_IDS)
     for _ in range(3):
-        experiment.cluster.brokers[broker].kill()
+        end(experiment, chance, broker)
         experiment.cluster.start_brokers(broker)
     return f"broker {broker} was gone three times"
 

@@ -43,8 +43,17 @@ def replicas_led_by(*leaders: int) -> list[Sequence[int]]:
 
 def kill(cluster: Cluster, broker: int) -> str:
     """Kill a broker and wait until its registration is gone; return what proves that."""
+    return _end(cluster, broker, cluster.brokers[broker].kill)
+
+
+def vanish(cluster: Cluster, broker: int) -> str:
+    """Do the same with a broker whose guardian dies with it, as with a machine that loses power."""
+    return _end(cluster, broker, cluster.brokers[broker].vanish)
+
+
+def _end(cluster: Cluster, broker: int, end: Callable[[], None]) -> str:
     pid = cluster.brokers[broker].pid
-    cluster.brokers[broker].kill()
+    end()
     assert process_state(pid) == ""
     until_known(lambda: broker not in cluster.state.brokers(), f"broker {broker} is not registered")
     return f"process {pid} and its registration are gone"

@@ -22,6 +22,7 @@ from tests.faults.steps import (
     others,
     replicas_led_by,
     until_known,
+    vanish,
 )
 from tests.kit.broker_process import topic_name
 from tests.kit.waiting import until
@@ -35,15 +36,18 @@ KNOCKING_INTERVAL_S = 0.02
 @pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.long_faults)])
 @both_protocols
 def test_f01_killing_one_leader_after_the_other_loses_nothing(experiment: Experiment, kills: int) -> None:
-    """Another replica leads after the session's end, in a higher epoch; the dead one comes back into the ISR."""
+    """Another replica leads in a higher epoch, and the dead one comes back into the ISR.
+
+    The first one vanishes with its guardian, so its session times out; the guardians of the others close theirs.
+    """
     cluster = experiment.cluster
     controller = cluster.state.controller()
     experiment.start(replicas_led_by(*others(controller), others(controller)[0]))
-    for _ in range(kills):
+    for end in [vanish, *[kill] * (kills - 1)]:
         before = experiment.state()
-        with experiment.fault("kill leader", f"broker {before.leader}", ACK_GAP_MAX_S) as fault:
+        with experiment.fault(f"{end.__name__} leader", f"broker {before.leader}", ACK_GAP_MAX_S) as fault:
             killed = time.monotonic()
-            gone = kill(cluster, before.leader)
+            gone = end(cluster, before.leader)
             after = experiment.wait_for(partial(_is_led_by_another_than, before.leader))
             fault.proof = f"{gone}; another led after {time.monotonic() - killed:.2f} s"
             assert after.leader_epoch > before.leader_epoch
@@ -135,7 +139,7 @@ def test_f16_a_broker_that_returns_before_its_session_ended_registers_anew(exper
     leader = experiment.state().leader
     epoch = cluster.state.broker_epoch(leader)
     with experiment.fault("bounce leader", f"broker {leader}", ACK_GAP_MAX_S) as fault:
-        cluster.brokers[leader].kill()
+        cluster.brokers[leader].vanish()
         with _refusing_connections(cluster, leader, epoch):
             cluster.brokers[leader].start()
         until_known(lambda: cluster.state.broker_epoch(leader) > epoch, "a new broker epoch")
@@ -153,7 +157,7 @@ def test_f47_a_broker_that_is_killed_again_and_again_strands_no_client(experimen
     with experiment.fault("flap", f"broker {broker}", 2 * ACK_GAP_MAX_S) as fault:
         epochs = [cluster.state.broker_epoch(broker)]
         for _ in range(3):
-            cluster.brokers[broker].kill()
+            cluster.brokers[broker].vanish()
             cluster.start_brokers(broker)
             epochs.append(cluster.state.broker_epoch(broker))
         fault.proof = f"broker epochs {epochs}"

@@ -49,7 +49,7 @@ class PoweredCluster:
     def cut_power(self, *brokers: int) -> None:
         """Kill brokers, and give each the disk that it would find when its power is back."""
         for broker in brokers:
-            self.cluster.brokers[broker].kill()
+            self.cluster.brokers[broker].vanish()
         for broker in brokers:
             before = self._disk(broker)
             self._losses[broker] += 1
@@ -97,7 +97,7 @@ def test_f24_a_leader_that_loses_power_loses_nothing_for_the_cluster(
     experiment.start(replicas_led_by(leader, *others(leader)), **row)
     experiment.wait_for_acks(100)
     with experiment.fault("power loss", f"broker {leader}", ACK_GAP_MAX_S) as fault:
-        cluster.brokers[leader].kill()
+        cluster.brokers[leader].vanish()
         had = powered.end(leader, experiment.topic)
         powered.cut_power(leader)
         found = powered.end(leader, experiment.topic)
@@ -187,7 +187,7 @@ def test_f46_a_second_controller_that_loses_power_while_it_takes_over_costs_no_r
     experiment.wait_for_acks(100)
     leader = replicas[0]
     with experiment.fault("power loss of the next controller", f"after the kill of broker {leader}") as fault:
-        cluster.brokers[leader].kill()
+        cluster.brokers[leader].vanish()
         until_known(lambda: controller_of(cluster) in others(leader), "a second controller")
         second = cluster.state.controller()
         powered.cut_power(second)

@@ -159,9 +159,16 @@ class BrokerProcess:
         return self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it with SIGKILL, if it runs."""
+        """End it with SIGKILL, if it runs. Its guardian closes its session with ZooKeeper."""
         if self._process is not None:
             self._end(signal.SIGKILL)
+
+    def vanish(self) -> None:
+        """End it and its guardian, as a machine that loses power does: its session stays until it times out."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        for pid in map(int, children.read_text().split()):
+            os.kill(pid, signal.SIGKILL)
+        self.kill()
 
     def restart(self) -> None:
         """Stop it cleanly and start it again."""
