@@ -89,9 +89,11 @@ def librdkafka(settings: dict[str, object]) -> Load:
         waiting = [0] * partitions
 
         def answered(error: object, message: confluent_kafka.Message) -> None:
-            waiting[message.partition()] -= 1
+            partition = message.partition()
+            assert partition is not None
+            waiting[partition] -= 1
             if error is None:
-                gaps.acknowledged(message.partition())
+                gaps.acknowledged(partition)
 
         while not stopping.is_set():
             for partition in range(partitions):

@@ -68,6 +68,6 @@ class ZooKeeperOptions(Options):
     ottla_guardian_enable = Option(
         Boolean(),
         True,
-        "Run a small process beside the broker that closes its session with ZooKeeper if the broker dies, so that other "
-        "brokers take over at once instead of after the session timeout.",
+        "Run a small process beside the broker that closes its session with ZooKeeper if the broker dies. Other "
+        "brokers then take over at once, not after the session timeout.",
     )
