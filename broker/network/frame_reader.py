@@ -7,14 +7,16 @@ the buffer grows with what arrives, so that a size alone cannot make us allocate
 
 from __future__ import annotations
 
+import threading
 from typing import NamedTuple, Protocol
 
-from ottla.broker.network.frame_buffers import POOLED_BYTES_MIN, FrameBuffers
 from ottla.protocol.errors import FrameError
 from ottla.protocol.frame import SIZE_BYTES, frame_size
 
 SCRATCH_BYTES = 64 * 1024
 _TRUSTED_BYTES = 1024 * 1024
+# Below this size allocating costs less than keeping.
+_POOLED_BYTES_MIN = 32 * 1024
 
 
 class Frame(NamedTuple):
@@ -22,6 +24,38 @@ class Frame(NamedTuple):
 
     body: memoryview | bytes
     buffer: bytearray | None
+
+
+class FrameBuffers:
+    """Free buffers of large frames, by size class, a power of two. Thread-safe.
+
+    Touching freshly allocated memory is most of the cost of receiving a large request, so free buffers are kept up to a
+    limit. A frame's buffer is free when its request has been handled: handlers do not keep views of it.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._free: dict[int, list[bytearray]] = {}
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bytearray:
+        """Return a buffer of at least `size` bytes."""
+        capacity = 1 << (size - 1).bit_length()
+        with self._lock:
+            free = self._free.get(capacity)
+            if free:
+                self._bytes -= capacity
+                return free.pop()
+        return bytearray(capacity)
+
+    def give_back(self, buffer: bytearray) -> None:
+        """Keep a buffer for later, unless enough are kept."""
+        capacity = len(buffer)
+        with self._lock:
+            if self._bytes + capacity <= self._bytes_max:
+                self._free.setdefault(capacity, []).append(buffer)
+                self._bytes += capacity
 
 
 class ByteSource(Protocol):
@@ -35,11 +69,11 @@ class ByteSource(Protocol):
 class FrameReader:
     """The frames of one connection. Used on the loop only, which also owns the scratch buffer."""
 
-    __slots__ = ("_buffer", "_buffers", "_filled", "_held", "_scratch", "_size", "_target", "max_size")
+    __slots__ = ("_buffer", "_filled", "_held", "_scratch", "_size", "_target", "buffers", "max_size")
 
     def __init__(self, scratch: memoryview, buffers: FrameBuffers, max_size: int) -> None:
         self._scratch = scratch
-        self._buffers = buffers
+        self.buffers = buffers
         # The thread that authenticates the client increases it, before the client knows.
         self.max_size = max_size
         # The start of a frame that is small and incomplete, or whose size is incomplete.
@@ -88,7 +122,7 @@ class FrameReader:
                 raise
             body = position + SIZE_BYTES
             if body + size > end:
-                if size >= POOLED_BYTES_MIN:
+                if size >= _POOLED_BYTES_MIN:
                     self._begin(size, data[body:end])
                     return frames
                 break
@@ -99,7 +133,7 @@ class FrameReader:
 
     def _begin(self, size: int, first: memoryview | bytes) -> None:
         self._size = size
-        self._buffer = self._buffers.take(min(size, _TRUSTED_BYTES))
+        self._buffer = self.buffers.take(min(size, _TRUSTED_BYTES))
         self._target = memoryview(self._buffer)[:size]
         self._filled = len(first)
         self._target[: self._filled] = first
@@ -119,9 +153,9 @@ class FrameReader:
 
     def _grow(self, full: memoryview) -> None:
         assert self._buffer is not None
-        larger = self._buffers.take(min(self._size, 2 * len(self._buffer)))
+        larger = self.buffers.take(min(self._size, 2 * len(self._buffer)))
         larger[: self._filled] = full
         full.release()
-        self._buffers.give_back(self._buffer)
+        self.buffers.give_back(self._buffer)
         self._buffer = larger
         self._target = memoryview(larger)[: self._size]

@@ -12,14 +12,12 @@ from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.connection import Connection, Dispatch
 from ottla.broker.network.connection_rates import AddressRate, ConnectionRates
-from ottla.broker.network.frame_buffers import FrameBuffers
-from ottla.broker.network.frame_reader import SCRATCH_BYTES, FrameReader
+from ottla.broker.network.frame_reader import SCRATCH_BYTES, FrameBuffers, FrameReader
 from ottla.broker.network.limits import ConnectionCounts, NetworkLimits
 from ottla.broker.network.processor import NetworkProcessor
-from ottla.broker.network.request_queue import RequestQueue
 from ottla.broker.network.tls.handshakes import Handshakes
 from ottla.broker.network.tls.tls_connection import TlsConnection
-from ottla.broker.network.workers import Workers
+from ottla.broker.network.workers import RequestQueue, Workers
 from ottla.broker.security.listener_security import ListenerSecurity
 from ottla.broker.security.sasl.sasl_listener import SaslListener
 
@@ -53,9 +51,7 @@ class Network:
         self.counts = ConnectionCounts(config)
         self._rates = ConnectionRates(config, address_rate)
         self.processors: list[NetworkProcessor] = []
-        self.queue: RequestQueue[Connection] = RequestQueue(
-            config.queued_max_requests, config.queued_max_request_bytes, self._on_room
-        )
+        self.queue = RequestQueue(config.queued_max_requests, config.queued_max_request_bytes, self._on_room)
         self.workers = Workers(self.queue, dispatch, config.num_io_threads)
 
     def bind(self, listeners: Sequence[Listener]) -> list[int]:
@@ -145,14 +141,12 @@ class Network:
         security = self.security.get(listener)
         reader = FrameReader(self._scratch, self._buffers, self._config.socket_request_max_bytes)
         if security is None or security.tls is None:
-            connection = Connection(client, listener, processor, reader, self.queue, self._buffers)
+            connection = Connection(client, listener, processor, reader, self.queue)
         elif self._handshakes.is_full:
             self.counts.rejected += 1
             raise ConnectionRefusedError("too many TLS handshakes in progress")
         else:
-            connection = TlsConnection(
-                client, listener, processor, reader, self.queue, self._buffers, security.tls, self._handshakes
-            )
+            connection = TlsConnection(client, listener, processor, reader, self.queue, security.tls, self._handshakes)
         if security is not None and security.sasl is not None:
             self._authenticate(connection, security.sasl)
         processor.adopt(connection)

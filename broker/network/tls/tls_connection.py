@@ -11,12 +11,11 @@ import socket
 import time
 
 from ottla.broker.network.connection import Connection, Dispatch, Processor
-from ottla.broker.network.frame_buffers import FrameBuffers
 from ottla.broker.network.frame_reader import FrameReader
-from ottla.broker.network.request_queue import RequestQueue
 from ottla.broker.network.tls.handshakes import Handshakes
 from ottla.broker.network.tls.tls_channel import TlsChannel
 from ottla.broker.network.tls.tls_outbox import TlsOutbox
+from ottla.broker.network.workers import RequestQueue
 from ottla.broker.security.tls.tls_listener import TlsListener
 
 
@@ -29,12 +28,11 @@ class TlsConnection(Connection):
         listener: str,
         processor: Processor,
         reader: FrameReader,
-        queue: RequestQueue[Connection],
-        buffers: FrameBuffers,
+        queue: RequestQueue,
         tls: TlsListener,
         handshakes: Handshakes,
     ) -> None:
-        super().__init__(client, listener, processor, reader, queue, buffers)
+        super().__init__(client, listener, processor, reader, queue)
         self._tls = tls
         self._handshakes = handshakes
         self._source = self.channel = TlsChannel(client, tls.context)

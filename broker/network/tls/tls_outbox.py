@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.broker.network.outbox import ResponseOutbox
+from ottla.broker.network.connection import ResponseOutbox
 from ottla.broker.network.tls.tls_channel import PIECE_BYTES, SCRATCH, TlsChannel
 from ottla.broker.storage.open_files import FileSlice
 
