@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ottla.broker.coordination.stored_records import StoredRecord, TransactionalProducer, batch_of
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.pending_append import PendingAppend, PendingAppends
+from ottla.broker.replication.waits import PendingAppend, PendingAppends
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records import RecordBatch

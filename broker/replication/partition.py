@@ -22,8 +22,7 @@ from ottla.broker.replication.leader.leadership import (
     PartitionRole,
     RemoteReplica,
 )
-from ottla.broker.replication.pending_append import PendingAppend
-from ottla.broker.replication.waits import PartitionWaits
+from ottla.broker.replication.waits import PartitionWaits, PendingAppend
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.maintenance.group_commit import Callback, GroupCommit
 from ottla.broker.storage.open_files import FileSlice

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from ottla.broker.common.purgatory import Purgatory
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.broker.common.purgatory import DelayedOperation, Purgatory
+from ottla.broker.storage.log import Appended
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.replication.partition import Partition
 
 
 class PartitionWaits:
@@ -46,3 +54,80 @@ class PartitionWaits:
         """Wake deletions of records, because a replica's log start may have changed, or its broker is gone."""
         if self.deletions:
             self.deletions.check(partition)
+
+
+class PendingAppend:
+    """A batch that the leader has appended but not acknowledged yet. `Partition.append` returns it.
+
+    With acks=all, it is acknowledged when every in-sync replica has it. If the topic requires a flush
+    (`flush.messages`, `ottla.flush.before.ack`), it must also be on disk. Producers, groups and transactions wait for
+    both in the same way.
+
+    Appending and waiting are two steps. A group appends under its lock, so that its records are in the log in the order
+    of its changes. It waits after it has released the lock, because `when_done` may call back at once.
+    """
+
+    __slots__ = ("_flush_error", "_is_flushed", "_required_acks", "appended", "partition")
+
+    def __init__(self, partition: Partition, appended: Appended, required_acks: int, *, must_flush: bool) -> None:
+        self.partition = partition
+        self.appended = appended
+        self._required_acks = required_acks
+        self._is_flushed = not must_flush
+        self._flush_error: KafkaError | None = None
+
+    @property
+    def outcome(self) -> ErrorCode | None:
+        """Return NONE or an error; None while the batch must wait."""
+        if self._flush_error is not None:
+            return self._flush_error.code
+        if self._required_acks == -1:
+            error = self.partition.commit_error(self.appended.last_offset)
+            if error is not ErrorCode.NONE:
+                return error
+        return ErrorCode.NONE if self._is_flushed else None
+
+    @property
+    def detail(self) -> str:
+        """Details of an error beyond its code."""
+        return "" if self._flush_error is None else self._flush_error.detail
+
+    def await_flush(self) -> None:
+        """Start to wait for the flush, if the batch needs one. The caller holds no lock: the flush may end at once."""
+        if not self._is_flushed:
+            self.partition.when_flushed(self.appended.last_offset + 1, self._flushed)
+
+    def _flushed(self, error: KafkaError | None) -> None:
+        self._flush_error = error
+        self._is_flushed = True
+        self.partition.waits.produces.check(self.partition.partition)
+
+
+class PendingAppends(DelayedOperation):
+    """Batches of one request that are acknowledged together."""
+
+    __slots__ = ("_appends", "_done")
+
+    def __init__(self, appends: Sequence[PendingAppend]) -> None:
+        super().__init__()
+        self._appends = appends
+        self._done: Callable[[], None] = lambda: None
+
+    def is_satisfied(self) -> bool:
+        """Whether every batch has its outcome."""
+        return all(append.outcome is not None for append in self._appends)
+
+    def on_complete(self, *, expired: bool) -> None:
+        """Call back. The outcome of a batch is None if its time is over."""
+        self._done()
+
+    def when_done(self, timeout_ms: int, done: Callable[[], None]) -> None:
+        """Call `done` once, when every outcome is known or the time is over. The caller holds no lock."""
+        self._done = done
+        for append in self._appends:
+            append.await_flush()
+        if not self._appends or self.is_satisfied():
+            self.complete()
+            return
+        keys = [append.partition.partition for append in self._appends]
+        self._appends[0].partition.waits.produces.watch(self, keys, max(timeout_ms, 0) / 1000)

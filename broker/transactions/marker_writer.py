@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.broker.replication.partitions import Partitions
-from ottla.broker.replication.pending_append import PendingAppend, PendingAppends
+from ottla.broker.replication.waits import PendingAppend, PendingAppends
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition

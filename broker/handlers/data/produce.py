@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from ottla.broker.replication.partition import Partition
-from ottla.broker.replication.pending_append import PendingAppend, PendingAppends
+from ottla.broker.replication.waits import PendingAppend, PendingAppends
 from ottla.broker.requests.access import TOPIC, TRANSACTIONAL_ID, allows
 from ottla.broker.requests.leader_hints import LeaderHints, leader_hints
 from ottla.broker.requests.lookup import hosted_partition
