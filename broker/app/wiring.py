@@ -96,6 +96,7 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
             clocks.wall_ms,
             lag_max_ms=lambda: configs.broker().replica_lag_time_max_ms,
             is_alive=lambda broker: broker in metadata.snapshot.brokers,
+            exists=lambda partition: metadata.snapshot.partition(*partition) is not None,
             broker_epoch=lambda: membership.broker_epoch,
             may_lead_alone=lambda: membership.may_lead_alone,
             verifies_transactions=lambda: configs.broker().transaction_partition_verification_enable,

@@ -73,8 +73,9 @@ class PartitionContext:
     node_id: int
     clock: Callable[[], int]
     lag_max_ms: Callable[[], int] = lambda: 30_000
-    # Whether a broker is alive according to the metadata.
+    # Whether a broker is alive, and whether a partition exists, according to the metadata.
     is_alive: Callable[[int], bool] = lambda broker: True
+    exists: Callable[[TopicPartition], bool] = lambda partition: True
     # The broker epoch of our own registration.
     broker_epoch: Callable[[], int] = lambda: -1
     # False while our ZooKeeper session may have expired, so that another broker may lead.

@@ -112,15 +112,21 @@ class Partitions:
         return self._partitions.get(partition)
 
     def get(self, partition: TopicPartition) -> Partition:
-        """Return a partition; raise KafkaError if this broker does not have it, or if its disk failed."""
+        """Return a partition of this broker, or raise KafkaError.
+
+        NOT_LEADER_OR_FOLLOWER: another broker has it. UNKNOWN_TOPIC_OR_PARTITION: the cluster does not have it.
+        KAFKA_STORAGE_ERROR: its disk failed.
+        """
         found = self._partitions.get(partition)
         if found is None:
+            if not self._context.exists(partition):
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition))
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {partition}")
         self.logs.get(partition)
         return found
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """Return the name of a topic with a partition here. Followers may ask before the metadata has it."""
+        """Return the name of a topic with a partition here; None if there is none."""
         found = self._topics.get(topic_id)
         return None if found is None else found[0]
 

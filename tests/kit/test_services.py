@@ -51,7 +51,7 @@ def test_partitions_are_unknown_before_the_controller_gives_any() -> None:
 
     with pytest.raises(KafkaError) as unknown:
         services.partitions.get(TopicPartition("t", 0))
-    assert unknown.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_service_that_no_broker_has_is_an_error() -> None:

@@ -50,8 +50,6 @@ def _move(request: AdminRequest, partition: TopicPartition, path: str) -> ErrorC
         request.services.log_dir_moves.move(partition, path)
     except KafkaError as error:
         log.info("replica_not_moved", partition=str(partition), directory=path, error=str(error))
-        if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            return error.code
-        is_known = request.services.metadata.snapshot.partition(*partition) is not None
-        return ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        is_elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else error.code
     return ErrorCode.NONE

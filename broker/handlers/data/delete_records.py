@@ -13,7 +13,6 @@ from ottla.broker.common.purgatory import DelayedOperation
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.requests.access import TOPIC, check
-from ottla.broker.requests.lookup import hosted_partition
 from ottla.broker.requests.request import DataRequest, Delayed, Respond
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import INTERNAL_TOPICS, NO_OFFSET, TopicPartition
@@ -126,7 +125,7 @@ def _delete(request: DataRequest, topic: str, wanted: DeleteRecordsPartition) ->
         check(request, TOPIC, topic)
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
-        partition = hosted_partition(request, key)
+        partition = request.services.partitions.get(key)
         partition.check_leader()
         if "delete" not in partition.log.config.cleanup_policy:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"the cleanup.policy of {topic} does not allow deletion")

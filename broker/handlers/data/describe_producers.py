@@ -6,7 +6,6 @@ Behavior: tells which producers a partition knows, and where their open transact
 from __future__ import annotations
 
 from ottla.broker.requests.access import TOPIC, allows
-from ottla.broker.requests.lookup import hosted_partition
 from ottla.broker.requests.request import DataRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -35,7 +34,7 @@ def describe_producers(request: DataRequest) -> DescribeProducersResponse:
 
 def _described(request: DataRequest, key: TopicPartition) -> PartitionResponse:
     try:
-        log = hosted_partition(request, key).log
+        log = request.services.partitions.get(key).log
     except KafkaError as error:
         return _failed(key.partition, error)
     with log.lock:

@@ -25,7 +25,6 @@ from ottla.broker.replication.leader.fetch_sessions import CachedPartition, Fetc
 from ottla.broker.replication.partition import FollowerFetch, Partition, Read
 from ottla.broker.requests.access import CLUSTER, TOPIC, allows, check, denied, is_open
 from ottla.broker.requests.leader_hints import leader_hints
-from ottla.broker.requests.lookup import hosted_partition, topic_name
 from ottla.broker.requests.replica_selector import NO_REPLICA, is_rack_aware, preferred_replica
 from ottla.broker.requests.request import DataRequest, Delayed, Respond
 from ottla.broker.requests.throttling import admits_fetch, fetch_bytes_max
@@ -298,13 +297,15 @@ class _Reader:
         if request.version < _FORMAT_2_VERSION:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the stored format needs Fetch version 4 or later")
         if request.version >= TOPIC_IDS_VERSION and not cached.key.topic:
-            name = topic_name(request, cached.topic_id)
+            names = request.services.metadata.snapshot.topic_names
+            # A follower may ask before the metadata has the topic.
+            name = names.get(cached.topic_id) or self._partitions.topic_name(cached.topic_id)
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
             if not self._is_follower:
                 check(request, TOPIC, name)
             cached.key = TopicPartition(name, cached.wanted.partition)
-        partition = hosted_partition(request, cached.key)
+        partition = self._partitions.get(cached.key)
         if cached.topic_id not in (UUID_ZERO, partition.topic_id):
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{cached.key.topic} has another id")
         # A table lookup with the same object as the table's key is much faster than with an equal one.

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from ottla.broker.replication.partition import Partition
 from ottla.broker.requests.access import TOPIC, check
-from ottla.broker.requests.lookup import hosted_partition
 from ottla.broker.requests.request import DataRequest
 from ottla.broker.storage.offset_lookup import OffsetAtTime, offset_for_timestamp, offset_of_max_timestamp
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -69,7 +68,7 @@ def _answer(
         check(request, TOPIC, topic)
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
-        partition = hosted_partition(request, TopicPartition(topic, wanted.partition_index))
+        partition = request.services.partitions.get(TopicPartition(topic, wanted.partition_index))
         if request.body.replica_id == _DEBUGGING:
             partition.check_epoch(partition.role, wanted.current_leader_epoch)
             found = _find(request, partition, wanted.timestamp)

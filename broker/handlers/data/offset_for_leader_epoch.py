@@ -8,7 +8,6 @@ truncate. Only the leader answers, and only in the epoch that the client knows. 
 from __future__ import annotations
 
 from ottla.broker.requests.access import TOPIC, check
-from ottla.broker.requests.lookup import hosted_partition
 from ottla.broker.requests.request import DataRequest
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -37,7 +36,7 @@ def offset_for_leader_epoch(request: DataRequest) -> OffsetForLeaderEpochRespons
 def _answer(request: DataRequest, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         check(request, TOPIC, topic)
-        partition = hosted_partition(request, TopicPartition(topic, wanted.partition))
+        partition = request.services.partitions.get(TopicPartition(topic, wanted.partition))
         # The client truncates by this answer, so it must not come from a leader that has become a follower.
         with partition.lock:
             partition.check_leader(wanted.current_leader_epoch)

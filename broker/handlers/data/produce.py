@@ -25,7 +25,6 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.waits import PendingAppend, PendingAppends
 from ottla.broker.requests.access import TOPIC, TRANSACTIONAL_ID, allows
 from ottla.broker.requests.leader_hints import LeaderHints, leader_hints
-from ottla.broker.requests.lookup import hosted_partition
 from ottla.broker.requests.request import DataRequest, Delayed, EffectPending, RequestFailedError, Respond
 from ottla.broker.storage.producers.verification import VerificationGuard
 from ottla.broker.storage.validation import InvalidBatchError, InvalidRecordsError
@@ -268,7 +267,7 @@ def _failed(request: DataRequest, topic: str, error: KafkaError) -> _Failed:
 def _append(request: DataRequest, topic: str, data: PartitionProduceData) -> PendingAppend:
     """Append one partition's batch."""
     records = _checked_records(request, topic, data)
-    partition = hosted_partition(request, TopicPartition(topic, data.index))
+    partition = request.services.partitions.get(TopicPartition(topic, data.index))
     return partition.append(records, required_acks=request.body.acks)
 
 
@@ -286,7 +285,7 @@ class _Transaction:
         """Append one partition's batch, unless the coordinator must be asked about it first."""
         records = _checked_records(request, topic, data)
         acks = request.body.acks
-        partition = hosted_partition(request, TopicPartition(topic, data.index))
+        partition = request.services.partitions.get(TopicPartition(topic, data.index))
         batch = partition.validated(records, acks)
         if batch.is_transactional:
             self._check(batch)

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 from tests.broker.handlers.data_path import Broker, batch, running_broker, topic_id
+from tests.broker.handlers.small_cluster import deleted, live_broker
 from tests.broker.handlers.test_produce_and_fetch import produce
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 
 END = 5
 
@@ -116,3 +119,17 @@ def test_a_deletion_ends_with_the_leadership(broker: Broker) -> None:
     answers = delete(broker, 3)
     lead(broker, epoch=1, leader=2)
     assert results(answers) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+
+
+def test_a_deletion_ends_with_the_topic(broker: Broker) -> None:
+    """The client need not look for another leader."""
+    answers = delete(broker, 3)
+    gone = UpdateMetadataRequest(
+        controller_id=1,
+        controller_epoch=1,
+        topic_states=[deleted("t")],
+        live_brokers=[live_broker(each, "PLAINTEXT") for each in broker.racks],
+    )
+    assert broker.ask(Api.UPDATE_METADATA, 8, gone).error_code == 0
+    broker.services.partitions.drop(TopicPartition("t", 0), delete=True)
+    assert results(answers) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]

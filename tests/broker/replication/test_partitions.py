@@ -46,7 +46,9 @@ class Broker:
         config = BrokerConfig.of({"log.dirs": str(directory)})
         topic = TopicConfig(config, {})
         logs = open_logs(Logs(config, lambda _: topic, lambda: NOW_MS), MetaProperties(1, "a-cluster"))
-        context = PartitionContext(1, lambda: NOW_MS)
+        # What the metadata of the cluster has.
+        self.known = {ORDERS, VIEWS}
+        context = PartitionContext(1, lambda: NOW_MS, exists=lambda partition: partition in self.known)
         self.partitions = Partitions(context, logs, self.options_read.append)
         self.fetchers = FakeFetchers()
         self.partitions.fetchers = self.fetchers  # type: ignore[assignment]
@@ -136,6 +138,14 @@ def test_an_unknown_partition_is_not_here(broker: Broker) -> None:
     with pytest.raises(KafkaError) as raised:
         broker.partitions.get(ORDERS)
     assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_partition_that_the_cluster_lacks_is_unknown(broker: Broker) -> None:
+    """Clients need not look elsewhere."""
+    broker.known.clear()
+    with pytest.raises(KafkaError) as raised:
+        broker.partitions.get(ORDERS)
+    assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # Dropping
