@@ -12,13 +12,14 @@ group of the new protocol.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from ottla.broker.groups.offsets.group_offsets import Committer
 from ottla.broker.groups.offsets.offset_store import CommittedOffset
-from ottla.broker.requests.access import GROUP, TOPIC, allows, denied
+from ottla.broker.requests.access import GROUP, allows
 from ottla.broker.requests.coordinator_wait import when_ready
-from ottla.broker.requests.offset_checks import offset_error
+from ottla.broker.requests.offset_checks import checked_offsets
 from ottla.broker.requests.request import Delayed, GroupsRequest, Respond
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -53,19 +54,7 @@ class _Committing:
         """Commit, and respond when that is done."""
         request = self._request
         body: OffsetCommitRequest = request.body
-        refused: dict[TopicPartition, ErrorCode] = {}
-        offsets: dict[TopicPartition, CommittedOffset] = {}
-        hidden = denied(request, TOPIC, (topic.name for topic in body.topics))
-        for topic in body.topics:
-            for row in topic.partitions:
-                key = TopicPartition(topic.name, row.partition_index)
-                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                if topic.name not in hidden:
-                    error = offset_error(request, key, row.committed_metadata)
-                if error is ErrorCode.NONE:
-                    offsets[key] = _committed(request, row)
-                else:
-                    refused[key] = error
+        offsets, refused = checked_offsets(request, partial(_committed, request))
         committer = Committer(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
 
         def done(error: ErrorCode) -> None:

@@ -12,14 +12,15 @@ INVALID_TXN_STATE. Before version 2, a coordinator that is loading is COORDINATO
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from ottla.broker.coordination.stored_records import TransactionalProducer
 from ottla.broker.groups.offsets.group_offsets import Committer
 from ottla.broker.groups.offsets.offset_store import CommittedOffset
-from ottla.broker.requests.access import GROUP, TOPIC, TRANSACTIONAL_ID, check, denied
+from ottla.broker.requests.access import GROUP, TRANSACTIONAL_ID, check
 from ottla.broker.requests.coordinator_wait import when_ready
-from ottla.broker.requests.offset_checks import offset_error
+from ottla.broker.requests.offset_checks import checked_offsets
 from ottla.broker.requests.request import Delayed, GroupsRequest, Later, Respond
 from ottla.broker.transactions.verifier import Question, Verified
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -27,6 +28,7 @@ from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.message import Message
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -65,15 +67,13 @@ class _Committing:
         body: TxnOffsetCommitRequest = request.body
         self._body = body
         self._producer = TransactionalProducer(body.producer_id, body.producer_epoch)
-        self._refused: dict[TopicPartition, ErrorCode] = {}
-        self._offsets: dict[TopicPartition, CommittedOffset] = {}
 
     def start(self, respond: Respond) -> None:
         """Have the transaction confirmed, commit, and respond when that is done."""
-        self._sort()
+        offsets, refused = checked_offsets(self._request, partial(_committed, self._request.services.clock()))
 
         def done(code: ErrorCode) -> None:
-            respond(lambda: _response(self._request, self._refused, code))
+            respond(lambda: _response(self._request, refused, code))
 
         group_offsets, group_id = self._request.services.group_offsets, self._body.group_id
         try:
@@ -85,7 +85,7 @@ class _Committing:
         def commit() -> None:
             committer = Committer(self._body.member_id, self._body.group_instance_id, self._body.generation_id)
             try:
-                group_offsets.commit_in_transaction(group_id, committer, producer, self._offsets, done)
+                group_offsets.commit_in_transaction(group_id, committer, producer, offsets, done)
             except KafkaError as error:
                 done(error.code)
 
@@ -104,26 +104,10 @@ class _Committing:
         )
         self._request.services.verifier.verify(question)
 
-    def _sort(self) -> None:
-        """Sort out what cannot be committed."""
-        request, now_ms = self._request, self._request.services.clock()
-        hidden = denied(request, TOPIC, (topic.name for topic in self._body.topics))
-        for topic in self._body.topics:
-            for row in topic.partitions:
-                key = TopicPartition(topic.name, row.partition_index)
-                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                if topic.name not in hidden:
-                    code = offset_error(request, key, row.committed_metadata)
-                if code is ErrorCode.NONE:
-                    self._offsets[key] = CommittedOffset(
-                        row.committed_offset,
-                        row.committed_leader_epoch,
-                        row.committed_metadata or "",
-                        now_ms,
-                        NO_TIMESTAMP,
-                    )
-                else:
-                    self._refused[key] = code
+
+def _committed(now_ms: int, row: TxnOffsetCommitRequestPartition) -> CommittedOffset:
+    metadata = row.committed_metadata or ""
+    return CommittedOffset(row.committed_offset, row.committed_leader_epoch, metadata, now_ms, NO_TIMESTAMP)
 
 
 def _response(
