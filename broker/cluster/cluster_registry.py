@@ -90,14 +90,6 @@ class ClusterRegistry:
         with translated_errors():
             self._topics.delete(name)
 
-    def delete_topic_by_id(self, topic_id: bytes) -> str:
-        """Mark a topic for deletion; return its name."""
-        topic = self._metadata.snapshot.topic_by_id(topic_id)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        self.delete_topic(topic.name)
-        return topic.name
-
     def create_partitions(
         self,
         topic: str,

@@ -124,11 +124,6 @@ class ClusterClient:
         self._topics.update(topics)
         self._auto_create |= allow_auto_create
 
-    def set_topics(self, topics: Iterable[str]) -> None:
-        """Keep these topics fresh and forget all others."""
-        self._topics = set(topics)
-        self.snapshot = self.snapshot.without(set(self.snapshot.topics) - self._topics)
-
     def add_listener(self, listener: Listener) -> None:
         """Call a function with each new snapshot."""
         self._listeners.append(listener)

@@ -34,11 +34,6 @@ class Memory:
         self.free = total
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether a caller waits for bytes."""
-        return bool(self._waiters)
-
     def take_now(self, size: int) -> bool:
         """Take bytes if they are free and no caller waits."""
         if self._waiters or self.free < size:

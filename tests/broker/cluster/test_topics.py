@@ -133,9 +133,6 @@ def test_a_deletion_is_a_mark(connect: Connect) -> None:
     with pytest.raises(KafkaError) as caught:
         facade.cluster.delete_topic("b")
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    with pytest.raises(KafkaError) as caught:
-        facade.cluster.delete_topic_by_id(bytes(range(16)))
-    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_a_topic_that_goes_while_it_is_marked_leaves_no_mark(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:

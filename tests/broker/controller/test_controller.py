@@ -74,9 +74,9 @@ def test_added_partitions_reach_the_broker(zookeeper: ZooKeeper) -> None:
 def test_a_deleted_topic_leaves_nothing_behind(zookeeper: ZooKeeper) -> None:
     """The broker deletes its replicas, the nodes go, and the name is free again."""
     with brokers(zookeeper, 1) as (broker,):
-        first = broker.cluster.create_topic(TopicSpec("orders", 2, 1, configs={"retention.ms": "1000"}))
+        broker.cluster.create_topic(TopicSpec("orders", 2, 1, configs={"retention.ms": "1000"}))
         broker.fake.wait_for(lambda: broker.fake.leader("orders", 1) == 1)
-        broker.cluster.delete_topic_by_id(first.id)
+        broker.cluster.delete_topic("orders")
         broker.fake.wait_for(lambda: broker.fake.deleted == {TopicPartition("orders", 0), TopicPartition("orders", 1)})
         assert broker.fake.metadata.snapshot.topic("orders") is None
 
