@@ -48,7 +48,7 @@ class BrokerChannels(Generic[T]):
         self._send = send
         self._failed = failed
         self._lock = threading.Lock()
-        self._channels: dict[int, BrokerChannel[T]] = {}
+        self._channels: dict[int, _Channel[T]] = {}
         self._is_started = self._is_stopped = False
 
     def start(self) -> None:
@@ -67,12 +67,12 @@ class BrokerChannels(Generic[T]):
         for channel in channels:
             channel.stop()
 
-    def to(self, broker: int) -> BrokerChannel[T]:
+    def to(self, broker: int) -> _Channel[T]:
         """Return the channel to a broker."""
         with self._lock:
             channel = self._channels.get(broker)
             if channel is None:
-                channel = self._channels[broker] = BrokerChannel(
+                channel = self._channels[broker] = _Channel(
                     f"{self._name}-{broker}", broker, self._link_to(broker), self._send, self._failed
                 )
                 if self._is_stopped:
@@ -82,7 +82,7 @@ class BrokerChannels(Generic[T]):
         return channel
 
 
-class BrokerChannel(Generic[T]):
+class _Channel(Generic[T]):
     """The channel to one broker."""
 
     def __init__(

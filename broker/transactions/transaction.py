@@ -24,9 +24,8 @@ from typing import Final
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-NO_PRODUCER_ID: Final = -1
-NO_PRODUCER_EPOCH: Final = -1
 NO_START_MS: Final = -1
 # The last epoch that a producer may have.
 PRODUCER_EPOCH_MAX: Final = 32_766

@@ -45,7 +45,7 @@ class ShardBatch(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self)
 
 
-class Found(NamedTuple):
+class ShardState(NamedTuple):
     """The last batch of a shard, and the offset that the next record of its partition gets."""
 
     last: ShardBatch | None
@@ -80,7 +80,7 @@ class ControlLog:
         """Return the partition that has a shard's records."""
         return TopicPartition(self.topic, shard)
 
-    def find(self, shard: int) -> Found:
+    def find(self, shard: int) -> ShardState:
         """Return the last batch that is committed; call it when nobody else writes to the shard any more."""
         partition = self.partition(shard)
         first, end = (self._offset(partition, at) for at in (EARLIEST, LATEST))
@@ -88,9 +88,9 @@ class ControlLog:
         while end - look_back > first:
             last = self._last(OffsetRange(partition, end - look_back, end))
             if last is not None:
-                return Found(last, end)
+                return ShardState(last, end)
             look_back *= 4
-        return Found(self._last(OffsetRange(partition, first, end)) if first < end else None, end)
+        return ShardState(self._last(OffsetRange(partition, first, end)) if first < end else None, end)
 
     def key(self, shard: int) -> bytes:
         """Return the key of a shard's records."""

@@ -28,7 +28,6 @@ from ottla.broker.requests.leader_hints import LeaderHints, leader_hints
 from ottla.broker.requests.request import DataRequest, Delayed, EffectPending, RequestFailedError, Respond
 from ottla.broker.storage.producers.verification import VerificationGuard
 from ottla.broker.storage.validation import InvalidBatchError, InvalidRecordsError
-from ottla.broker.transactions.transaction import NO_PRODUCER_ID
 from ottla.broker.transactions.verifier import Question, Verified
 from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -42,7 +41,14 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ottla.protocol.records import ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, CODEC_MASK, TRANSACTIONAL_BIT, RecordBatch
+from ottla.protocol.records import (
+    ATTRIBUTES_POSITION,
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+    RecordBatch,
+)
 
 _ADMIN_CLIENT = "__admin_client"
 _FORMAT_2_VERSION = 3

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, Exchange, Proof
+from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, Proof, SaslExchange
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 
@@ -65,7 +65,7 @@ class Authentication:
         # Called once, at the first success.
         self.on_done: Callable[[], None] = lambda: None
         self._mechanism = ""
-        self._exchange: Exchange | None = None
+        self._exchange: SaslExchange | None = None
         self._steps = 0
         # Of the last successful authentication.
         self._proved_with = ""

@@ -35,7 +35,7 @@ def connector_to(
     return Connector(None if tls is None else lambda: tls.client_context, login)
 
 
-def _begun(listener: str, mechanism: str, config: BrokerConfig) -> sasl.Exchange:
+def _begun(listener: str, mechanism: str, config: BrokerConfig) -> sasl.SaslExchange:
     """Start our login for a connection. Options that became invalid make this login fail; it is tried again later."""
     try:
         return begin_exchange(listener, mechanism, config)
@@ -43,7 +43,7 @@ def _begun(listener: str, mechanism: str, config: BrokerConfig) -> sasl.Exchange
         raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from error
 
 
-def begin_exchange(listener: str, mechanism: str, config: BrokerConfig) -> sasl.Exchange:
+def begin_exchange(listener: str, mechanism: str, config: BrokerConfig) -> sasl.SaslExchange:
     """Start our login with the names and passwords that are configured now."""
     name = f"listener.name.{listener.lower()}.{mechanism.lower()}.{BrokerOptions.sasl_jaas_config.name}"
     text = config.for_listener(listener, BrokerOptions.sasl_jaas_config, mechanism)

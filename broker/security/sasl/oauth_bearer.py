@@ -22,8 +22,8 @@ import structlog
 
 from ottla.broker.security.sasl.sasl_exchange import (
     AuthenticationFailedError,
-    Exchange,
     Proof,
+    SaslExchange,
     check_authorization_id,
     text_of,
 )
@@ -54,7 +54,7 @@ class InvalidTokenError(Exception):
     """A token is invalid. The text is for our log and does not contain the token."""
 
 
-def oauth_bearer(verify: Verify, on_refused: Callable[[str], None] = lambda reason: None) -> Exchange:
+def oauth_bearer(verify: Verify, on_refused: Callable[[str], None] = lambda reason: None) -> SaslExchange:
     """Check a token, and wait for the client to acknowledge an error; `on_refused` is called with the reason."""
     first = _FIRST.fullmatch(text_of((yield b"")))
     if first is None:

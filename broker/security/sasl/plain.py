@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from ottla.broker.security.sasl.sasl_exchange import (
     AuthenticationFailedError,
-    Exchange,
     Proof,
+    SaslExchange,
     check_authorization_id,
     text_of,
 )
@@ -17,7 +17,7 @@ from ottla.broker.security.sasl.sasl_exchange import (
 _INVALID = "Authentication failed: Invalid username or password"
 
 
-def plain(users: Mapping[str, str]) -> Exchange:
+def plain(users: Mapping[str, str]) -> SaslExchange:
     """Check the only token."""
     parts = text_of((yield b"")).split("\0")
     if len(parts) != 3 or not parts[1] or not parts[2]:

@@ -29,7 +29,7 @@ class Proof(NamedTuple):
     expires_ms: int | None = None
 
 
-Exchange = Generator[bytes, bytes, Proof]
+SaslExchange = Generator[bytes, bytes, Proof]
 
 
 def check_authorization_id(authorization_id: str, user: str) -> None:

@@ -17,7 +17,7 @@ from ottla.broker.security.rarely import Rarely
 from ottla.broker.security.sasl.authentication import Authentication
 from ottla.broker.security.sasl.oauth_bearer import TokenKeysError, TokenRules, TokenVerifier, oauth_bearer
 from ottla.broker.security.sasl.plain import plain
-from ottla.broker.security.sasl.sasl_exchange import Exchange
+from ottla.broker.security.sasl.sasl_exchange import SaslExchange
 from ottla.broker.security.sasl.scram import scram
 from ottla.client.net.security.jaas import JaasError, JaasLogin, parse_login
 
@@ -117,7 +117,7 @@ class SaslListener:
         """Start the authentication of a new connection."""
         return Authentication(self, session)
 
-    def exchange(self, mechanism: str) -> Exchange:
+    def exchange(self, mechanism: str) -> SaslExchange:
         """Start an exchange with one of the mechanisms."""
         if mechanism == "PLAIN":
             login = self._logins.get(mechanism)

@@ -22,8 +22,8 @@ from typing import Final
 
 from ottla.broker.security.sasl.sasl_exchange import (
     AuthenticationFailedError,
-    Exchange,
     Proof,
+    SaslExchange,
     check_authorization_id,
     text_of,
 )
@@ -45,7 +45,7 @@ _CLIENT_FINAL: Final = re.compile(
 Lookup = Callable[[str], ScramCredential | None]
 
 
-def scram(mechanism: str, lookup: Lookup, fake_secret: bytes, nonce: str | None = None) -> Exchange:
+def scram(mechanism: str, lookup: Lookup, fake_secret: bytes, nonce: str | None = None) -> SaslExchange:
     """Check the two messages of a client; `fake_secret` makes the salts of unknown users."""
     digest = ScramMechanism.of(mechanism).digest
     failed = f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"

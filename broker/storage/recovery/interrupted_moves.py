@@ -27,7 +27,7 @@ from ottla.protocol.identifiers import TopicPartition
 logger = structlog.get_logger(__name__)
 
 
-class Found(NamedTuple):
+class FoundDirectory(NamedTuple):
     """A partition directory that was found at the start."""
 
     partition: TopicPartition
@@ -35,7 +35,7 @@ class Found(NamedTuple):
     is_future: bool = False
 
 
-def settle_moves(logs: Logs, found: Mapping[LogDir, list[Found]]) -> None:
+def settle_moves(logs: Logs, found: Mapping[LogDir, list[FoundDirectory]]) -> None:
     """Decide which copy of each moved partition counts, so that it has one current log if possible.
 
     Changes `found` to what should be opened. Two directories without any note are left to the caller.
@@ -45,7 +45,7 @@ def settle_moves(logs: Logs, found: Mapping[LogDir, list[Found]]) -> None:
     _drop_surplus_futures(logs, found)
 
 
-def _settle_notes(logs: Logs, found: Mapping[LogDir, list[Found]]) -> None:
+def _settle_notes(logs: Logs, found: Mapping[LogDir, list[FoundDirectory]]) -> None:
     are_all_online = len(logs.online_dirs) == len(logs.dirs)
     currents: dict[TopicPartition, list[LogDir]] = {}
     for log_dir, there in found.items():
@@ -62,9 +62,9 @@ def _settle_notes(logs: Logs, found: Mapping[LogDir, list[Found]]) -> None:
 
 def _settle(
     logs: Logs,
-    found: Mapping[LogDir, list[Found]],
+    found: Mapping[LogDir, list[FoundDirectory]],
     log_dir: LogDir,
-    each: Found,
+    each: FoundDirectory,
     log_dirs: list[LogDir],
     *,
     are_all_online: bool,
@@ -80,7 +80,7 @@ def _settle(
         path = log_dir.path / directory_name(each.partition, DirectoryKind.FUTURE)
         os.rename(each.directory, path)
         sync_directory(log_dir.path)
-        found[log_dir].append(Found(each.partition, path, is_future=True))
+        found[log_dir].append(FoundDirectory(each.partition, path, is_future=True))
         logger.warning("move_resumed", partition=str(each.partition), target=str(log_dir.path))
         return
     if state is MoveState.FINISHED:
@@ -92,11 +92,11 @@ def _settle(
         remove_move_state(each.directory)
 
 
-def _of(there: list[Found], partition: TopicPartition) -> Found:
+def _of(there: list[FoundDirectory], partition: TopicPartition) -> FoundDirectory:
     return next(each for each in there if each.partition == partition and not each.is_future)
 
 
-def _drop_surplus_futures(logs: Logs, found: Mapping[LogDir, list[Found]]) -> None:
+def _drop_surplus_futures(logs: Logs, found: Mapping[LogDir, list[FoundDirectory]]) -> None:
     """Keep one future log of each partition, in another directory than the current log."""
     seen: set[TopicPartition] = set()
     for log_dir, there in found.items():
@@ -108,7 +108,7 @@ def _drop_surplus_futures(logs: Logs, found: Mapping[LogDir, list[Found]]) -> No
             _discard(logs, found, log_dir, each)
 
 
-def _discard(logs: Logs, found: Mapping[LogDir, list[Found]], log_dir: LogDir, each: Found) -> None:
+def _discard(logs: Logs, found: Mapping[LogDir, list[FoundDirectory]], log_dir: LogDir, each: FoundDirectory) -> None:
     """Drop a directory instead of opening it; if it cannot be renamed, the log directory goes offline."""
     found[log_dir].remove(each)
     try:
@@ -117,7 +117,7 @@ def _discard(logs: Logs, found: Mapping[LogDir, list[Found]], log_dir: LogDir, e
         log_dir.take_offline(str(error))
 
 
-def drop_directory(logs: Logs, log_dir: LogDir, each: Found) -> None:
+def drop_directory(logs: Logs, log_dir: LogDir, each: FoundDirectory) -> None:
     """Rename a directory that is not opened, durably, so that it is removed soon."""
     path = log_dir.path / directory_name(each.partition, DirectoryKind.DELETE)
     os.rename(each.directory, path)

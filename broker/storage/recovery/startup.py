@@ -26,7 +26,7 @@ from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import CHECKPOINTS, LogDir
 from ottla.broker.storage.logs import Broken, Logs
-from ottla.broker.storage.recovery.interrupted_moves import Found, drop_directory, settle_moves
+from ottla.broker.storage.recovery.interrupted_moves import FoundDirectory, drop_directory, settle_moves
 from ottla.broker.storage.recovery.per_directory import for_each_in_directories
 from ottla.broker.storage.recovery.recovery import close_log, open_log
 from ottla.protocol.identifiers import TopicPartition
@@ -86,7 +86,7 @@ def close_logs(logs: Logs, broker_epoch: int, *, now_seconds: Callable[[], float
             log_dir.release()
 
 
-def _partitions_in(logs: Logs, log_dir: LogDir) -> list[Found]:
+def _partitions_in(logs: Logs, log_dir: LogDir) -> list[FoundDirectory]:
     """Return the partitions in a directory; schedule the removal of deleted ones."""
     found = []
     try:
@@ -100,7 +100,7 @@ def _partitions_in(logs: Logs, log_dir: LogDir) -> list[Found]:
         if parsed is None:
             logger.warning("directory_ignored", path=str(path), reason="not a partition")
         elif parsed.kind in (DirectoryKind.CURRENT, DirectoryKind.FUTURE):
-            found.append(Found(parsed.partition, path, is_future=parsed.kind is DirectoryKind.FUTURE))
+            found.append(FoundDirectory(parsed.partition, path, is_future=parsed.kind is DirectoryKind.FUTURE))
         elif parsed.kind is DirectoryKind.DELETE:
             logs.doom(path, log_dir, delay_ms=0)
         else:
@@ -108,9 +108,9 @@ def _partitions_in(logs: Logs, log_dir: LogDir) -> list[Found]:
     return found
 
 
-def _refuse_duplicates(logs: Logs, found: dict[LogDir, list[Found]]) -> None:
+def _refuse_duplicates(logs: Logs, found: dict[LogDir, list[FoundDirectory]]) -> None:
     """Report a partition with two directories as broken: nothing shows which of them is right."""
-    places: dict[TopicPartition, list[tuple[LogDir, Found]]] = {}
+    places: dict[TopicPartition, list[tuple[LogDir, FoundDirectory]]] = {}
     for log_dir, there in found.items():
         for each in there:
             if not each.is_future:
@@ -123,8 +123,8 @@ def _refuse_duplicates(logs: Logs, found: dict[LogDir, list[Found]]) -> None:
                 found[log_dir].remove(each)
 
 
-def _open_all(logs: Logs, found: dict[LogDir, list[Found]], now_seconds: Callable[[], float]) -> None:
-    def open_one(log_dir: LogDir, each: Found) -> None:
+def _open_all(logs: Logs, found: dict[LogDir, list[FoundDirectory]], now_seconds: Callable[[], float]) -> None:
+    def open_one(log_dir: LogDir, each: FoundDirectory) -> None:
         try:
             _open(logs, log_dir, each)
         except Exception as error:
@@ -154,7 +154,7 @@ def _verb(log_dir: LogDir) -> str:
     return "opened" if log_dir.was_clean else "recovered"
 
 
-def _open(logs: Logs, log_dir: LogDir, found: Found) -> None:
+def _open(logs: Logs, log_dir: LogDir, found: FoundDirectory) -> None:
     partition = found.partition
     log = open_log(
         found.directory,

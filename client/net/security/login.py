@@ -29,7 +29,7 @@ class SaslLogin(NamedTuple):
     """A mechanism, and the function that starts an exchange."""
 
     mechanism: str
-    begin: Callable[[], sasl.Exchange]
+    begin: Callable[[], sasl.SaslExchange]
 
 
 def login_steps(login: SaslLogin) -> Generator[tuple[Api, Message], Any, float]:

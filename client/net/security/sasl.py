@@ -16,26 +16,26 @@ from typing import Final
 
 from ottla.client.errors import SaslAuthenticationFailedError
 
-Exchange = Generator[bytes, bytes, None]
+SaslExchange = Generator[bytes, bytes, None]
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 # The broker chooses the number of iterations, and each costs time. Kafka allows 4096 to 16384.
 _ITERATIONS_MAX: Final = 1 << 20
 
 
-def plain(username: str, password: str) -> Exchange:
+def plain(username: str, password: str) -> SaslExchange:
     """Send name and password in clear text; only an encrypted connection keeps them secret."""
     yield f"\0{username}\0{password}".encode()
 
 
-def oauth_bearer(token: str) -> Exchange:
+def oauth_bearer(token: str) -> SaslExchange:
     """Send a token from another server; the broker's response is empty, or says why it refuses the token."""
     answer = yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
     if answer:
         raise SaslAuthenticationFailedError(answer.decode(errors="replace"))
 
 
-def scram(mechanism: str, username: str, password: str, nonce: str | None = None) -> Exchange:
+def scram(mechanism: str, username: str, password: str, nonce: str | None = None) -> SaslExchange:
     """Prove that we know the password without sending it, and check that the broker knows it (RFC 5802, 7677)."""
     digest = _HASHES[mechanism]
     nonce = nonce or secrets.token_urlsafe(24)

@@ -190,7 +190,7 @@ def test_strangers_may_ask_for_versions(served: SaslServed) -> None:
 def test_a_client_with_the_right_password_is_served(served: SaslServed, mechanism: str) -> None:
     """As the user that it is, with requests of any size from then on."""
 
-    def begin() -> sasl.Exchange:
+    def begin() -> sasl.SaslExchange:
         if mechanism == "PLAIN":
             return sasl.plain("alice", "secret")
         return sasl.scram(mechanism, "alice", "secret")

@@ -14,7 +14,7 @@ from tests.kit.waiting import until
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.security import listener_security
 from ottla.broker.security.listener_security import Listeners
-from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, Exchange
+from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, SaslExchange
 from ottla.protocol.errors import KafkaError
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -41,7 +41,7 @@ class Configured:
         """Whether a client with a password comes in."""
         sasl = self.listeners["CLIENTS"].sasl
         assert sasl is not None
-        exchange: Exchange = sasl.exchange("PLAIN")
+        exchange: SaslExchange = sasl.exchange("PLAIN")
         next(exchange)
         try:
             exchange.send(f"\0{user}\0{password}".encode())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.kit.examples import examples
 
 from ottla.broker.security.sasl.plain import plain
-from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, Exchange, Proof
+from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, Proof, SaslExchange
 from ottla.broker.security.sasl.scram import scram
 from ottla.client.net.security import sasl
 from ottla.protocol.scram import ITERATIONS_DEFAULT, ScramCredential, ScramMechanism, salted_password
@@ -35,13 +35,13 @@ def credential(password: str, mechanism: str = "SCRAM-SHA-256", salt: bytes = RF
     return ScramCredential.derived(kind, salted_password(kind, password, salt, 4096), salt, 4096)
 
 
-def begun(exchange: Exchange) -> Exchange:
+def begun(exchange: SaslExchange) -> SaslExchange:
     """An exchange that waits for its first token."""
     assert next(exchange) == b""
     return exchange
 
 
-def proof_of(exchange: Exchange, *tokens: bytes) -> Proof:
+def proof_of(exchange: SaslExchange, *tokens: bytes) -> Proof:
     """Send tokens to the end, and return who the client is."""
     begun(exchange)
     for token in tokens[:-1]:
@@ -52,7 +52,7 @@ def proof_of(exchange: Exchange, *tokens: bytes) -> Proof:
     return end.value.value
 
 
-def conversation(client: Generator[bytes, bytes, None], server: Exchange) -> Proof:
+def conversation(client: Generator[bytes, bytes, None], server: SaslExchange) -> Proof:
     """Let both sides talk to the end."""
     begun(server)
     token = next(client)

@@ -11,8 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.transactions.transaction import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     NO_START_MS,
     PRODUCER_EPOCH_MAX,
     Change,
@@ -22,6 +20,7 @@ from ottla.broker.transactions.transaction import (
 )
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 ID = "payments"
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)

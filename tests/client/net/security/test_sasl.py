@@ -28,7 +28,7 @@ CLIENT_FINAL = (
 SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
-def exchange() -> sasl.Exchange:
+def exchange() -> sasl.SaslExchange:
     """The exchange of the RFC, up to the broker's first answer."""
     begun = sasl.scram("SCRAM-SHA-256", "user", "pencil", NONCE)
     assert next(begun) == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
