@@ -16,6 +16,7 @@ from ottla.broker.requests.request import AnyRequest
 from ottla.broker.requests.services import AdminServices
 from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.alter_configs import AlterConfigsResourceResponse
 
 
 class Resource(Protocol):
@@ -58,18 +59,27 @@ _THREAD_COUNTS = (
 )
 
 
-def alter_each(resources: Sequence[R], alter: Callable[[R], None]) -> Iterator[tuple[R, Outcome]]:
-    """Alter resources one by one. A resource that is named twice is refused both times."""
+def alter_each(resources: Sequence[R], alter: Callable[[R], None]) -> list[AlterConfigsResourceResponse]:
+    """Alter resources one by one; return the result of each. A resource that is named twice is refused both times."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    results = []
     for resource in resources:
+        outcome = DONE
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "a request may change each resource only once")
             alter(resource)
         except KafkaError as error:
-            yield resource, Outcome.refused(error)
-        else:
-            yield resource, DONE
+            outcome = Outcome.refused(error)
+        results.append(
+            AlterConfigsResourceResponse(
+                error_code=outcome.code,
+                error_message=outcome.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return results
 
 
 def check_access(request: AnyRequest, resource: Resource) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ottla.protocol.message import Message, message, struct, wire
-from ottla.protocol.primitives import Array, Boolean, Int8, Int16, Int32, String
+from ottla.protocol.messages.alter_configs import AlterConfigsResourceResponse
+from ottla.protocol.primitives import Array, Boolean, Int8, Int32, String
 
 
 @struct
@@ -24,14 +25,6 @@ class AlterConfigsResource(Message):
 class IncrementalAlterConfigsRequest(Message):
     resources: list[AlterConfigsResource] = wire(Array(AlterConfigsResource))
     validate_only: bool = wire(Boolean)
-
-
-@struct
-class AlterConfigsResourceResponse(Message):
-    error_code: int = wire(Int16)
-    error_message: str | None = wire(String, nullable="0+")
-    resource_type: int = wire(Int8)
-    resource_name: str = wire(String)
 
 
 @message("0-1", flexible="1+")

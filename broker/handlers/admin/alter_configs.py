@@ -19,7 +19,6 @@ from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
 
@@ -27,18 +26,7 @@ from ottla.protocol.messages.alter_configs import (
 def alter_configs(request: AdminRequest) -> AlterConfigsResponse:
     """Replace the options of resources."""
     body: AlterConfigsRequest = request.body
-    return AlterConfigsResponse(
-        throttle_time_ms=0,
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=outcome.code,
-                error_message=outcome.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, outcome in alter_each(body.resources, partial(_replace, request))
-        ],
-    )
+    return AlterConfigsResponse(throttle_time_ms=0, responses=alter_each(body.resources, partial(_replace, request)))
 
 
 def _replace(request: AdminRequest, resource: AlterConfigsResource) -> None:

@@ -19,7 +19,6 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
@@ -29,16 +28,7 @@ def incremental_alter_configs(request: AdminRequest) -> IncrementalAlterConfigsR
     """Change options of resources."""
     body: IncrementalAlterConfigsRequest = request.body
     return IncrementalAlterConfigsResponse(
-        throttle_time_ms=0,
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=outcome.code,
-                error_message=outcome.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, outcome in alter_each(body.resources, partial(_change, request))
-        ],
+        throttle_time_ms=0, responses=alter_each(body.resources, partial(_change, request))
     )
 
 
