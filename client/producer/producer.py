@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import logging
 import time
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
@@ -30,6 +32,8 @@ from ottla.client.producer.transactions import TransactionContext, Transactions
 from ottla.client.types import ConsumerGroupMetadata, Offsets, RecordMetadata, with_metadata
 from ottla.protocol.errors import EncodeError, ErrorCode
 from ottla.protocol.record_batch_builder import RECORD_OVERHEAD_MAX, HeadersToWrite, record_size_max
+
+log = logging.getLogger(__name__)
 
 # A new topic may not be known to every broker yet; one that is missing for longer does not exist.
 _MISSING_TOPIC_WAIT_S: Final = 5.0
@@ -98,9 +102,18 @@ class Producer:
         self._transactions = sender.transactions
         self._topics = sender.accumulator.topics
         self._cluster.add_listener(self._metadata_changed)
+        _running.add(self)
+
+    @property
+    def unwritten(self) -> int:
+        """The number of records that were sent, and are neither written nor failed yet."""
+        if self._sender is None:
+            return 0
+        return sum(batch.record_count for batch in self._sender.accumulator.unfinished if not batch.future.done())
 
     async def stop(self) -> None:
         """Send waiting records, for up to delivery_timeout_ms, and close; a transaction that is open is aborted."""
+        _running.discard(self)
         sender, self._sender = self._sender, None
         # Records that were added are sent; new ones are refused.
         self._topics = {}
@@ -330,6 +343,21 @@ class Producer:
             found = snapshot.topics.get(name)
             if found is not None and found.partitions and self._sender is not None:
                 self._sender.accumulator.update(found)
+
+
+# Producers that were started and not stopped. A program that ends with records in one of them loses these records.
+_running: Final[set[Producer]] = set()
+
+
+@atexit.register
+def _warn_of_unwritten() -> None:
+    for producer in _running:
+        if count := producer.unwritten:
+            log.warning(
+                "%d record(s) were not written when the program ended: await stop() or flush() before, or use the "
+                "producer in `async with`",
+                count,
+            )
 
 
 def _as_bytes(data: object, what: str) -> bytes:

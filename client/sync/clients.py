@@ -13,8 +13,10 @@ for every call of a twin, after which it is cancelled with KafkaTimeoutError.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -39,6 +41,11 @@ from ottla.client.types import ConsumerRecord, RecordMetadata, TopicPartition
 from ottla.protocol.record_batch_builder import HeadersToWrite
 
 __all__ = ["Admin", "Consumer", "Producer"]
+
+log = logging.getLogger(__name__)
+
+# How long the end of a program waits for records of producers that were not closed.
+EXIT_TIMEOUT_MS: int = 10_000
 
 
 class _Client(Protocol):
@@ -156,15 +163,22 @@ class Producer(_Twin[producer.Producer]):
         super().start()
         assert self._loop is not None
         self._queue = SendQueue(self._loop)
+        _running_producers.add(self)
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Send waiting records, for up to delivery_timeout_ms, and close; a transaction that is open is aborted."""
+        _running_producers.discard(self)
         self._end(self._drained(self._client.stop))
 
     stop = close
+
+    @property
+    def unwritten(self) -> int:
+        """The number of records that were sent, and are neither written nor failed yet."""
+        return self._client.unwritten + (0 if self._queue is None else len(self._queue))
 
     @property
     def settings(self) -> ProducerSettings:
@@ -272,6 +286,34 @@ class Producer(_Twin[producer.Producer]):
         if self._queue is not None:
             await self._queue.drain()
         return await then()
+
+
+# Producers that were started and not closed.
+_running_producers: Final[set[Producer]] = set()
+
+
+@atexit.register
+def _close_producers() -> None:
+    """Write what is left, as far as that is possible within EXIT_TIMEOUT_MS, and say what was lost."""
+    for each in list(_running_producers):
+        each._call_timeout_ms = EXIT_TIMEOUT_MS
+        left = each.unwritten
+        try:
+            if each.settings.transactional_id is None:
+                each.flush()
+                left = each.unwritten
+            each.close()
+        except KafkaTimeoutError:
+            left = each.unwritten
+        except IllegalStateError:
+            # The thread of the loop did not survive a fork: the records belong to the parent process.
+            continue
+        if left:
+            log.warning(
+                "%d record(s) were not written when the program ended: call close() or flush() before, or use the "
+                "producer in `with`",
+                left,
+            )
 
 
 class Consumer(_Twin[consumer.Consumer]):

@@ -51,6 +51,11 @@ class SendQueue:
             raise
         return future
 
+    def __len__(self) -> int:
+        """The number of records that the producer has not taken yet."""
+        with self._lock:
+            return sum(isinstance(each, tuple) for each in self._waiting)
+
     async def drain(self) -> None:
         """Wait until the producer has taken all that was put before."""
         taken = asyncio.get_running_loop().create_future()
