@@ -1,15 +1,12 @@
 """The ACLs of the cluster: reading them from ZooKeeper, changing them, and hearing of changes.
 
-One thread of the store does all reading, in order, and makes each new snapshot, so an older reading never replaces a
-newer one. While ZooKeeper is away, the last snapshot stays in force. A change waits until the thread has read the ACLs
-back, so what was granted holds on this broker when the response is sent. Other brokers hear of it through a note,
-within milliseconds.
+A `NoteFollower` has one thread for all reading, which makes each new snapshot. A change waits until that thread has
+read the ACLs back, so what was granted holds on this broker when the response is sent. Other brokers hear of it through
+a note, within milliseconds.
 """
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final
 
@@ -17,15 +14,8 @@ import structlog
 
 from ottla.broker.cluster.change_notes import ChangeNotes, add_note
 from ottla.broker.cluster.cluster_registry import translated_errors
-from ottla.broker.cluster.operations import (
-    BadVersionError,
-    NodeExistsError,
-    NoNodeError,
-    SessionExpiredError,
-    ZNode,
-    ZooKeeperError,
-    ZooKeeperUnavailableError,
-)
+from ottla.broker.cluster.note_follower import NoteFollower
+from ottla.broker.cluster.operations import BadVersionError, NodeExistsError, NoNodeError, ZNode
 from ottla.broker.cluster.znodes import MalformedNodeError
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.common.clocks import wall_clock_ms
@@ -52,9 +42,6 @@ log = structlog.get_logger(__name__)
 _ATTEMPTS_MAX: Final = 20
 # A server closes the connection after a request of more than a mebibyte.
 _NODE_BYTES_MAX: Final = 900 * 1024
-_READ_BACK_SECONDS_MAX: Final = 30.0
-
-_Work = Callable[[], None]
 
 
 class AclStore:
@@ -65,12 +52,10 @@ class AclStore:
     ) -> None:
         self._zookeeper = zookeeper
         self._use = use
-        self._notes = {kind: ChangeNotes(zookeeper, CHANGE_PATHS[kind], CHANGE_PREFIX, clock) for kind in PATTERN_TYPES}
-        # Only the thread changes these two, and `start` before the thread runs.
+        notes = {kind: ChangeNotes(zookeeper, CHANGE_PATHS[kind], CHANGE_PREFIX, clock) for kind in PATTERN_TYPES}
+        self._follower = NoteFollower(zookeeper, notes, self._read_all, self._read_noted, name="acl-changes")
+        # Only the follower's thread changes it, and `start` before that thread runs.
         self._snapshot = AclSnapshot()
-        self._last_notes = dict.fromkeys(PATTERN_TYPES, -1)
-        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="acl-changes", daemon=True)
 
     # Life cycle
 
@@ -78,18 +63,15 @@ class AclStore:
         """Read all ACLs, and follow changes from then on; raise a ZooKeeperError if that fails."""
         for path in permanent_paths():
             self._zookeeper.ensure_path(path)
-        self._read_all()
-        self._thread.start()
+        self._follower.start()
 
     def close(self) -> None:
         """Stop following changes."""
-        self._work.put(None)
-        if self._thread.is_alive():
-            self._thread.join(timeout=60)
+        self._follower.close()
 
     def session_renewed(self) -> None:
         """Watch again, and read what was missed."""
-        self._work.put(self._read_all)
+        self._follower.session_renewed()
 
     @property
     def snapshot(self) -> AclSnapshot:
@@ -106,18 +88,7 @@ class AclStore:
             self._write(pattern, frozenset(added), frozenset(removed))
             # Add the note even if nothing changed: an earlier try may have failed after its write.
             add_note(self._zookeeper, CHANGE_PATHS[pattern.pattern_type], CHANGE_PREFIX, encode_change(pattern))
-        is_read = threading.Event()
-
-        def read_back() -> None:
-            try:
-                self._read({pattern})
-            finally:
-                # Without ZooKeeper the thread reads later, and nobody waits for that.
-                is_read.set()
-
-        self._work.put(read_back)
-        if not is_read.wait(_READ_BACK_SECONDS_MAX):
-            log.warning("acls_not_read_back", pattern=str(pattern))
+        self._follower.read_back(lambda: self._read({pattern}))
 
     def _write(self, pattern: ResourcePattern, added: Set[AclEntry], removed: Set[AclEntry]) -> None:
         path = acl_path(pattern)
@@ -142,28 +113,9 @@ class AclStore:
             return
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the ACLs of {pattern.name} keep being changed by others")
 
-    # Reading, on the thread
-
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            try:
-                work()
-            except SessionExpiredError:
-                log.debug("acl_changes_wait_for_session")
-            except ZooKeeperUnavailableError as error:
-                # The next call waits for the connection, so this does not spin.
-                log.warning("acl_changes_wait_for_zookeeper", reason=str(error))
-                self._work.put(work)
-            except ZooKeeperError as error:
-                log.error("acls_not_read", reason=str(error))
-
-    def _wake(self) -> None:
-        self._work.put(self._take_notes)
+    # Reading, on the follower's thread
 
     def _read_all(self) -> None:
-        """Read all ACLs. Notes are counted before: one that comes meanwhile is read again, and none is missed."""
-        for pattern_type in PATTERN_TYPES:
-            self._last_notes[pattern_type] = max(self._notes[pattern_type].paths(self._wake), default=-1)
         found: dict[ResourcePattern, Entries] = {}
         for pattern_type in PATTERN_TYPES:
             for kind in RESOURCE_TYPES:
@@ -171,6 +123,10 @@ class AclStore:
                 found |= self._entries([ResourcePattern(kind, name, pattern_type) for name in names])
         self._swap(AclSnapshot(found))
         log.info("acls_read", patterns=len(self._snapshot.acls))
+
+    def _read_noted(self, pattern_type: PatternType, notes: Mapping[str, bytes]) -> None:
+        told = {_told(pattern_type, data, path) for path, data in notes.items()}
+        self._read({pattern for pattern in told if pattern is not None})
 
     def _read(self, patterns: Set[ResourcePattern]) -> None:
         self._swap(self._snapshot.replacing(self._entries(sorted(patterns))))
@@ -182,27 +138,6 @@ class AclStore:
     def _entries(self, patterns: list[ResourcePattern]) -> Mapping[ResourcePattern, Entries]:
         nodes = self._zookeeper.read_many([acl_path(pattern) for pattern in patterns])
         return {pattern: _decoded(pattern, node) for pattern, node in zip(patterns, nodes, strict=True)}
-
-    def _take_notes(self) -> None:
-        for pattern_type in PATTERN_TYPES:
-            paths = self._notes[pattern_type].paths(self._wake)
-            last = self._last_notes[pattern_type]
-            fresh = [number for number in paths if number > last]
-            nodes = self._zookeeper.read_many([paths[number] for number in fresh])
-            if None in nodes or fresh != list(range(last + 1, last + 1 + len(fresh))):
-                # A broker with another clock has deleted a note before we saw it.
-                self._read_all()
-                return
-            told = [
-                _told(pattern_type, node.data, paths[number])
-                for number, node in zip(fresh, nodes, strict=True)
-                if node is not None
-            ]
-            if told:
-                self._read({pattern for pattern in told if pattern is not None})
-            # Only now: if something fails above, these notes are read again.
-            self._last_notes[pattern_type] = last + len(fresh)
-            self._notes[pattern_type].delete_old(paths.values())
 
 
 def _told(pattern_type: PatternType, data: bytes, path: str) -> ResourcePattern | None:
