@@ -68,7 +68,7 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
     configs = CurrentConfigs(config.with_dynamic(*stored.of_broker(broker_id)), stored.read_all(znodes.TOPIC_CONFIGS))
     config = configs.broker()
     metadata = MetadataCache(broker_id)
-    security = Security(zookeeper, configs.broker)
+    security = Security(zookeeper, configs.broker, is_controller=lambda: controller.is_active)
     quotas = ClientQuotas(stored, configs.broker, clocks.monotonic_ms)
     controller = Controller(
         zookeeper,

@@ -20,8 +20,8 @@ IGNORED_BROKER_OPTIONS = {
         group.consumer.migration.policy group.coordinator. group.share.""",
     "the protocol and the record format are those of Kafka 3.9": """
         inter.broker.protocol.version log.message.format.version""",
-    "Kerberos and delegation tokens: SASL is PLAIN, SCRAM or OAUTHBEARER": """
-        delegation.token. sasl.kerberos. sasl.login.""",
+    "Kerberos: SASL is PLAIN, SCRAM or OAUTHBEARER": """
+        sasl.kerberos. sasl.login.""",
     "plug-ins are Java classes": """
         alter.config.policy.class.name client.quota.callback.class create.topic.policy.class.name
         principal.builder.class sasl.client.callback.handler.class sasl.server.callback.handler.class
@@ -31,11 +31,6 @@ IGNORED_BROKER_OPTIONS = {
         ssl.secure.random.implementation ssl.trustmanager.algorithm""",
     "metrics are served over HTTP": """
         auto.include.jmx.reporter kafka.metrics. metric.reporters metrics. telemetry.max.bytes confluent.""",
-    "tokens are checked, not fetched": """
-        sasl.oauthbearer.token.endpoint.url""",
-    "the keys of tokens are read again when their file changes": """
-        sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms""",
     "secrets are not stored in ZooKeeper": """
         password.encoder.""",
     "the connection to ZooKeeper is plain": """

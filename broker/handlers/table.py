@@ -45,9 +45,13 @@ from ottla.broker.handlers.groups.sync_group import sync_group
 from ottla.broker.handlers.groups.txn_offset_commit import txn_offset_commit
 from ottla.broker.handlers.security.alter_user_scram_credentials import alter_user_scram_credentials
 from ottla.broker.handlers.security.create_acls import create_acls
+from ottla.broker.handlers.security.create_delegation_token import create_delegation_token
 from ottla.broker.handlers.security.delete_acls import delete_acls
 from ottla.broker.handlers.security.describe_acls import describe_acls
+from ottla.broker.handlers.security.describe_delegation_token import describe_delegation_token
 from ottla.broker.handlers.security.describe_user_scram_credentials import describe_user_scram_credentials
+from ottla.broker.handlers.security.expire_delegation_token import expire_delegation_token
+from ottla.broker.handlers.security.renew_delegation_token import renew_delegation_token
 from ottla.broker.handlers.security.sasl_authenticate import sasl_authenticate
 from ottla.broker.handlers.security.sasl_handshake import sasl_handshake
 from ottla.broker.handlers.topics.alter_partition_reassignments import alter_partition_reassignments
@@ -95,6 +99,10 @@ HANDLERS: Final[dict[Api, Entry]] = {
             Api.DELETE_ACLS: delete_acls,
             Api.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
             Api.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
+            Api.CREATE_DELEGATION_TOKEN: create_delegation_token,
+            Api.RENEW_DELEGATION_TOKEN: renew_delegation_token,
+            Api.EXPIRE_DELEGATION_TOKEN: expire_delegation_token,
+            Api.DESCRIBE_DELEGATION_TOKEN: describe_delegation_token,
         },
     ),
     **_served(

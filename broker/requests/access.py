@@ -31,6 +31,8 @@ TOPIC: Final = ResourceType.TOPIC
 GROUP: Final = ResourceType.GROUP
 CLUSTER: Final = ResourceType.CLUSTER
 TRANSACTIONAL_ID: Final = ResourceType.TRANSACTIONAL_ID
+DELEGATION_TOKEN: Final = ResourceType.DELEGATION_TOKEN
+USER: Final = ResourceType.USER
 
 READ: Final = AclOperation.READ
 WRITE: Final = AclOperation.WRITE
@@ -42,6 +44,8 @@ CLUSTER_ACTION: Final = AclOperation.CLUSTER_ACTION
 DESCRIBE_CONFIGS: Final = AclOperation.DESCRIBE_CONFIGS
 ALTER_CONFIGS: Final = AclOperation.ALTER_CONFIGS
 IDEMPOTENT_WRITE: Final = AclOperation.IDEMPOTENT_WRITE
+CREATE_TOKENS: Final = AclOperation.CREATE_TOKENS
+DESCRIBE_TOKENS: Final = AclOperation.DESCRIBE_TOKENS
 
 # Stands for authorized operations that the client did not ask for.
 NOT_ASKED: Final = -(2**31)
@@ -51,6 +55,8 @@ _CODES: Final = {
     GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 _NONE: Final[frozenset[str]] = frozenset()
 
@@ -63,6 +69,11 @@ class Access:
     group: AclOperation | None = None
     transactional_id: AclOperation | None = None
     cluster: AclOperation | None = None
+    delegation_token: AclOperation | None = None
+    # The name is the whole principal: `User:alice`.
+    user: AclOperation | None = None
+    # Whether the API needs no ACL because it is for those who own the resource: the handler checks that.
+    for_owner: bool = False
     # An operation on the cluster that replaces the one on each topic or group, or another one on the cluster.
     or_cluster: AclOperation | None = None
     # An operation on any topic that replaces the one on the cluster.
@@ -78,6 +89,8 @@ class Access:
             GROUP: self.group,
             CLUSTER: self.cluster,
             TRANSACTIONAL_ID: self.transactional_id,
+            DELEGATION_TOKEN: self.delegation_token,
+            USER: self.user,
         }
         return {kind: operation for kind, operation in rights.items() if operation is not None}
 
@@ -86,8 +99,8 @@ def _of_cluster(operation: AclOperation) -> Access:
     return Access(cluster=operation, guard=CLUSTER)
 
 
-def _of_group(operation: AclOperation, **more: AclOperation) -> Access:
-    return Access(group=operation, guard=GROUP, **more)
+def _of_group(operation: AclOperation, *, topic: AclOperation | None = None) -> Access:
+    return Access(group=operation, guard=GROUP, topic=topic)
 
 
 OPEN: Final = Access()
@@ -146,6 +159,11 @@ ACCESS: Final[Mapping[Api, Access]] = {
     Api.ALTER_USER_SCRAM_CREDENTIALS: Access(cluster=ALTER),
     Api.DESCRIBE_CLIENT_QUOTAS: _of_cluster(DESCRIBE_CONFIGS),
     Api.ALTER_CLIENT_QUOTAS: Access(cluster=ALTER_CONFIGS),
+    # Delegation tokens; everybody may create tokens for themselves, and see those that concern them
+    Api.CREATE_DELEGATION_TOKEN: Access(user=CREATE_TOKENS),
+    Api.RENEW_DELEGATION_TOKEN: Access(for_owner=True),
+    Api.EXPIRE_DELEGATION_TOKEN: Access(for_owner=True),
+    Api.DESCRIBE_DELEGATION_TOKEN: Access(delegation_token=DESCRIBE, user=DESCRIBE_TOKENS),
     # From the controller
     Api.LEADER_AND_ISR: _of_cluster(CLUSTER_ACTION),
     Api.STOP_REPLICA: _of_cluster(CLUSTER_ACTION),

@@ -17,6 +17,7 @@ from ottla.client.net.connector import Connector
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
     from ottla.broker.security.sasl.scram_credentials import ScramCredentials
+    from ottla.broker.security.tokens.delegation_tokens import DelegationTokens
 
 log = structlog.get_logger(__name__)
 
@@ -33,20 +34,25 @@ class ListenerSecurity(NamedTuple):
 class Listeners(dict[str, ListenerSecurity]):
     """The security of all listeners, by name. It is renewed in place when options or files change."""
 
-    def __init__(self, config: Callable[[], BrokerConfig], credentials: ScramCredentials) -> None:
+    def __init__(
+        self, config: Callable[[], BrokerConfig], credentials: ScramCredentials, tokens: DelegationTokens
+    ) -> None:
         """Load what all listeners need; ConfigError if something is missing or invalid."""
         self._config = config
         for listener in config().bound_listeners:
             protocol = listener.security_protocol
             self[listener.name] = ListenerSecurity(
                 TlsListener(listener.name, config) if protocol.has_tls else None,
-                SaslListener(listener.name, config, credentials) if protocol.has_sasl else None,
+                SaslListener(listener.name, config, credentials, tokens) if protocol.has_sasl else None,
             )
         self._is_closed = threading.Event()
         self._thread = threading.Thread(target=self._watch_files, name="certificates", daemon=True)
 
     def start(self) -> None:
-        """Start to watch files for changes."""
+        """Fetch the keys of tokens, and start to watch files for changes."""
+        for _, sasl in self.values():
+            if sasl is not None:
+                sasl.start()
         if any(security.tls is not None for security in self.values()):
             self._thread.start()
 
@@ -66,8 +72,11 @@ class Listeners(dict[str, ListenerSecurity]):
         return connector_to(listener, self._config, self[listener].tls, self[listener].sasl is not None)
 
     def close(self) -> None:
-        """Stop watching files."""
+        """Stop watching files and refreshing keys."""
         self._is_closed.set()
+        for _, sasl in self.values():
+            if sasl is not None:
+                sasl.close()
 
     def _watch_files(self) -> None:
         while not self._is_closed.wait(_FILES_CHECKED_SECONDS):

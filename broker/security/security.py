@@ -9,6 +9,7 @@ from ottla.broker.security.acls.acl_store import AclStore
 from ottla.broker.security.acls.authorizer import AclAuthorizer, Authorizer
 from ottla.broker.security.listener_security import Listeners
 from ottla.broker.security.sasl.scram_credentials import ScramCredentials
+from ottla.broker.security.tokens.delegation_tokens import DelegationTokens
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.zookeeper import ZooKeeper
@@ -18,12 +19,19 @@ if TYPE_CHECKING:
 class Security:
     """The credentials and rights in ZooKeeper and the configuration."""
 
-    def __init__(self, zookeeper: ZooKeeper, config: Callable[[], BrokerConfig]) -> None:
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        config: Callable[[], BrokerConfig],
+        *,
+        is_controller: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._zookeeper = zookeeper
         self._config = config
         self.scram_credentials = ScramCredentials(zookeeper)
+        self.tokens = DelegationTokens(zookeeper, config(), is_controller=is_controller)
         # How clients authenticate, and how this broker does at other brokers: as one of them, and as their controller.
-        self.listeners = Listeners(config, self.scram_credentials)
+        self.listeners = Listeners(config, self.scram_credentials, self.tokens)
         self.connector = self.listeners.connector(config().inter_broker_listener.name)
         self.control_plane_connector = self.connector
         control_plane = config().control_plane_listener_name
@@ -40,6 +48,7 @@ class Security:
     def start(self) -> None:
         """Read credentials and ACLs before any request is handled, and follow changes from then on."""
         self.scram_credentials.start()
+        self.tokens.start()
         self.listeners.start()
         if self.acls is not None:
             self.acls.start()
@@ -58,11 +67,13 @@ class Security:
     def session_renewed(self) -> None:
         """Watch again in the new session, and read what was missed."""
         self.scram_credentials.session_renewed()
+        self.tokens.session_renewed()
         if self.acls is not None:
             self.acls.session_renewed()
 
     def close(self) -> None:
         """Stop following changes."""
         self.listeners.close()
+        self.tokens.close()
         if self.acls is not None:
             self.acls.close()

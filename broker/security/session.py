@@ -25,6 +25,8 @@ class Session:
     listener: str
     client_host: str
     principal: str = ANONYMOUS
+    # Whether the client authenticated with a delegation token.
+    by_token: bool = False
     # The state of the authentication, if the listener has SASL.
     authentication: Authentication | None = None
 

@@ -20,6 +20,7 @@ from ottla.client.admin import (
     group_requests,
     partition_requests,
     security_requests,
+    token_requests,
     topic_requests,
     transaction_requests,
 )
@@ -52,6 +53,7 @@ from ottla.client.admin.security_results import (
     AclOutcome,
     ClientQuota,
     ClientQuotaOutcome,
+    DelegationTokenDescription,
     DeletedAcls,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
@@ -421,3 +423,26 @@ class Admin:
         """Set and delete SCRAM credentials; all changes to one user are applied at once."""
         results = await security_requests.alter_user_scram_credentials(self._requests, alterations)
         return raised(results, raise_errors)
+
+    async def create_delegation_token(
+        self, *, owner: str | None = None, renewers: Sequence[str] = (), max_lifetime_ms: int = -1
+    ) -> DelegationTokenDescription:
+        """Create a delegation token of our own, or of an owner such as `User:alice` if we have the right to.
+
+        The connection must be authenticated, and not by a token. -1 is the longest lifetime that brokers allow.
+        """
+        return await token_requests.create_delegation_token(self._requests, owner, renewers, max_lifetime_ms)
+
+    async def renew_delegation_token(self, hmac: str, *, period_ms: int = -1) -> int:
+        """Have a token last for so long from now, by default as brokers say; return its new time of expiry."""
+        return await token_requests.renew_delegation_token(self._requests, hmac, period_ms)
+
+    async def expire_delegation_token(self, hmac: str, *, period_ms: int = -1) -> int:
+        """Have a token expire after so long, by default at once; return its time of expiry."""
+        return await token_requests.expire_delegation_token(self._requests, hmac, period_ms)
+
+    async def describe_delegation_tokens(
+        self, owners: Sequence[str] | None = None
+    ) -> tuple[DelegationTokenDescription, ...]:
+        """Return the tokens of these owners, such as `User:alice`, or of all, as far as we may see them."""
+        return await token_requests.describe_delegation_tokens(self._requests, owners)

@@ -18,6 +18,7 @@ __all__ = [
     "AclPermissionType",
     "ClientQuota",
     "ClientQuotaOutcome",
+    "DelegationTokenDescription",
     "DeletedAcls",
     "PatternType",
     "ResourceType",
@@ -147,3 +148,21 @@ class UserOutcome(Result):
 
     user: str
     error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTokenDescription(Result):
+    """A delegation token. Principals are text, such as `User:alice`; times are milliseconds since 1970."""
+
+    token_id: str
+    """The user name of a login with the token."""
+    owner: str
+    requester: str | None
+    """Who asked for it; None if the broker is too old to report that."""
+    renewers: tuple[str, ...]
+    issue_timestamp: int
+    expiry_timestamp: int
+    max_timestamp: int
+    """It cannot be renewed beyond this time."""
+    hmac: str = field(repr=False)
+    """The password of a login with the token, and its name when it is renewed or ended."""

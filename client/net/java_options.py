@@ -23,9 +23,31 @@ def without_java_options(config: Mapping[str, Any]) -> dict[str, Any]:
 def _login(key: str, text: str) -> dict[str, Any]:
     try:
         login = parse_login(text)
-        return {"sasl.username": login.option("username"), "sasl.password": login.option("password")}
+        if login.mechanisms == ("OAUTHBEARER",):
+            names = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
+            found = {ours: login.options[java] for java, ours in names.items() if java in login.options}
+            return {f"sasl.oauthbearer.{ours}": value for ours, value in found.items()}
+        by_token = login.options.get("tokenauth", "").lower() == "true"
+        return {
+            "sasl.username": login.option("username"),
+            "sasl.password": login.option("password"),
+            **({"sasl.scram.token.auth": True} if by_token else {}),
+        }
     except JaasError as error:
         raise KafkaConfigurationError(f"{key}: {error}") from None
+
+
+def _token_handler(key: str, text: str) -> dict[str, Any]:
+    """Accept Java's class that does what we do: it fetches tokens from an endpoint."""
+    if text.rpartition(".")[2] != "OAuthBearerLoginCallbackHandler":
+        raise KafkaConfigurationError(f"{key} must be OAuthBearerLoginCallbackHandler: other classes are Java's alone")
+    return {}
+
+
+def _token_method(key: str, text: str) -> dict[str, Any]:
+    if text.lower() != "oidc":
+        raise KafkaConfigurationError(f"{key} must be oidc, not {text!r}")
+    return {}
 
 
 def _store_type(key: str, text: str) -> dict[str, Any]:
@@ -44,6 +66,8 @@ def _host_name_check(key: str, text: str) -> dict[str, Any]:
 
 _TRANSLATIONS: Final[Mapping[str, Callable[[str, str], dict[str, Any]]]] = {
     "sasl.jaas.config": _login,
+    "sasl.login.callback.handler.class": _token_handler,
+    "sasl.oauthbearer.method": _token_method,
     "ssl.truststore.type": _store_type,
     "ssl.keystore.type": _store_type,
     "ssl.endpoint.identification.algorithm": _host_name_check,

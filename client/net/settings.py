@@ -70,7 +70,13 @@ class ClientOptions(TypedDict, total=False):
     sasl_mechanism: SaslMechanism
     sasl_plain_username: str | None
     sasl_plain_password: str | None
+    sasl_scram_token_auth: bool
     sasl_oauth_token_provider: Callable[[], Awaitable[str]] | None
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_client_id: str | None
+    sasl_oauthbearer_client_secret: str | None
+    sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_cafile: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +125,20 @@ class ClientSettings:
     """The user name, for PLAIN and SCRAM."""
     sasl_plain_password: str | None = dataclasses.field(default=None, repr=False)
     """The password, for PLAIN and SCRAM."""
+    sasl_scram_token_auth: bool = False
+    """Whether user name and password are the id and the HMAC of a delegation token, for SCRAM."""
     sasl_oauth_token_provider: Callable[[], Awaitable[str]] | None = None
     """Returns a token for OAUTHBEARER; called for each new connection."""
+    sasl_oauthbearer_token_endpoint_url: str | None = None
+    """Where to get tokens for OAUTHBEARER, with the two options below, if there is no provider."""
+    sasl_oauthbearer_client_id: str | None = None
+    """The name of this client at the token endpoint."""
+    sasl_oauthbearer_client_secret: str | None = dataclasses.field(default=None, repr=False)
+    """The secret of this client at the token endpoint."""
+    sasl_oauthbearer_scope: str | None = None
+    """The scope to ask for at the token endpoint."""
+    sasl_oauthbearer_cafile: str | None = None
+    """Certificates to trust at the token endpoint, as a PEM file; the default is those of the system."""
 
     DOTTED_NAMES: ClassVar[Mapping[str, str]] = {
         "socket.connection.setup.timeout.ms": "connect_timeout_ms",
@@ -134,6 +152,7 @@ class ClientSettings:
         "sasl.password": "sasl_plain_password",
         "sasl.mechanisms": "sasl_mechanism",
         "metadata.broker.list": "bootstrap_servers",
+        "https.ca.location": "sasl_oauthbearer_cafile",
     }
 
     def __post_init__(self) -> None:
@@ -147,9 +166,42 @@ class ClientSettings:
         self._check_choice("sasl_mechanism", get_args(SaslMechanism))
         if self.uses_sasl and self.sasl_mechanism == "OAUTHBEARER":
             if self.sasl_oauth_token_provider is None:
-                raise KafkaConfigurationError("OAUTHBEARER needs sasl_oauth_token_provider")
+                # The provider keeps its token, so all connections of a client share it.
+                object.__setattr__(self, "sasl_oauth_token_provider", self._token_provider())
+        elif self.uses_sasl and self.sasl_scram_token_auth and self.sasl_mechanism == "PLAIN":
+            raise KafkaConfigurationError("delegation tokens need sasl_mechanism SCRAM-SHA-256 or SCRAM-SHA-512")
         elif self.uses_sasl and not (self.sasl_plain_username and self.sasl_plain_password):
             raise KafkaConfigurationError(f"{self.sasl_mechanism} needs sasl_plain_username and sasl_plain_password")
+
+    def _token_provider(self) -> Callable[[], Awaitable[str]]:
+        import asyncio
+
+        from ottla.client.net.security.endpoint import check_url
+        from ottla.client.net.security.token_endpoint import ClientCredentials, TokenEndpoint
+
+        url, client_id = self.sasl_oauthbearer_token_endpoint_url, self.sasl_oauthbearer_client_id
+        if url is None:
+            raise KafkaConfigurationError(
+                "OAUTHBEARER needs sasl_oauth_token_provider, or sasl_oauthbearer_token_endpoint_url"
+            )
+        if client_id is None or self.sasl_oauthbearer_client_secret is None:
+            raise KafkaConfigurationError(
+                "a token endpoint needs sasl_oauthbearer_client_id and sasl_oauthbearer_client_secret"
+            )
+        try:
+            check_url(url)
+        except ValueError as error:
+            raise KafkaConfigurationError(f"sasl_oauthbearer_token_endpoint_url: {error}") from error
+        endpoint = TokenEndpoint(
+            ClientCredentials(
+                url,
+                client_id,
+                self.sasl_oauthbearer_client_secret,
+                self.sasl_oauthbearer_scope,
+                self.sasl_oauthbearer_cafile,
+            )
+        )
+        return lambda: asyncio.to_thread(endpoint.token)
 
     def _check_choice(self, name: str, choices: Sequence[object]) -> None:
         value = getattr(self, name)

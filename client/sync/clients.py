@@ -469,6 +469,10 @@ class Admin(_Twin[admin.Admin]):
     alter_client_quotas = _blocking(admin.Admin.alter_client_quotas)
     describe_user_scram_credentials = _blocking(admin.Admin.describe_user_scram_credentials)
     alter_user_scram_credentials = _blocking(admin.Admin.alter_user_scram_credentials)
+    create_delegation_token = _blocking(admin.Admin.create_delegation_token)
+    renew_delegation_token = _blocking(admin.Admin.renew_delegation_token)
+    expire_delegation_token = _blocking(admin.Admin.expire_delegation_token)
+    describe_delegation_tokens = _blocking(admin.Admin.describe_delegation_tokens)
 
 
 class _ThreadedListener(ConsumerRebalanceListener):

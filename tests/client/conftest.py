@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.client.clusters import bench
+from tests.client.token_broker import TokenBroker
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
@@ -24,3 +25,10 @@ def authorizing_broker(
         yield made
     finally:
         made.kill()
+
+
+@pytest.fixture(scope="session")
+def token_broker(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenBroker]:
+    """A broker whose clients log in, and that gives them tokens."""
+    with TokenBroker(tmp_path_factory.mktemp("tokens"), ZooKeeper(zookeeper_server).connect) as made:
+        yield made

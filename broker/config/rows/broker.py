@@ -7,7 +7,7 @@ from ottla.broker.config.rows.logs import CleanerOptions, LogOptions, RecordOpti
 from ottla.broker.config.rows.network import NetworkOptions
 from ottla.broker.config.rows.quotas import QuotaOptions
 from ottla.broker.config.rows.replication import ControllerOptions, ReplicationOptions
-from ottla.broker.config.rows.security import AccessOptions, SaslOptions, TlsOptions
+from ottla.broker.config.rows.security import AccessOptions, DelegationTokenOptions, SaslOptions, TlsOptions
 from ottla.broker.config.rows.server import ServerOptions, ZooKeeperOptions
 
 
@@ -26,6 +26,7 @@ class BrokerOptions(
     QuotaOptions,
     TlsOptions,
     SaslOptions,
+    DelegationTokenOptions,
     AccessOptions,
 ):
     """The options of a broker, by theme."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.config.addresses import PrincipalsKind
 from ottla.broker.config.kinds import Boolean, Int, List, Long, Secret, String
-from ottla.broker.config.option import PER_BROKER, KiB, Option, Options
+from ottla.broker.config.option import DAYS, HOURS, PER_BROKER, SECONDS, KiB, Option, Options
 
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _STORE_TYPES = ("PEM", "PKCS12")
@@ -84,7 +84,26 @@ class SaslOptions(Options):
         Long(at_least=0), 0, "Time after which a client must authenticate again; 0 means never."
     )
     sasl_oauthbearer_jwks_endpoint_url = Option(
-        String(), None, "Local file with the public keys of the token issuer, as a path or a file: URL."
+        String(),
+        None,
+        "Where the public keys of the token issuer are: an https: URL, or a local file as a path or a file: URL.",
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms = Option(
+        Long(at_least=1), 1 * HOURS, "How often keys are fetched from a URL."
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = Option(
+        Long(at_least=1), 100, "Pause before keys are fetched again after a failure; it doubles with each failure."
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = Option(
+        Long(at_least=1), 10 * SECONDS, "Longest pause before keys are fetched again."
+    )
+    sasl_oauthbearer_token_endpoint_url = Option(
+        String(),
+        None,
+        "Where this broker gets tokens for its own login; clientId, clientSecret and scope are in sasl.jaas.config.",
+    )
+    ottla_sasl_oauthbearer_cafile = Option(
+        String(), None, "PEM file with the certificates to trust at both URLs; the default is those of the system."
     )
     sasl_oauthbearer_expected_audience = Option(List(), None, "Audiences; a token must name one of them.")
     sasl_oauthbearer_expected_issuer = Option(String(), None, "Required issuer of a token.")
@@ -93,6 +112,26 @@ class SaslOptions(Options):
     )
     sasl_oauthbearer_scope_claim_name = Option(String(), "scope", "Claim of a token with the scope.")
     sasl_oauthbearer_sub_claim_name = Option(String(), "sub", "Claim of a token with the user name.")
+
+
+class DelegationTokenOptions(Options):
+    """Tokens with which clients log in instead of their password."""
+
+    theme = "Delegation tokens"
+
+    delegation_token_secret_key = Option(
+        Secret(), None, "Secret of which all tokens are made, the same on all brokers; without it there are no tokens."
+    )
+    delegation_token_master_key = Option(Secret(), None, "Older name of delegation.token.secret.key.")
+    delegation_token_max_lifetime_ms = Option(
+        Long(at_least=1), 7 * DAYS, "Time after which a token cannot be renewed any more."
+    )
+    delegation_token_expiry_time_ms = Option(
+        Long(at_least=1), 1 * DAYS, "Time after which a token expires unless it is renewed."
+    )
+    delegation_token_expiry_check_interval_ms = Option(
+        Long(at_least=1), 1 * HOURS, "How often the controller deletes expired tokens."
+    )
 
 
 class AccessOptions(Options):

@@ -49,6 +49,8 @@ SUPPORTED: Final = {
         AclOperation.IDEMPOTENT_WRITE,
     ),
     ResourceType.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE),
+    ResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
+    ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
 
 

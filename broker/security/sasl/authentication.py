@@ -128,6 +128,7 @@ class Authentication:
         if lifetime_ms is not None and lifetime_ms <= 0:
             return self._failed(AuthenticationFailedError("Authentication failed: the credential has expired"))
         self._proved_with = self._mechanism
+        self._session.by_token = proof.by_token
         self._expires = None if lifetime_ms is None else self._monotonic() + lifetime_ms / 1000
         self._listener.succeeded()
         if not self.is_done:

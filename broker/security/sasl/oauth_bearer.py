@@ -1,24 +1,15 @@
-"""OAUTHBEARER (RFC 7628) with signed tokens: JWTs, checked against a set of public keys in a local file.
+"""OAUTHBEARER (RFC 7628) with signed tokens: JWTs, checked against the public keys of their issuer.
 
-    client   n,[a=authorization id],^Aauth=Bearer token^A^A          ^A is the byte 1
-    broker   nothing; or an error as JSON, which the client answers with ^A before it is refused
-
-The keys come only from a local file. A broker that fetched them from a configured address could be made to send
-requests anywhere. The file is read again when it changes.
+client   n,[a=authorization id],^Aauth=Bearer token^A^A          ^A is the byte 1
+broker   nothing; or an error as JSON, which the client answers with ^A before it is refused
 """
 
 from __future__ import annotations
 
-import os
 import re
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
-
-import structlog
 
 from ottla.broker.security.sasl.sasl_exchange import (
     AuthenticationFailedError,
@@ -27,27 +18,15 @@ from ottla.broker.security.sasl.sasl_exchange import (
     check_authorization_id,
     text_of,
 )
-
-log = structlog.get_logger(__name__)
+from ottla.broker.security.sasl.token_keys import ALGORITHMS, TokenKeys, TokenKeysError
 
 _FIRST: Final = re.compile(
     r"n,(?:a=(?P<authorization_id>[^,\x01]+))?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?"
     r"auth=(?i:Bearer) (?P<token>[-_.~+/=A-Za-z0-9]+)\x01(?:[A-Za-z]+=[^\x01]*\x01)*\x01"
 )
 _INVALID: Final = b'{"status":"invalid_token"}'
-# Only algorithms with a public key: with a shared key, everyone who can check tokens could also make them.
-_ALGORITHMS: Final = {
-    "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
-    "EC": ("ES256", "ES384", "ES512"),
-    "OKP": ("EdDSA",),
-}
-_KEYS_BYTES_MAX: Final = 1024 * 1024
 
 Verify = Callable[[str], Proof]
-
-
-class TokenKeysError(Exception):
-    """The keys cannot be read, or the library that reads them is missing."""
 
 
 class InvalidTokenError(Exception):
@@ -81,32 +60,27 @@ class TokenRules:
 
 
 class TokenVerifier:
-    """Checks tokens against the keys in a file. Thread-safe."""
+    """Checks tokens against public keys. Thread-safe."""
 
-    def __init__(self, keys: str, rules: TokenRules) -> None:
-        """Read the keys from a path or a `file:` URL; TokenKeysError if that fails."""
+    def __init__(self, keys: TokenKeys, rules: TokenRules) -> None:
+        """TokenKeysError if the library that checks signatures is missing."""
         try:
             import jwt
         except ImportError as error:
             raise TokenKeysError("OAUTHBEARER needs another package: pip install 'ottla[security]'") from error
         self._jwt = jwt
-        self._path = local_path(keys)
+        self._keys = keys
         self._rules = rules
-        self._lock = threading.Lock()
-        self._stamp: object = None
-        self._keys: Mapping[str | None, Any] = {}
-        self._refresh(is_first=True)
 
     def __call__(self, token: str) -> Proof:
         """Return the user of a token; InvalidTokenError if it is invalid."""
-        self._refresh()
         jwt, rules = self._jwt, self._rules
         try:
             key = self._key(jwt.get_unverified_header(token).get("kid"))
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key.key,
-                algorithms=list(_ALGORITHMS[key.key_type]),
+                algorithms=list(ALGORITHMS[key.key_type]),
                 issuer=rules.issuer,
                 audience=rules.audience,
                 leeway=rules.clock_skew_seconds,
@@ -122,48 +96,11 @@ class TokenVerifier:
         return Proof(user, expires_ms=int(claims["exp"]) * 1000)
 
     def _key(self, key_id: object) -> Any:
-        keys = self._keys
+        keys = self._keys.current()
         if key_id is None and len(keys) == 1:
             return next(iter(keys.values()))
         key = keys.get(key_id) if isinstance(key_id, str) else None
         if key is None:
+            self._keys.refresh_early()
             raise InvalidTokenError("no key has the id in the token")
         return key
-
-    def _refresh(self, *, is_first: bool = False) -> None:
-        """Read the keys again if the file has changed; keep the old ones if that fails."""
-        with self._lock:
-            try:
-                found = os.stat(self._path)
-                stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
-                if stamp == self._stamp:
-                    return
-                self._stamp = stamp
-                self._keys = self._read()
-            except (OSError, TokenKeysError) as error:
-                if is_first:
-                    raise TokenKeysError(f"{self._path} is not a set of public keys: {error}") from error
-                log.error("token_keys_not_reloaded", path=str(self._path), error=str(error))
-
-    def _read(self) -> dict[str | None, Any]:
-        if self._path.stat().st_size > _KEYS_BYTES_MAX:
-            raise TokenKeysError("it is too large")
-        try:
-            keys = self._jwt.PyJWKSet.from_json(self._path.read_text()).keys
-        except (ValueError, TypeError, AttributeError, self._jwt.PyJWTError) as error:
-            raise TokenKeysError(f"{type(error).__name__}") from error
-        public = {key.key_id: key for key in keys if key.key_type in _ALGORITHMS}
-        if not public:
-            raise TokenKeysError("it has no key of type RSA, EC or OKP")
-        return public
-
-
-def local_path(location: str) -> Path:
-    """Return the path in a setting; TokenKeysError if it is not a local file."""
-    parts = urlsplit(location)
-    if parts.scheme in ("", "file") and parts.netloc in ("", "localhost"):
-        return Path(unquote(parts.path) if parts.scheme else location)
-    raise TokenKeysError(
-        "sasl.oauthbearer.jwks.endpoint.url must be a local file, such as file:///etc/ottla/jwks.json: "
-        "have another program fetch the keys"
-    )

@@ -27,6 +27,8 @@ class Proof(NamedTuple):
     last_token: bytes = b""
     # Milliseconds since 1970 when the proof expires; None is never.
     expires_ms: int | None = None
+    # Whether it was a delegation token of the user: such a client gets no further tokens.
+    by_token: bool = False
 
 
 SaslExchange = Generator[bytes, bytes, Proof]

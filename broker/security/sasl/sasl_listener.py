@@ -15,16 +15,18 @@ from ottla.broker.config.layers import ConfigError, Problem
 from ottla.broker.config.rows.broker import BrokerOptions
 from ottla.broker.security.rarely import Rarely
 from ottla.broker.security.sasl.authentication import Authentication
-from ottla.broker.security.sasl.oauth_bearer import TokenKeysError, TokenRules, TokenVerifier, oauth_bearer
+from ottla.broker.security.sasl.oauth_bearer import TokenRules, TokenVerifier, oauth_bearer
 from ottla.broker.security.sasl.plain import plain
 from ottla.broker.security.sasl.sasl_exchange import SaslExchange
 from ottla.broker.security.sasl.scram import scram
+from ottla.broker.security.sasl.token_keys import EndpointKeys, FileKeys, TokenKeys, TokenKeysError, local_path
 from ottla.client.net.security.jaas import JaasError, JaasLogin, parse_login
 
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
     from ottla.broker.security.sasl.scram_credentials import ScramCredentials
     from ottla.broker.security.session import Session
+    from ottla.broker.security.tokens.delegation_tokens import DelegationTokens
 
 log = structlog.get_logger(__name__)
 
@@ -35,17 +37,26 @@ _FRAME_BYTES_MAX: Final = 64 * 1024
 class SaslListener:
     """What the authentications at one listener share. Thread-safe."""
 
-    def __init__(self, name: str, config: Callable[[], BrokerConfig], credentials: ScramCredentials) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: Callable[[], BrokerConfig],
+        credentials: ScramCredentials,
+        tokens: DelegationTokens | None = None,
+    ) -> None:
         """Read the logins and keys of the listener; ConfigError if they are missing or unreadable."""
         self.name = name
         self._config = config
         self._credentials = credentials
+        self._tokens = tokens
         self._rarely = Rarely()
         self._counting = threading.Lock()
         self.successes = 0
         self.failures = 0
         self._logins: dict[str, JaasLogin | None] = {}
         self._verifier: TokenVerifier | None = None
+        # The keys of its tokens. Their options do not change while the broker runs.
+        self._token_keys: TokenKeys | None = None
         # The same on all brokers with the same login, so that they invent the same salt for an unknown user.
         self._fake_secret = secrets.token_bytes(32)
         self.configure()
@@ -94,13 +105,37 @@ class SaslListener:
             raise _wrong(self.name, mechanism, "the login module is not for PLAIN")
         return None
 
+    def start(self) -> None:
+        """Fetch the keys of tokens, if they come from an endpoint."""
+        if self._token_keys is not None:
+            self._token_keys.start()
+
+    def close(self) -> None:
+        """Stop refreshing keys."""
+        if self._token_keys is not None:
+            self._token_keys.close()
+
+    def _keys(self, config: BrokerConfig) -> TokenKeys:
+        location = config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_jwks_endpoint_url)
+        if location is None:
+            raise TokenKeysError("OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url, where the public keys are")
+        path = local_path(location)
+        if path is not None:
+            return FileKeys(path)
+        return EndpointKeys(
+            location,
+            refresh_ms=config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_jwks_endpoint_refresh_ms),
+            retry_ms=config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms),
+            retry_max_ms=config.for_listener(
+                self.name, BrokerOptions.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms
+            ),
+            cafile=config.for_listener(self.name, BrokerOptions.ottla_sasl_oauthbearer_cafile),
+        )
+
     def _token_verifier(self, config: BrokerConfig) -> TokenVerifier:
-        keys = config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_jwks_endpoint_url)
         try:
-            if keys is None:
-                raise TokenKeysError(
-                    "OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url, a local file of public keys"
-                )
+            if self._token_keys is None:
+                self._token_keys = self._keys(config)
             rules = TokenRules(
                 issuer=config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_expected_issuer),
                 audience=config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_expected_audience) or None,
@@ -108,7 +143,7 @@ class SaslListener:
                 subject_claim=config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_sub_claim_name),
                 scope_claim=config.for_listener(self.name, BrokerOptions.sasl_oauthbearer_scope_claim_name),
             )
-            return TokenVerifier(keys, rules)
+            return TokenVerifier(self._token_keys, rules)
         except TokenKeysError as error:
             name = BrokerOptions.sasl_oauthbearer_jwks_endpoint_url.name
             raise ConfigError([Problem((name,), f"listener {self.name}: {error}")]) from error
@@ -125,7 +160,13 @@ class SaslListener:
         if mechanism == "OAUTHBEARER":
             assert self._verifier is not None
             return oauth_bearer(self._verifier, self._token_refused)
-        return scram(mechanism, lambda user: self._credentials.get(mechanism, user), self._fake_secret)
+        tokens = self._tokens
+        return scram(
+            mechanism,
+            lambda user: self._credentials.get(mechanism, user),
+            self._fake_secret,
+            token_login=None if tokens is None else lambda token_id: tokens.login(mechanism, token_id),
+        )
 
     def max_reauth_ms(self) -> int:
         """How long an authentication lasts, in milliseconds; 0 is for ever."""

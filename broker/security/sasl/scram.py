@@ -1,9 +1,11 @@
 """SCRAM (RFC 5802, 7677): the client proves that it knows the password, and we prove that we know it too.
 
-    client   n,[a=authorization id],n=user,r=nonce
+    client   n,[a=authorization id],n=user,r=nonce[,tokenauth=true]
     broker   r=nonce and ours,s=salt,i=iterations
     client   c=first part of its first message,r=both nonces,p=proof
     broker   v=our signature
+
+With `tokenauth=true` the user is the id of a delegation token, and the client is the token's owner from then on.
 
 An unknown user gets a salt and iterations too, always the same ones, and fails at the end, like a user with a wrong
 password.
@@ -18,7 +20,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.broker.security.sasl.sasl_exchange import (
     AuthenticationFailedError,
@@ -31,10 +33,11 @@ from ottla.protocol.scram import ITERATIONS_DEFAULT, ScramCredential, ScramMecha
 
 _FAKE_SALT_BYTES: Final = 24
 _NONCE_BYTES: Final = 24
+_TOKEN_EXTENSION: Final = "tokenauth=true"
 _VALUE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _NAME: Final = r"(?:[^,=\0]|=2C|=3D)+"
 _CLIENT_FIRST: Final = re.compile(
-    rf"(?P<header>n,(?:a=(?P<authorization_id>{_NAME}))?,)(?P<bare>n=(?P<user>{_NAME}),r=(?P<nonce>{_VALUE})(?:,.*)?)",
+    rf"(?P<header>n,(?:a=(?P<authorization_id>{_NAME}))?,)(?P<bare>n=(?P<user>{_NAME}),r=(?P<nonce>{_VALUE})(?P<extensions>,.*)?)",
     re.DOTALL,
 )
 _CLIENT_FINAL: Final = re.compile(
@@ -45,14 +48,37 @@ _CLIENT_FINAL: Final = re.compile(
 Lookup = Callable[[str], ScramCredential | None]
 
 
-def scram(mechanism: str, lookup: Lookup, fake_secret: bytes, nonce: str | None = None) -> SaslExchange:
-    """Check the two messages of a client; `fake_secret` makes the salts of unknown users."""
+class TokenLogin(NamedTuple):
+    """What a login with a delegation token is checked against, and whom it proves."""
+
+    user: str
+    credential: ScramCredential
+    expires_ms: int
+
+
+def scram(
+    mechanism: str,
+    lookup: Lookup,
+    fake_secret: bytes,
+    nonce: str | None = None,
+    *,
+    token_login: Callable[[str], TokenLogin | None] | None = None,
+) -> SaslExchange:
+    """Check the two messages of a client; `fake_secret` makes the salts of unknown users.
+
+    `token_login` finds a delegation token by its id; without it, there are none.
+    """
     digest = ScramMechanism.of(mechanism).digest
     failed = f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
     first = _matched(_CLIENT_FIRST, (yield b""))
     user = _unescaped(first["user"])
     check_authorization_id(_unescaped(first["authorization_id"] or ""), user)
-    known = lookup(user)
+    token = None
+    if _has_token(first["extensions"] or ""):
+        token = None if token_login is None else token_login(user)
+        known = None if token is None else token.credential
+    else:
+        known = lookup(user)
     credential = known or _fake(fake_secret, mechanism, user)
     both = first["nonce"] + (nonce or secrets.token_urlsafe(_NONCE_BYTES))
     server_first = f"r={both},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
@@ -71,7 +97,14 @@ def scram(mechanism: str, lookup: Lookup, fake_secret: bytes, nonce: str | None 
     if known is None or not is_right:
         raise AuthenticationFailedError(failed)
     ours = hmac.digest(credential.server_key, message, digest)
-    return Proof(user, b"v=" + base64.b64encode(ours))
+    last_token = b"v=" + base64.b64encode(ours)
+    if token is not None:
+        return Proof(token.user, last_token, token.expires_ms, by_token=True)
+    return Proof(user, last_token)
+
+
+def _has_token(extensions: str) -> bool:
+    return any(each.lower() == _TOKEN_EXTENSION for each in extensions.split(","))
 
 
 def _fake(secret: bytes, mechanism: str, user: str) -> ScramCredential:

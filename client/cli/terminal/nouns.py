@@ -16,6 +16,7 @@ NOUNS: Final = {
     "transaction": "Transactions: which are open, and how to end one that hangs.",
     "config": "Options of topics and brokers.",
     "user": "Users that log in with a password.",
+    "token": "Delegation tokens: logins of a user for a limited time.",
     "acl": "Who may do what.",
     "quota": "Limits on how much of a broker clients may use.",
     "partition": "Leaders and replicas of partitions.",

@@ -64,4 +64,5 @@ async def login_of(settings: ClientSettings) -> SaslLogin:
     username, password = settings.sasl_plain_username or "", settings.sasl_plain_password or ""
     if mechanism == "PLAIN":
         return SaslLogin(mechanism, lambda: sasl.plain(username, password))
-    return SaslLogin(mechanism, lambda: sasl.scram(mechanism, username, password))
+    by_token = settings.sasl_scram_token_auth
+    return SaslLogin(mechanism, lambda: sasl.scram(mechanism, username, password, by_token=by_token))

@@ -35,12 +35,17 @@ def oauth_bearer(token: str) -> SaslExchange:
         raise SaslAuthenticationFailedError(answer.decode(errors="replace"))
 
 
-def scram(mechanism: str, username: str, password: str, nonce: str | None = None) -> SaslExchange:
-    """Prove that we know the password without sending it, and check that the broker knows it (RFC 5802, 7677)."""
+def scram(
+    mechanism: str, username: str, password: str, nonce: str | None = None, *, by_token: bool = False
+) -> SaslExchange:
+    """Prove that we know the password without sending it, and check that the broker knows it (RFC 5802, 7677).
+
+    With `by_token`, these are the id of a delegation token and its HMAC.
+    """
     digest = _HASHES[mechanism]
     nonce = nonce or secrets.token_urlsafe(24)
     escaped = username.replace("=", "=3D").replace(",", "=2C")
-    client_first = f"n={escaped},r={nonce}"
+    client_first = f"n={escaped},r={nonce}" + (",tokenauth=true" if by_token else "")
     server_first = (yield f"n,,{client_first}".encode()).decode(errors="replace")
     fields = _fields(server_first)
     server_nonce, iterations = fields.get("r", ""), fields.get("i", "")

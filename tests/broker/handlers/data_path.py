@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tests.kit.answers import answering
 from tests.kit.services import BROKER_EPOCH, CLUSTER_ID, for_handler, services_of
@@ -14,6 +14,7 @@ from ottla.broker.common.clocks import Clocks
 from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.requests.request import Request
+from ottla.broker.security.sasl.authentication import Authentication
 from ottla.broker.security.session import Session
 from ottla.broker.storage.directory_files import MetaProperties
 from ottla.broker.storage.recovery.startup import close_logs, open_logs
@@ -53,12 +54,16 @@ class Broker:
         self.services = services_of(config, topics=topics, clocks=clocks, **services)
         # The racks of the live brokers, by id; each has its own host.
         self.racks: dict[int, str | None] = {BROKER_ID: None}
+        # Whether clients come through a listener with SASL, as whoever they are.
+        self.has_sasl = False
 
     def ask(self, api: Api, version: int, body: Message, client_id: str = "test") -> Any:
         """Return the response, decoded; `None` where there is none; a list that will have it where it is delayed."""
         sent = b"".join(encode_parts(body, version))
         arrived = decode(api.request, version, sent)
         session = Session("PLAINTEXT", "127.0.0.1")
+        if self.has_sasl:
+            session.authentication = cast(Authentication, object())
         request = Request(api, version, arrived, client_id, session, for_handler(self.services, api))
         answer = HANDLERS[api].handle(request)
         if answer is None or isinstance(answer, Message):

@@ -7,13 +7,20 @@ from typing import Any
 
 from tests.broker.handlers.data_path import batch, topic_id
 
-from ottla.broker.requests.access import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID
+from ottla.broker.requests.access import CLUSTER, DELEGATION_TOKEN, GROUP, TOPIC, TRANSACTIONAL_ID, USER
 from ottla.protocol.acls import ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.message import Message
 from ottla.protocol.primitives import Array
 
-NAMES = {TOPIC: "t", GROUP: "readers", TRANSACTIONAL_ID: "txn", CLUSTER: "kafka-cluster"}
+NAMES = {
+    TOPIC: "t",
+    GROUP: "readers",
+    TRANSACTIONAL_ID: "txn",
+    CLUSTER: "kafka-cluster",
+    DELEGATION_TOKEN: "token-1",
+    USER: "User:bob",
+}
 T, G, X = NAMES[TOPIC], NAMES[GROUP], NAMES[TRANSACTIONAL_ID]
 
 
@@ -162,6 +169,13 @@ SAMPLES: dict[tuple[Api, ResourceType], Mapping[str, Any]] = {
     (Api.ALTER_USER_SCRAM_CREDENTIALS, CLUSTER): {"deletions": [{"name": "", "mechanism": 1}]},
     (Api.DESCRIBE_CLIENT_QUOTAS, CLUSTER): {"components": [], "strict": False},
     (Api.ALTER_CLIENT_QUOTAS, CLUSTER): {"entries": [_QUOTA], "validate_only": True},
+    (Api.CREATE_DELEGATION_TOKEN, USER): {
+        "owner_principal_type": "User",
+        "owner_principal_name": "bob",
+        "max_lifetime_ms": -1,
+    },
+    (Api.DESCRIBE_DELEGATION_TOKEN, DELEGATION_TOKEN): {"owners": None},
+    (Api.DESCRIBE_DELEGATION_TOKEN, USER): {"owners": None},
     (Api.LEADER_AND_ISR, CLUSTER): {"controller_epoch": 1, "broker_epoch": -1},
     (Api.STOP_REPLICA, CLUSTER): {"controller_epoch": 1, "broker_epoch": -1},
     (Api.UPDATE_METADATA, CLUSTER): {"controller_epoch": 0, "broker_epoch": -1},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.broker.groups.coordinating import answered, coordinating_broker, stable_member
@@ -14,11 +14,22 @@ from tests.broker.requests.access_samples import NAMES, SAMPLES, built, error_co
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.table import HANDLERS
-from ottla.broker.requests.access import ACCESS, CLUSTER, GROUP, OPEN, TOPIC, TRANSACTIONAL_ID
+from ottla.broker.requests.access import (
+    ACCESS,
+    CLUSTER,
+    DELEGATION_TOKEN,
+    GROUP,
+    OPEN,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    USER,
+)
+from ottla.broker.requests.error_answers import error_answer
 from ottla.broker.security.acls.acl import WILDCARD, AclEntry, ResourcePattern
 from ottla.broker.security.acls.acl_snapshot import AclSnapshot
 from ottla.broker.security.acls.authorizer import AclAuthorizer
 from ottla.broker.security.session import ANONYMOUS
+from ottla.broker.security.tokens.delegation_token import DelegationToken
 from ottla.protocol.acls import AclOperation, AclPermissionType, ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -29,6 +40,8 @@ CODES = {
     GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 # What is left out, or told as nothing, instead of an error: each has a test of its own below.
 SILENT = {
@@ -37,6 +50,8 @@ SILENT = {
     (Api.LIST_GROUPS, GROUP),
     (Api.LIST_TRANSACTIONS, TRANSACTIONAL_ID),
     (Api.DESCRIBE_TRANSACTIONS, TOPIC),
+    (Api.DESCRIBE_DELEGATION_TOKEN, DELEGATION_TOKEN),
+    (Api.DESCRIBE_DELEGATION_TOKEN, USER),
 }
 # Followers are told about their partitions.
 OTHER_CODES = {(Api.FETCH, CLUSTER): ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -45,6 +60,23 @@ Right = tuple[AclPermissionType, AclOperation, ResourceType]
 
 PAIRS = [(api, kind) for api in HANDLERS for kind in ACCESS[api].needed]
 LOUD = [pair for pair in PAIRS if pair not in SILENT]
+
+
+# Made by carol for bob; it concerns nobody else.
+TOKEN = DelegationToken("token-1", "User:bob", "User:carol", ("User:dave",), 1, 9, 5, b"hmac")
+
+
+class OneToken:
+    """Tokens of which there is one, in memory."""
+
+    is_enabled = True
+
+    def __iter__(self) -> Iterator[DelegationToken]:
+        return iter([TOKEN])
+
+    def create(self, *_wanted: object) -> DelegationToken:
+        """Return the one."""
+        return TOKEN
 
 
 class NoController:
@@ -63,6 +95,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         stable_member(broker)
         acls: Any = SimpleNamespace(snapshot=AclSnapshot(), change=lambda *_args, **_fields: None)
         broker.services.security.acls = acls
+        broker.services.security.tokens = cast(Any, OneToken())
+        broker.has_sasl = True
         joined = built(
             Api.CONSUMER_GROUP_HEARTBEAT.request,
             {
@@ -96,7 +130,12 @@ def rights(api: Api, *, but: ResourceType | None = None) -> list[Right]:
 
 def codes(broker: Broker, api: Api, kind: ResourceType, version: int) -> set[int]:
     """Ask, and return the error codes in the answer; none where the answer waits for something."""
-    answer = broker.ask(api, version, built(api.request, SAMPLES[api, kind], version))
+    body = built(api.request, SAMPLES[api, kind], version)
+    try:
+        answer = broker.ask(api, version, body)
+    except KafkaError as error:
+        # As the exchange answers what a handler raises.
+        answer = error_answer(api, version, body, error.code, "")
     if isinstance(answer, list):
         answer = answer[0] if answer else None
     return set() if answer is None else error_codes(answer)
@@ -107,6 +146,8 @@ def has_code(api: Api, kind: ResourceType, version: int) -> bool:
     if api is Api.DESCRIBE_LOG_DIRS:
         return version >= 3
     if kind is TRANSACTIONAL_ID and api is Api.PRODUCE:
+        return version >= 3
+    if api is Api.CREATE_DELEGATION_TOKEN:
         return version >= 3
     if api is Api.ADD_PARTITIONS_TO_TXN:
         return (version >= 4) == (kind is CLUSTER)
@@ -261,3 +302,30 @@ def test_rights_are_looked_at_in_every_fetch_of_a_session(broker: Broker) -> Non
     assert second.responses[0].partitions[0].error_code == 29
     grant(broker, rights(Api.FETCH))
     assert 29 not in error_codes(ask(broker, Api.FETCH, 17, **again, session_epoch=2))
+
+
+@pytest.mark.parametrize(
+    ("right", "count"),
+    [
+        (None, 0),
+        ((ALLOW, AclOperation.DESCRIBE, DELEGATION_TOKEN), 1),
+        ((ALLOW, AclOperation.DESCRIBE_TOKENS, USER), 1),
+        ((ALLOW, AclOperation.CREATE_TOKENS, USER), 0),
+        ((ALLOW, AclOperation.DESCRIBE_TOKENS, DELEGATION_TOKEN), 0),
+    ],
+)
+def test_tokens_of_others_are_shown_with_a_right_on_the_token_or_on_its_owner(
+    broker: Broker, right: Right | None, count: int
+) -> None:
+    """Without one they are left out."""
+    grant(broker, [] if right is None else [right])
+    for version in every_version(Api.DESCRIBE_DELEGATION_TOKEN):
+        found = ask(broker, Api.DESCRIBE_DELEGATION_TOKEN, version, owners=None)
+        assert (found.error_code, len(found.tokens)) == (0, count)
+
+
+def test_everybody_may_create_tokens_for_themselves(broker: Broker) -> None:
+    """No right is needed, in any version."""
+    grant(broker, [])
+    for version in every_version(Api.CREATE_DELEGATION_TOKEN):
+        assert ask(broker, Api.CREATE_DELEGATION_TOKEN, version, renewers=[], max_lifetime_ms=-1).error_code == 0

@@ -15,7 +15,7 @@ from tests.kit.examples import examples
 
 from ottla.broker.security.sasl.plain import plain
 from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, Proof, SaslExchange
-from ottla.broker.security.sasl.scram import scram
+from ottla.broker.security.sasl.scram import TokenLogin, scram
 from ottla.client.net.security import sasl
 from ottla.protocol.scram import ITERATIONS_DEFAULT, ScramCredential, ScramMechanism, salted_password
 
@@ -245,3 +245,48 @@ def test_whatever_strangers_send_is_an_answer_or_a_refusal(tokens: list[bytes], 
             exchange.send(token)
         except AuthenticationFailedError:
             return
+
+
+TOKEN_LOGIN = TokenLogin("alice", credential("hmac"), 123)
+
+
+def token_scram(users: dict[str, str] | None = None) -> SaslExchange:
+    """The broker's side, for users and one token."""
+    known = users or {}
+    return scram(
+        "SCRAM-SHA-256",
+        lambda user: credential(known[user]) if user in known else None,
+        b"secret",
+        token_login={"token-1": TOKEN_LOGIN}.get,
+    )
+
+
+def test_scram_with_a_token_proves_its_owner() -> None:
+    """Until the token expires."""
+    client = sasl.scram("SCRAM-SHA-256", "token-1", "hmac", by_token=True)
+    proof = conversation(client, token_scram())
+    assert (proof.user, proof.expires_ms, proof.by_token) == ("alice", 123, True)
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "by_token"),
+    [
+        pytest.param("token-1", "hmac", False, id="token as a user"),
+        pytest.param("bob", "secret", True, id="user as a token"),
+        pytest.param("token-1", "other", True, id="wrong hmac"),
+        pytest.param("token-2", "hmac", True, id="unknown token"),
+        pytest.param("alice", "hmac", True, id="owner instead of the token"),
+    ],
+)
+def test_tokens_and_users_do_not_stand_for_each_other(user: str, password: str, by_token: bool) -> None:
+    """The extension decides where the name is looked up, and nowhere else."""
+    with pytest.raises(AuthenticationFailedError, match="invalid credentials"):
+        conversation(sasl.scram("SCRAM-SHA-256", user, password, by_token=by_token), token_scram({"bob": "secret"}))
+
+
+def test_other_extensions_are_ignored() -> None:
+    """As Kafka does: only `tokenauth=true` counts."""
+    exchange = begun(token_scram({"bob": "secret"}))
+    assert exchange.send(b"n,,n=bob,r=abc,tokenauth=false,x=1").startswith(b"r=abc")
+    exchange = begun(token_scram())
+    assert base64.b64encode(RFC_SALT) in exchange.send(b"n,,n=token-1,r=abc,x=1,TokenAuth=TRUE")

@@ -34,6 +34,10 @@ _NOT_REACHED: Final = "No broker can be reached"
 _UNKNOWN_TOPIC: Final = "`ottla topic list` shows"
 _UNKNOWN_GROUP: Final = "`ottla group list` shows"
 _UNKNOWN_USER: Final = "`ottla user list` shows"
+_UNKNOWN_TOKEN: Final = "`ottla token list` shows"
+_TOKENS_NEED_A_LOGIN: Final = "Tokens need a connection that was authenticated"
+_TOKEN_HEADINGS: Final = "TOKEN OWNER RENEWERS EXPIRES"
+_TOKEN: Final = "token_id owner requester renewers issue_timestamp expiry_timestamp max_timestamp hmac"
 _RIGHT_HEADINGS: Final = "PRINCIPAL HOST PERMISSION"
 _RIGHT: Final = "principal host operation permission_type resource_type resource_name pattern_type"
 
@@ -154,6 +158,24 @@ CASES: Final[dict[str, Case]] = {
         "{user} --password-file {password}", "USER STATUS", "user error", "not-there", "There is no user not-there"
     ),
     "user delete": Case("{user} --yes", "USER STATUS", "user error", "not-there --yes", _UNKNOWN_USER),
+    "token list": Case(
+        "-b {guarded} {tokens} {some_token} --owner admin", _TOKEN_HEADINGS, _TOKEN, "", _TOKENS_NEED_A_LOGIN
+    ),
+    "token create": Case("-b {guarded} {tokens}", _TOKEN_HEADINGS, _TOKEN, "", _TOKENS_NEED_A_LOGIN),
+    "token renew": Case(
+        "-b {guarded} {tokens} {token}",
+        "TOKEN EXPIRES",
+        "token_id expiry_timestamp",
+        "-b {guarded} {tokens} not-there",
+        _UNKNOWN_TOKEN,
+    ),
+    "token expire": Case(
+        "-b {guarded} {tokens} {token} --yes",
+        "TOKEN EXPIRES",
+        "token_id expiry_timestamp",
+        "-b {guarded} {tokens} not-there --yes",
+        _UNKNOWN_TOKEN,
+    ),
     "acl list": Case("-b {acls} --principal {allowed}", _RIGHT_HEADINGS, _RIGHT, "", "authorizer.class.name"),
     "acl create": Case(
         "-b {acls} --principal alice --producer --topic {new}",

@@ -15,6 +15,7 @@ import typer
 import yaml
 from tests.client.cli.command_cases import CASES
 from tests.client.cli.conftest import Ottla
+from tests.client.token_broker import TokenBroker
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
@@ -51,7 +52,13 @@ class Stage(dict[str, str]):
     """What commands are about, made when a command first names it, and anew for each command."""
 
     def __init__(
-        self, ottla: Ottla, broker: BrokerProcess, folder: Path, ends: ExitStack, acls: Callable[[], str]
+        self,
+        ottla: Ottla,
+        broker: BrokerProcess,
+        folder: Path,
+        ends: ExitStack,
+        acls: Callable[[], str],
+        tokens: Callable[[], TokenBroker],
     ) -> None:
         super().__init__()
         self._ottla = ottla
@@ -76,6 +83,10 @@ class Stage(dict[str, str]):
             "limited": self._limited,
             "acls": acls,
             "allowed": self._allowed,
+            "tokens": lambda: f"--command-config={self._written('login', tokens().properties)}",
+            "guarded": lambda: tokens().bootstrap,
+            "token": self._token,
+            "some_token": lambda: self._token()[:0],
         }
 
     def __missing__(self, name: str) -> str:
@@ -133,6 +144,11 @@ class Stage(dict[str, str]):
         assert self._ottla("acl", "create", "-b", self["acls"], *line).code == 0
         return user
 
+    def _token(self) -> str:
+        made = self._ottla("token", "create", "-b", self["guarded"], self["tokens"], "--format", "json")
+        assert made.code == 0, made.err
+        return str(made.items[0]["token_id"])
+
     def _file(self) -> str:
         return self._written("topics.yaml", f"topics:\n- name: {uuid4().hex}\n  partitions: 2\n")
 
@@ -151,8 +167,12 @@ def stage(
     def acls() -> str:
         return str(request.getfixturevalue("authorizing_broker").bootstrap)
 
+    def tokens() -> TokenBroker:
+        made: TokenBroker = request.getfixturevalue("token_broker")
+        return made
+
     with ExitStack() as ends:
-        yield lambda: Stage(ottla, broker, tmp_path, ends, acls)
+        yield lambda: Stage(ottla, broker, tmp_path, ends, acls, tokens)
 
 
 def test_no_command_is_left_out() -> None:
