@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 WORKERS  ?= 2
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 20
 
-.PHONY: setup run check format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-failover bench-groups bench-transactions bench-clients bench-security bench-spark compose-test compose-test-secure docs lock clean
+.PHONY: setup run check audit format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-failover bench-groups bench-transactions bench-clients bench-security bench-spark compose-test compose-test-secure docs lock clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,11 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/mypy --explicit-package-bases tests bench scripts
 	$(BIN)/lint-imports
+
+# Known vulnerabilities of the locked packages. Needs the vulnerability service of PyPI, so `make check` does without.
+audit: setup
+	@test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit && .venv-audit/bin/pip install --quiet "pip-audit>=2.9,<3"; }
+	@$(BIN)/python -m scripts.audit_dependencies .venv-audit/bin/pip-audit
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -39,8 +39,8 @@ def placement(
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
     is_rack_aware = len(known) == len(racks)
     order = rack_alternating(known) if is_rack_aware else sorted(racks)
-    start_index = random.randrange(len(order)) if start is None else start
-    shift = random.randrange(len(order)) if start is None else start
+    start_index = random.randrange(len(order)) if start is None else start  # noqa: S311 - spreads replicas
+    shift = random.randrange(len(order)) if start is None else start  # noqa: S311 - spreads replicas
     assignment: Assignment = {}
     for partition in range(first_partition, first_partition + partition_count):
         if partition > 0 and partition % len(order) == 0:

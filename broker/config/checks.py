@@ -22,7 +22,7 @@ ZOOKEEPER_MISSING = Problem(
     "zookeeper.connect is not set: a broker needs ZooKeeper, for example zookeeper.connect=localhost:2181",
 )
 
-_EVERY_INTERFACE = ("0.0.0.0", "::")
+_EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 
 
 def problems_between_options(config: BrokerConfig) -> Iterator[Problem]:

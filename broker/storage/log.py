@@ -406,7 +406,7 @@ class Log:
 
     def _jitter(self) -> int:
         jitter_ms = self.config.segment_jitter_ms
-        return random.randrange(jitter_ms) if jitter_ms > 0 else 0
+        return random.randrange(jitter_ms) if jitter_ms > 0 else 0  # noqa: S311 - a pause
 
     # Reading
 

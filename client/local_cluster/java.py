@@ -87,7 +87,7 @@ def _major_version(java: Path) -> int | None:
         release = java.parent.parent / "release"
         if release.is_file() and (match := _RELEASE.search(release.read_text(errors="replace"))):
             return int(match[1])
-        answer = subprocess.run(
+        answer = subprocess.run(  # noqa: S603 - the Java of this machine
             [java, "-version"], check=True, capture_output=True, text=True, timeout=VERSION_TIMEOUT_S
         )
     except (OSError, subprocess.SubprocessError):

@@ -24,7 +24,7 @@ class Backoff:
         """Count a failure; return the seconds to wait after it."""
         wait = min(self._first * (1 << min(self.failures, _DOUBLINGS_MAX)), self._limit)
         self.failures += 1
-        return wait * random.uniform(1 - _JITTER, 1 + _JITTER)
+        return wait * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - a pause
 
     def reset(self) -> None:
         """Start over with the shortest wait."""

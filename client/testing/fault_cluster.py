@@ -176,7 +176,7 @@ class FaultCluster:
         """Start a process that ends with us."""
         command = [sys.executable, "-P", "-m", f"ottla.client.testing.{name}", str(self._directory.path), *arguments]
         pipe = subprocess.PIPE
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)  # noqa: S603 - our own
 
     def _links_answer(self) -> str:
         assert self._links.stdout is not None

@@ -16,7 +16,7 @@ away.
 
 from __future__ import annotations
 
-import random
+import secrets
 import threading
 import time
 from collections import OrderedDict
@@ -37,6 +37,7 @@ from ottla.protocol.primitives import UUID_ZERO
 
 SESSIONLESS_EPOCH = -1
 INITIAL_EPOCH = 0
+_SESSION_ID_MAX = 2**31 - 1
 _EVICTABLE_AFTER_SECONDS = 120.0
 # Clients without a session ask for one with every fetch, and each time the whole full cache would be searched.
 _SEARCH_INTERVAL_SECONDS = 1.0
@@ -242,9 +243,10 @@ class FetchSessions:
         now = self._clock()
         if not size or (len(self._sessions) >= self._slots and not self._evict(size, replica[0] >= 0, now)):
             return None
-        session_id = random.randint(1, 2**31 - 1)
+        # From ids of its own, a client must not be able to tell those of others.
+        session_id = 1 + secrets.randbelow(_SESSION_ID_MAX)
         while session_id in self._sessions:
-            session_id = random.randint(1, 2**31 - 1)
+            session_id = 1 + secrets.randbelow(_SESSION_ID_MAX)
         session = FetchSession(session_id, replica, uses_topic_ids=version >= TOPIC_IDS_VERSION, now=now)
         self._sessions[session_id] = session
         return session

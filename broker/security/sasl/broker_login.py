@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.broker.security.tls.tls_listener import TlsListener
 
 # An option of OAUTHBEARER's login: the path of a token file, which another program renews.
-_TOKEN_FILE: Final = "token_file"
+_TOKEN_FILE: Final = "token_file"  # noqa: S105 - the name of an option
 
 
 def connector_to(

@@ -22,8 +22,8 @@ from ottla.protocol.entity_names import desanitized, sanitized
 from ottla.protocol.scram import ITERATIONS_MIN, ScramCredential, ScramMechanism, salted_password
 
 TOKENS: Final = "/delegation_token/tokens"
-TOKEN_CHANGES: Final = "/delegation_token/token_changes"
-TOKEN_CHANGE_PREFIX: Final = "token_change_"
+TOKEN_CHANGES: Final = "/delegation_token/token_changes"  # noqa: S105 - a path
+TOKEN_CHANGE_PREFIX: Final = "token_change_"  # noqa: S105 - a path
 
 # The newest version of the node that we know.
 _VERSION: Final = 3

@@ -11,7 +11,7 @@ import typer
 
 from ottla.client.cli.terminal.errors import CommandError
 
-PASSWORD_VARIABLE: Final = "OTTLA_PASSWORD"
+PASSWORD_VARIABLE: Final = "OTTLA_PASSWORD"  # noqa: S105 - the name of a variable
 _PASSWORD_BYTES_MAX: Final = 4096
 
 PasswordFileOption = Annotated[

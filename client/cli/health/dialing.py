@@ -37,7 +37,7 @@ class DialVerdict(StrEnum):
     SASL = "requires SASL, and we do not authenticate"
     ZOOKEEPER = "is ZooKeeper, not a broker"
     HTTP = "speaks HTTP, not Kafka"
-    PASSWORD = "rejects this user and password"
+    PASSWORD = "rejects this user and password"  # noqa: S105 - a message
     MECHANISM = "does not offer this SASL mechanism"
     UNTRUSTED = "has a certificate of an authority that we do not trust"
     EXPIRED = "has a certificate that is expired or not yet valid"

@@ -9,8 +9,8 @@ from typing import Final
 # The broker option with the address. Apache Kafka does not have it.
 LISTENER: Final = "ottla.http.listener"
 # The token for brokers that require one over HTTP (`ottla.http.token`).
-TOKEN_VARIABLE: Final = "OTTLA_HTTP_TOKEN"
-_ANY_HOST: Final = ("", "0.0.0.0", "[::]", "::")
+TOKEN_VARIABLE: Final = "OTTLA_HTTP_TOKEN"  # noqa: S105 - the name of a variable
+_ANY_HOST: Final = ("", "0.0.0.0", "[::]", "::")  # noqa: S104 - compared with, not bound
 
 
 def page_url(listener: str, broker_host: str, path: str) -> str:
