@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+AUDIT_TOPIC: Final = "__ottla_audit"
 # A subscription to `.*` does not include these.
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", AUDIT_TOPIC})
 
 # In place of the id of a partition's leader: there is none.
 NO_LEADER: Final = -1

@@ -127,6 +127,8 @@ class Server:
         self._config_changes.start()
         self._session.start()
         services.controller.start()
+        if services.audit_topic is not None:
+            services.audit_topic.start()
 
     def _advertised(self, ports: Sequence[int]) -> list[Listener]:
         """Return the addresses to register, with the ports that the system chose where 0 was asked for."""
@@ -172,6 +174,9 @@ class Server:
 
     async def _leave(self) -> None:
         services = self._services
+        if services.audit_topic is not None:
+            # While this broker may still lead the topic.
+            await self._loop.run_in_executor(None, services.audit_topic.close)
         await self._loop.run_in_executor(None, self._hand_over)
         await self._loop.run_in_executor(None, services.delayed_topics.stop)
         await self._loop.run_in_executor(None, services.groups.stop)

@@ -33,6 +33,7 @@ from ottla.broker.requests.services import (
     TopicServices,
     TransactionServices,
 )
+from ottla.broker.security.audit.audit_topic import AuditTopic
 from ottla.broker.security.security import Security
 from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
@@ -58,6 +59,8 @@ class Services:
     controller_gate: ControllerGate
     # Clients
     security: Security
+    # Only if the audit stream goes to a topic.
+    audit_topic: AuditTopic | None
     quotas: ClientQuotas
     requests: RequestMetrics
     delayed_topics: Purgatory

@@ -40,6 +40,10 @@ from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.throttle import Throttles
 from ottla.broker.requests.dispatch import Dispatcher
+from ottla.broker.requests.topic_creation import known_brokers
+from ottla.broker.security.audit.audit_topic import CLIENT_ID as AUDIT_CLIENT_ID
+from ottla.broker.security.audit.audit_topic import AuditTopic
+from ottla.broker.security.audit.audit_topic import audit_topic as audit_topic_spec
 from ottla.broker.security.security import Security
 from ottla.broker.storage.directory_files import read_meta_properties
 from ottla.broker.storage.logs import Logs
@@ -49,10 +53,11 @@ from ottla.broker.transactions.coordinator import TransactionCoordinator, Transa
 from ottla.broker.transactions.marker_writer import MarkerWriter
 from ottla.broker.transactions.markers import MarkerSender
 from ottla.broker.transactions.verifier import Verifier
-from ottla.protocol.identifiers import NO_LEADER, TopicPartition
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.identifiers import AUDIT_TOPIC, NO_LEADER, TopicPartition
 
 # Longer than another broker waits for its replicas.
-_TRANSACTION_REQUEST_TIMEOUT_MS: Final = 10_000
+_BROKER_REQUEST_TIMEOUT_MS: Final = 10_000
 
 
 def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services:
@@ -127,10 +132,10 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
     group_offsets = GroupOffsets(groups, lambda: membership.may_lead_alone)
     marker_writer = MarkerWriter(partitions, group_offsets, clocks.wall_ms)
 
-    def link_to(broker: int, purpose: str) -> BrokerLink:
+    def link_to(broker: int, purpose: str, client_id: str = "") -> BrokerLink:
         address = address_of_broker(broker, lambda: metadata.snapshot, configs.broker)
-        client_id = f"broker-{broker_id}-{purpose}"
-        return BrokerLink(address, configs.broker, client_id, _TRANSACTION_REQUEST_TIMEOUT_MS, security.connector)
+        client_id = client_id or f"broker-{broker_id}-{purpose}"
+        return BrokerLink(address, configs.broker, client_id, _BROKER_REQUEST_TIMEOUT_MS, security.connector)
 
     markers = MarkerSender(
         transactions,
@@ -164,6 +169,14 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
         ),
         role_changed,
     )
+    audit_topic = None
+    if config.ottla_audit == "topic":
+        audit_topic = AuditTopic(
+            partial(_leader_of_audit, metadata),
+            lambda broker: link_to(broker, "audit", AUDIT_CLIENT_ID),
+            partial(_create_audit_topic, cluster, metadata),
+        )
+        security.audit.sink = audit_topic.add
     return Services(
         clocks=clocks,
         zookeeper=zookeeper,
@@ -174,6 +187,7 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
         controller=controller,
         controller_gate=ControllerGate(lambda: membership.broker_epoch, membership.await_registration),
         security=security,
+        audit_topic=audit_topic,
         quotas=quotas,
         logs=logs,
         group_commit=group_commit,
@@ -231,6 +245,7 @@ def wire_http_port(services: Services, network: Network, is_ready: Callable[[], 
         verifier=services.verifier,
         leader_ends=leader_ends,
         quotas=services.quotas,
+        audit_topic=services.audit_topic,
         fetch_sessions=services.fetch_sessions,
         group_commit=services.group_commit,
         cleaners=services.maintenance.cleaners,
@@ -292,6 +307,22 @@ def _leader_of(metadata: MetadataCache, partition: TopicPartition) -> int | None
     if known is None:
         return None if snapshot.topic(TRANSACTION_STATE) is not None else NO_LEADER
     return known.leader if known.leader in snapshot.brokers else NO_LEADER
+
+
+def _leader_of_audit(metadata: MetadataCache) -> int | None:
+    """Return the leader of the audit stream; None while there is no topic or no leader."""
+    known = metadata.snapshot.partition(AUDIT_TOPIC, 0)
+    return known.leader if known is not None and known.leader in metadata.snapshot.brokers else None
+
+
+def _create_audit_topic(cluster: ClusterRegistry, metadata: MetadataCache) -> None:
+    """Create the topic of the audit stream if it is missing; it has a leader a moment later."""
+    if metadata.snapshot.topic(AUDIT_TOPIC) is None:
+        try:
+            cluster.create_topic(audit_topic_spec(known_brokers(metadata.snapshot)))
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
 
 
 def _broker_address(metadata: MetadataCache, configs: CurrentConfigs, broker: int) -> tuple[str, int] | None:

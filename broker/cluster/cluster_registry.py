@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.configs import ConfigChange, Configs, changed_config
+from ottla.broker.cluster.configs import ConfigChange, ConfigDifference, Configs, changed_config
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperError, ZooKeeperUnavailableError
@@ -102,7 +102,7 @@ class ClusterRegistry:
         with translated_errors():
             return self._topics.add_partitions(topic, count, assignment, validate_only=validate_only)
 
-    # Options
+    # Options; a change returns what is different then
 
     def topic_config(self, topic: str) -> TopicConfig:
         """Return the options of a topic; what is set for it is read now."""
@@ -119,11 +119,15 @@ class ClusterRegistry:
         with translated_errors():
             return self._configs.of_broker(self.broker_id)
 
-    def replace_topic_config(self, topic: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> None:
+    def replace_topic_config(
+        self, topic: str, overrides: Mapping[str, str], *, validate_only: bool = False
+    ) -> ConfigDifference:
         """Set the options of a topic to exactly these."""
-        self._change_topic(topic, lambda _current: overrides, validate_only)
+        return self._change_topic(topic, lambda _current: overrides, validate_only)
 
-    def change_topic_config(self, topic: str, changes: Iterable[ConfigChange], *, validate_only: bool = False) -> None:
+    def change_topic_config(
+        self, topic: str, changes: Iterable[ConfigChange], *, validate_only: bool = False
+    ) -> ConfigDifference:
         """Change some options of a topic."""
         steps = tuple(changes)
 
@@ -131,20 +135,24 @@ class ClusterRegistry:
             effective = TopicConfig(self._config(), current)
             return changed_config(current, steps, TOPIC_OPTIONS.get, lambda option: effective.resolve(option).value)
 
-        self._change_topic(topic, change, validate_only)
+        return self._change_topic(topic, change, validate_only)
 
-    def replace_broker_config(self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> None:
+    def replace_broker_config(
+        self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False
+    ) -> ConfigDifference:
         """Set the dynamic options of a broker, by its id as text, or of all brokers to exactly these."""
-        self._change_broker(name, lambda _current: overrides, validate_only)
+        return self._change_broker(name, lambda _current: overrides, validate_only)
 
-    def change_broker_config(self, name: str, changes: Iterable[ConfigChange], *, validate_only: bool = False) -> None:
+    def change_broker_config(
+        self, name: str, changes: Iterable[ConfigChange], *, validate_only: bool = False
+    ) -> ConfigDifference:
         """Change some dynamic options of a broker, by its id as text, or of all brokers."""
         steps = tuple(changes)
 
         def change(current: Mapping[str, str]) -> Mapping[str, str]:
             return changed_config(current, steps, broker_option, lambda option: self._config().resolve(option).value)
 
-        self._change_broker(name, change, validate_only)
+        return self._change_broker(name, change, validate_only)
 
     # Users, client ids and addresses; names are those in the paths of their nodes
 
@@ -170,9 +178,9 @@ class ClusterRegistry:
 
     def change_entity_config(
         self, entity_type: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
-    ) -> None:
+    ) -> ConfigDifference:
         """Replace the options of an entity by what `change` returns for them; it raises KafkaError to refuse."""
-        self._change(entity_type, name, change, validate_only=False)
+        return self._change(entity_type, name, change, validate_only=False)
 
     # Producers
 
@@ -188,7 +196,7 @@ class ClusterRegistry:
 
     def _change_topic(
         self, topic: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], validate_only: bool
-    ) -> None:
+    ) -> ConfigDifference:
         if self._metadata.snapshot.topic(topic) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)
 
@@ -197,11 +205,11 @@ class ClusterRegistry:
             self._topics.checked_config(overrides)
             return overrides
 
-        self._change(znodes.TOPIC_CONFIGS, topic, checked, validate_only)
+        return self._change(znodes.TOPIC_CONFIGS, topic, checked, validate_only)
 
     def _change_broker(
         self, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], validate_only: bool
-    ) -> None:
+    ) -> ConfigDifference:
         if name not in (ALL_BROKERS, str(self.broker_id)):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
@@ -213,7 +221,7 @@ class ClusterRegistry:
             self._check_broker_overrides(current, overrides, for_all=name == ALL_BROKERS)
             return overrides
 
-        self._change(znodes.BROKER_CONFIGS, name or znodes.DEFAULT_ENTITY, checked, validate_only)
+        return self._change(znodes.BROKER_CONFIGS, name or znodes.DEFAULT_ENTITY, checked, validate_only)
 
     def _change(
         self,
@@ -221,12 +229,13 @@ class ClusterRegistry:
         name: str,
         change: Callable[[Mapping[str, str]], Mapping[str, str]],
         validate_only: bool,
-    ) -> None:
+    ) -> ConfigDifference:
+        """Change the options of an entity; return what is different, which is nothing if they are only validated."""
         with translated_errors():
             if validate_only:
                 change(self._configs.read(entity_type, name))
-            else:
-                self._configs.change(entity_type, name, change)
+                return {}
+            return self._configs.change(entity_type, name, change)
 
     def _check_broker_overrides(
         self, current: Mapping[str, str], overrides: Mapping[str, str], *, for_all: bool

@@ -54,6 +54,19 @@ class ConfigChange:
     value: str | None
 
 
+# Old and new values by option; None where there was or is none.
+ConfigDifference = Mapping[str, tuple[str | None, str | None]]
+
+
+def config_difference(before: Mapping[str, str], after: Mapping[str, str]) -> ConfigDifference:
+    """Return the options whose values differ."""
+    return {
+        name: (before.get(name), after.get(name))
+        for name in (*before, *(each for each in after if each not in before))
+        if before.get(name) != after.get(name)
+    }
+
+
 def changed_config(
     current: Mapping[str, str],
     changes: Iterable[ConfigChange],
@@ -134,16 +147,20 @@ class Configs:
                 log.error("config_unreadable", reason=str(error))
         return read
 
-    def change(self, entity_type: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
+    def change(
+        self, entity_type: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> ConfigDifference:
         """Replace the options of an entity by what `change` returns for them, and notify all brokers.
 
-        `change` may be called again if somebody else changes the same entity; it raises KafkaError to refuse.
+        Returns what is different. `change` may be called again if somebody else changes the same entity; it raises
+        KafkaError to refuse.
         """
         path = znodes.config_path(entity_type, name)
         for _ in range(_ATTEMPTS_MAX):
             node = self._zookeeper.read_or_none(path)
             current = {} if node is None or not node.data else znodes.ConfigNode.decode(node.data, path).config
-            content = znodes.ConfigNode(config=dict(change(current))).encode()
+            wanted = dict(change(current))
+            content = znodes.ConfigNode(config=wanted).encode()
             try:
                 if node is None:
                     self._zookeeper.create(path, content)
@@ -159,6 +176,7 @@ class Configs:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the config of {name} keeps being changed by others")
         note = znodes.ConfigChangeNode(entity_path=f"{entity_type}/{name}").encode()
         add_note(self._zookeeper, znodes.CONFIG_CHANGES, znodes.CONFIG_CHANGE_PREFIX, note)
+        return config_difference(current, wanted)
 
 
 class ConfigChanges:

@@ -16,6 +16,7 @@ from ottla.broker.controller.controller import Controller
 from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.end_offsets import EndOffsets, LeaderEnds
 from ottla.broker.network.network import Network
+from ottla.broker.observability.audit_metrics import AuditCollector
 from ottla.broker.observability.broker_metrics import BrokerCollector, registry_of
 from ottla.broker.observability.cluster_metrics import ClusterCollector, replica_counts
 from ottla.broker.observability.group_metrics import GroupCollector
@@ -30,6 +31,7 @@ from ottla.broker.observability.transaction_metrics import TransactionCollector
 from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.leader.fetch_sessions import FetchSessions
 from ottla.broker.replication.partitions import Partitions
+from ottla.broker.security.audit.audit_topic import AuditTopic
 from ottla.broker.storage.compaction.cleaners import Cleaners
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
 from ottla.broker.transactions.coordinator import TransactionCoordinator
@@ -57,6 +59,7 @@ class Observed:
     # Asks the leaders of other brokers where their partitions end.
     leader_ends: LeaderEnds
     quotas: ClientQuotas
+    audit_topic: AuditTopic | None
     fetch_sessions: FetchSessions
     group_commit: GroupCommit
     cleaners: Cleaners
@@ -92,6 +95,7 @@ class HttpPort:
             PartitionCollector(partitions, metadata, lambda: controller.is_active, shows_partitions),
             LoadCollector(observed.network, observed.requests),
             QuotaCollector(observed.quotas),
+            AuditCollector(observed.audit_topic),
             StorageCollector(observed.cleaners, observed.group_commit, observed.fetch_sessions),
         )
         pages = {"groups": GroupPages(observed.groups, self._end_offsets)}

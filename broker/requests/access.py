@@ -23,6 +23,7 @@ from typing import Final
 
 from ottla.broker.requests.error_answers import error_answer
 from ottla.broker.requests.request import Answer, AnyRequest, Handler, Request, S
+from ottla.broker.security.audit.audit import AuditSubject
 from ottla.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -207,7 +208,7 @@ def allows(
     if kind is CLUSTER and row.or_any_topic is not None:
         has_other_way = has_other_way or authorizer.allows_any(session, row.or_any_topic, TOPIC)
     if not has_other_way and log_if_denied:
-        authorizer.note_refusal(session, operation, kind, name)
+        authorizer.note_refusal(AuditSubject(session, request.client_id), api.label, operation, kind, name)
     return has_other_way
 
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-import structlog
-
 from ottla.broker.requests.access import CLUSTER, check
+from ottla.broker.requests.audited import note_change
 from ottla.broker.requests.outcome import DONE, Outcome
 from ottla.broker.requests.request import SecurityRequest
 from ottla.broker.security.acls.acl import AclEntry, ResourceAcl, ResourceAclFilter, ResourcePattern
@@ -18,8 +17,6 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_acls import AclCreation
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
-
-log = structlog.get_logger(__name__)
 
 Code = TypeVar("Code", ResourceType, PatternType, AclOperation, AclPermissionType)
 
@@ -67,10 +64,11 @@ def filter_of(wanted: DescribeAclsRequest | DeleteAclsFilter) -> ResourceAclFilt
 
 def change_each(
     request: SecurityRequest,
+    event: str,
     bindings: Iterable[ResourceAcl],
     change: Callable[[ResourcePattern, frozenset[AclEntry]], None],
 ) -> Mapping[ResourcePattern, Outcome]:
-    """Change ACLs, all of one pattern at once; return the outcomes by pattern."""
+    """Change ACLs, all of one pattern at once, and note it as `event`; return the outcomes by pattern."""
     by_pattern: dict[ResourcePattern, set[AclEntry]] = {}
     for binding in bindings:
         by_pattern.setdefault(binding.pattern, set()).add(binding.entry)
@@ -81,14 +79,12 @@ def change_each(
             outcomes[pattern] = DONE
         except KafkaError as error:
             outcomes[pattern] = Outcome.refused(error)
-        log.info(
-            "acls_changed",
-            api=request.api.label,
-            by=request.session.principal,
-            resource=f"{pattern.pattern_type.word} {pattern.resource_type.word}:{pattern.name}",
-            acls=len(entries),
-            outcome=outcomes[pattern].code.name,
-        )
+        else:
+            rows = [
+                f"{each.permission.word} {each.principal} {each.operation.word} from {each.host}" for each in entries
+            ]
+            noted = {"pattern": pattern.pattern_type.word, "acls": rows}
+            note_change(request, event, f"{pattern.resource_type.word}:{pattern.name}", noted)
     return outcomes
 
 

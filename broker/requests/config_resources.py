@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from ottla.broker.cluster.cluster_registry import ALL_BROKERS
+from ottla.broker.cluster.configs import ConfigDifference
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.config.names import broker_option
 from ottla.broker.config.rows.broker import BrokerOptions
 from ottla.broker.requests.access import CLUSTER, TOPIC, check
+from ottla.broker.requests.audited import note_change
 from ottla.broker.requests.outcome import DONE, Outcome
 from ottla.broker.requests.request import AnyRequest
 from ottla.broker.requests.services import AdminServices
@@ -80,6 +82,13 @@ def alter_each(resources: Sequence[R], alter: Callable[[R], None]) -> list[Alter
             )
         )
     return results
+
+
+def note_options(request: AnyRequest, resource: Resource, difference: ConfigDifference) -> None:
+    """Note which options were changed, if any were."""
+    if difference:
+        kind = ConfigResourceType(resource.resource_type).name.capitalize()
+        note_change(request, "options_altered", f"{kind}:{resource.resource_name or 'all'}", difference)
 
 
 def check_access(request: AnyRequest, resource: Resource) -> None:

@@ -8,25 +8,27 @@ from ottla.broker.cluster.metadata import MetadataSnapshot
 from ottla.broker.cluster.topics import TopicCreation, TopicSpec
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS
-from ottla.broker.requests.services import GroupServices, TopicServices
+from ottla.broker.requests.audited import note_change
+from ottla.broker.requests.request import GroupsRequest, TopicsRequest
+from ottla.broker.security.audit.audit_topic import audit_topic
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.identifiers import INTERNAL_TOPICS
+from ottla.protocol.identifiers import AUDIT_TOPIC, INTERNAL_TOPICS
 
 log = structlog.get_logger(__name__)
 
 
 def create_topic(
-    services: TopicServices | GroupServices, topic: TopicSpec, *, validate_only: bool = False
+    request: TopicsRequest | GroupsRequest, topic: TopicSpec, *, validate_only: bool = False
 ) -> TopicCreation:
-    """Create a topic and log it, with a warning if its name could collide with another one in metrics."""
-    created = services.cluster.create_topic(topic, validate_only=validate_only)
+    """Create a topic and note it, with a warning if its name could collide with another one in metrics."""
+    created = request.services.cluster.create_topic(topic, validate_only=validate_only)
     if not validate_only:
-        log.info(
-            "topic_created",
-            topic=created.name,
-            partitions=len(created.assignment),
-            replication_factor=created.replication_factor,
-        )
+        change = {
+            "partitions": (None, len(created.assignment)),
+            "replication_factor": (None, created.replication_factor),
+            "options": {name: (None, value) for name, value in topic.configs.items()},
+        }
+        note_change(request, "topic_created", f"Topic:{created.name}", change)
         if topic.name not in INTERNAL_TOPICS and ("." in topic.name or "_" in topic.name):
             log.warning(
                 "topic_name_may_collide",
@@ -36,20 +38,21 @@ def create_topic(
     return created
 
 
-def create_missing_topic(services: TopicServices | GroupServices, name: str) -> ErrorCode:
+def create_missing_topic(request: TopicsRequest | GroupsRequest, name: str) -> ErrorCode:
     """Create a missing topic that a client uses; return the error code for the client.
 
     LEADER_NOT_AVAILABLE makes the client retry until there are leaders. It is also right if somebody else has created
     the topic meanwhile, if ZooKeeper did not answer in time, or if this broker has just started and knows no brokers
     yet.
     """
+    services = request.services
     if not services.metadata.snapshot.brokers:
         return ErrorCode.LEADER_NOT_AVAILABLE
     topic = TopicSpec(name)
     if name in INTERNAL_TOPICS:
         topic = internal_topic(services.config(), name, known_brokers(services.metadata.snapshot))
     try:
-        create_topic(services, topic)
+        create_topic(request, topic)
     except KafkaError as error:
         if error.code not in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT):
             log.info("topic_not_created", topic=name, reason=str(error))
@@ -75,6 +78,8 @@ def internal_topic(config: BrokerConfig, name: str, brokers: int) -> TopicSpec:
     log gets no higher `min.insync.replicas`. So a single broker serves groups and transactions without settings. While
     brokers are away, they still count, so the creation fails until they are back.
     """
+    if name == AUDIT_TOPIC:
+        return audit_topic(brokers)
     if name == CONSUMER_OFFSETS:
         wanted, partitions = config.offsets_topic_replication_factor, config.offsets_topic_num_partitions
         options = {

@@ -16,6 +16,7 @@ from ottla.client.net.connector import Connector
 
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
+    from ottla.broker.security.audit.audit import Audit
     from ottla.broker.security.sasl.scram_credentials import ScramCredentials
     from ottla.broker.security.tokens.delegation_tokens import DelegationTokens
 
@@ -35,15 +36,19 @@ class Listeners(dict[str, ListenerSecurity]):
     """The security of all listeners, by name. It is renewed in place when options or files change."""
 
     def __init__(
-        self, config: Callable[[], BrokerConfig], credentials: ScramCredentials, tokens: DelegationTokens
+        self,
+        config: Callable[[], BrokerConfig],
+        credentials: ScramCredentials,
+        tokens: DelegationTokens,
+        audit: Audit,
     ) -> None:
         """Load what all listeners need; ConfigError if something is missing or invalid."""
         self._config = config
         for listener in config().bound_listeners:
             protocol = listener.security_protocol
             self[listener.name] = ListenerSecurity(
-                TlsListener(listener.name, config) if protocol.has_tls else None,
-                SaslListener(listener.name, config, credentials, tokens) if protocol.has_sasl else None,
+                TlsListener(listener.name, config, audit) if protocol.has_tls else None,
+                SaslListener(listener.name, config, credentials, tokens, audit) if protocol.has_sasl else None,
             )
         self._is_closed = threading.Event()
         self._thread = threading.Thread(target=self._watch_files, name="certificates", daemon=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.security.acls.acl_store import AclStore
 from ottla.broker.security.acls.authorizer import AclAuthorizer, Authorizer
+from ottla.broker.security.audit.audit import Audit, to_log, to_nowhere
 from ottla.broker.security.listener_security import Listeners
 from ottla.broker.security.sasl.scram_credentials import ScramCredentials
 from ottla.broker.security.tokens.delegation_tokens import DelegationTokens
@@ -28,10 +29,12 @@ class Security:
     ) -> None:
         self._zookeeper = zookeeper
         self._config = config
+        # Who was refused, who logged in, and who changed what.
+        self.audit = Audit(to_nowhere if config().ottla_audit == "off" else to_log)
         self.scram_credentials = ScramCredentials(zookeeper)
         self.tokens = DelegationTokens(zookeeper, config(), is_controller=is_controller)
         # How clients authenticate, and how this broker does at other brokers: as one of them, and as their controller.
-        self.listeners = Listeners(config, self.scram_credentials, self.tokens)
+        self.listeners = Listeners(config, self.scram_credentials, self.tokens, self.audit)
         self.connector = self.listeners.connector(config().inter_broker_listener.name)
         self.control_plane_connector = self.connector
         control_plane = config().control_plane_listener_name
@@ -42,7 +45,9 @@ class Security:
         self.acls: AclStore | None = None
         options = config()
         if options.authorizer_class_name:
-            by_acls = AclAuthorizer(options.super_users, allow_if_no_acl=options.allow_everyone_if_no_acl_found)
+            by_acls = AclAuthorizer(
+                options.super_users, allow_if_no_acl=options.allow_everyone_if_no_acl_found, audit=self.audit
+            )
             self.authorizer, self.acls = by_acls, AclStore(zookeeper, by_acls.use)
 
     def start(self) -> None:

@@ -151,4 +151,9 @@ class AccessOptions(Options):
         "Turns on ACLs, under either of Kafka's names; if empty, everybody may do everything.",
     )
     super_users = Option(PrincipalsKind(), (), "Principals that may do everything, whatever the ACLs say.")
+    ottla_audit = Option(
+        String(one_of=("log", "topic", "off")),
+        "log",
+        "Where refusals, logins and changes are noted: in the log, in the topic __ottla_audit, or nowhere.",
+    )
     allow_everyone_if_no_acl_found = Option(Boolean(), False, "Allow access to resources without ACLs.")

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import structlog
-
 from ottla.broker.quotas.entities import check_key, place_of, quota_entity, quota_text
 from ottla.broker.requests.access import CLUSTER, check
+from ottla.broker.requests.audited import note_change
 from ottla.broker.requests.outcome import DONE, Outcome
 from ottla.broker.requests.request import AdminRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -27,8 +26,6 @@ from ottla.protocol.messages.alter_client_quotas import (
     ResponseEntityData,
     ResponseEntryData,
 )
-
-log = structlog.get_logger(__name__)
 
 
 def alter_client_quotas(request: AdminRequest) -> AlterClientQuotasResponse:
@@ -51,8 +48,8 @@ def _alter(request: AdminRequest, entry: RequestEntryData) -> Outcome:
             changes[change.key] = None if change.remove else quota_text(entity, change.key, change.value)
         place = place_of(entity)
         if not request.body.validate_only:
-            request.services.cluster.change_entity_config(*place, lambda config: _changed(config, changes))
-            log.info("quotas_altered", entity="/".join(place), quotas=changes, by=request.session.principal)
+            difference = request.services.cluster.change_entity_config(*place, lambda config: _changed(config, changes))
+            note_change(request, "quotas_altered", f"Quota:{'/'.join(place)}", difference)
     except KafkaError as error:
         return Outcome.refused(error)
     return DONE

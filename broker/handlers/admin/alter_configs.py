@@ -13,7 +13,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.requests.config_resources import alter_each, check_access, check_alterable, check_thread_counts
+from ottla.broker.requests.config_resources import (
+    alter_each,
+    check_access,
+    check_alterable,
+    check_thread_counts,
+    note_options,
+)
 from ottla.broker.requests.request import AdminRequest
 from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.messages.alter_configs import (
@@ -36,7 +42,8 @@ def _replace(request: AdminRequest, resource: AlterConfigsResource) -> None:
     services, name = request.services, resource.resource_name
     validate_only = request.body.validate_only
     if resource.resource_type == ConfigResourceType.TOPIC:
-        services.cluster.replace_topic_config(name, options, validate_only=validate_only)
+        difference = services.cluster.replace_topic_config(name, options, validate_only=validate_only)
     else:
         check_thread_counts(services, name, lambda _current: options)
-        services.cluster.replace_broker_config(name, options, validate_only=validate_only)
+        difference = services.cluster.replace_broker_config(name, options, validate_only=validate_only)
+    note_options(request, resource, difference)

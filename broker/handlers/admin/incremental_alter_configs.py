@@ -12,7 +12,13 @@ from functools import partial
 
 from ottla.broker.cluster.configs import ConfigChange, ConfigOperation, changed_config
 from ottla.broker.config.names import broker_option
-from ottla.broker.requests.config_resources import alter_each, check_access, check_alterable, check_thread_counts
+from ottla.broker.requests.config_resources import (
+    alter_each,
+    check_access,
+    check_alterable,
+    check_thread_counts,
+    note_options,
+)
 from ottla.broker.requests.request import AdminRequest
 from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -43,14 +49,16 @@ def _change(request: AdminRequest, resource: AlterConfigsResource) -> None:
     services, name = request.services, resource.resource_name
     validate_only = request.body.validate_only
     if resource.resource_type == ConfigResourceType.TOPIC:
-        services.cluster.change_topic_config(name, changes, validate_only=validate_only)
+        difference = services.cluster.change_topic_config(name, changes, validate_only=validate_only)
+        note_options(request, resource, difference)
         return
 
     def effective(option: str) -> str | None:
         return services.config().resolve(option).value
 
     check_thread_counts(services, name, lambda current: changed_config(current, changes, broker_option, effective))
-    services.cluster.change_broker_config(name, changes, validate_only=validate_only)
+    difference = services.cluster.change_broker_config(name, changes, validate_only=validate_only)
+    note_options(request, resource, difference)
 
 
 def _wanted(config: AlterableConfig) -> ConfigChange:

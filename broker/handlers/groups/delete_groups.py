@@ -7,6 +7,7 @@ not exist is GROUP_ID_NOT_FOUND.
 from __future__ import annotations
 
 from ottla.broker.requests.access import GROUP, check
+from ottla.broker.requests.audited import note_change
 from ottla.broker.requests.request import GroupsRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -27,6 +28,9 @@ def delete_groups(request: GroupsRequest) -> DeleteGroupsResponse:
 def _deleted(request: GroupsRequest, group_id: str) -> ErrorCode:
     try:
         check(request, GROUP, group_id)
-        return request.services.group_offsets.delete_group(group_id)
+        code = request.services.group_offsets.delete_group(group_id)
     except KafkaError as error:
         return error.code
+    if code is ErrorCode.NONE:
+        note_change(request, "group_deleted", f"Group:{group_id}")
+    return code

@@ -94,7 +94,7 @@ def _wait_ms(request: GroupsRequest, topic: str) -> int:
     services = request.services
     if services.metadata.snapshot.topic(topic) is not None:
         return _ELECTION_WAIT_MS
-    is_created = create_missing_topic(services, topic) is ErrorCode.LEADER_NOT_AVAILABLE
+    is_created = create_missing_topic(request, topic) is ErrorCode.LEADER_NOT_AVAILABLE
     return _NEW_TOPIC_WAIT_MS if is_created else 0
 
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import structlog
-
 from ottla.broker.requests.access import CLUSTER, check
+from ottla.broker.requests.audited import note_change
 from ottla.broker.requests.outcome import DONE, Outcome
 from ottla.broker.requests.request import SecurityRequest
 from ottla.protocol.entity_names import sanitized
@@ -28,8 +27,6 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from ottla.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, ScramMechanism
-
-log = structlog.get_logger(__name__)
 
 _Alteration = ScramCredentialUpsertion | ScramCredentialDeletion
 
@@ -60,7 +57,8 @@ def _alter(request: SecurityRequest, user: str, alterations: Sequence[_Alteratio
         cluster.change_entity_config("users", sanitized(user), lambda config: _changed(config, changes))
     except KafkaError as error:
         return Outcome.refused(error)
-    log.info("scram_credentials_altered", user=user, mechanisms=sorted(changes), by=request.session.principal)
+    change = {mechanism: "deleted" if text is None else "set" for mechanism, text in changes.items()}
+    note_change(request, "user_altered", f"User:{user}", change)
     return DONE
 
 

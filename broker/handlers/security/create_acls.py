@@ -28,7 +28,9 @@ def create_acls(request: SecurityRequest) -> CreateAclsResponse:
     else:
         wanted = [_binding(creation) for creation in body.creations]
         valid = [each for each in wanted if isinstance(each, ResourceAcl)]
-        done = change_each(request, valid, lambda pattern, entries: store.change(pattern, added=entries))
+        done = change_each(
+            request, "acls_created", valid, lambda pattern, entries: store.change(pattern, added=entries)
+        )
         outcomes = [done[each.pattern] if isinstance(each, ResourceAcl) else each for each in wanted]
     return CreateAclsResponse(
         throttle_time_ms=0,

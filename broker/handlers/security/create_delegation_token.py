@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import structlog
-
 from ottla.broker.requests.access import USER, check
+from ottla.broker.requests.audited import note_change
 from ottla.broker.requests.request import SecurityRequest
 from ottla.broker.requests.token_requests import delegation_tokens
 from ottla.broker.security.tokens.delegation_token import principal_parts, principals_of
@@ -24,8 +23,6 @@ from ottla.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
-
-log = structlog.get_logger(__name__)
 
 _USER: Final = "User"
 _REQUESTER_VERSION: Final = 3
@@ -43,7 +40,8 @@ def create_delegation_token(request: SecurityRequest) -> CreateDelegationTokenRe
     if any(principal_parts(each)[0] != _USER for each in (owner, *renewers)):
         raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE, "owners and renewers of tokens have the type User")
     token = tokens.create(owner, requester, renewers, body.max_lifetime_ms)
-    log.info("delegation_token_created", token=token.token_id, owner=owner, by=requester)
+    change = {"owner": owner, "renewers": renewers, "expiry_ms": (None, token.expiry_ms)}
+    note_change(request, "delegation_token_created", f"DelegationToken:{token.token_id}", change)
     owner_type, owner_name = principal_parts(owner)
     requester_type, requester_name = principal_parts(requester)
     return CreateDelegationTokenResponse(

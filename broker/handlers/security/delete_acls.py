@@ -37,7 +37,9 @@ def delete_acls(request: SecurityRequest) -> DeleteAclsResponse:
     snapshot = store.snapshot
     found = [_found(snapshot, wanted) for wanted in body.filters]
     removed = [binding for each in found if isinstance(each, list) for binding in each]
-    outcomes = change_each(request, removed, lambda pattern, entries: store.change(pattern, removed=entries))
+    outcomes = change_each(
+        request, "acls_deleted", removed, lambda pattern, entries: store.change(pattern, removed=entries)
+    )
     return _response([_removed(each, outcomes) if isinstance(each, list) else _refused(each) for each in found])
 
 

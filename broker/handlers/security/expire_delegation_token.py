@@ -8,14 +8,11 @@ Version notes: all versions have the same fields.
 
 from __future__ import annotations
 
-import structlog
-
+from ottla.broker.requests.audited import note_change
 from ottla.broker.requests.request import SecurityRequest
 from ottla.broker.requests.token_requests import delegation_tokens
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-
-log = structlog.get_logger(__name__)
 
 
 def expire_delegation_token(request: SecurityRequest) -> ExpireDelegationTokenResponse:
@@ -23,7 +20,8 @@ def expire_delegation_token(request: SecurityRequest) -> ExpireDelegationTokenRe
     body: ExpireDelegationTokenRequest = request.body
     principal = request.session.principal
     token = delegation_tokens(request).expire(principal, bytes(body.hmac), body.expiry_time_period_ms)
-    log.info("delegation_token_expires", token=token.token_id, owner=token.owner, by=principal)
+    change = {"owner": token.owner, "expiry_ms": token.expiry_ms}
+    note_change(request, "delegation_token_expired", f"DelegationToken:{token.token_id}", change)
     return ExpireDelegationTokenResponse(
         error_code=ErrorCode.NONE, expiry_timestamp_ms=token.expiry_ms, throttle_time_ms=0
     )

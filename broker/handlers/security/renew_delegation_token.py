@@ -10,14 +10,11 @@ Version notes: all versions have the same fields.
 
 from __future__ import annotations
 
-import structlog
-
+from ottla.broker.requests.audited import note_change
 from ottla.broker.requests.request import SecurityRequest
 from ottla.broker.requests.token_requests import delegation_tokens
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-
-log = structlog.get_logger(__name__)
 
 
 def renew_delegation_token(request: SecurityRequest) -> RenewDelegationTokenResponse:
@@ -25,7 +22,8 @@ def renew_delegation_token(request: SecurityRequest) -> RenewDelegationTokenResp
     body: RenewDelegationTokenRequest = request.body
     principal = request.session.principal
     token = delegation_tokens(request).renew(principal, bytes(body.hmac), body.renew_period_ms)
-    log.info("delegation_token_renewed", token=token.token_id, owner=token.owner, by=principal)
+    change = {"owner": token.owner, "expiry_ms": token.expiry_ms}
+    note_change(request, "delegation_token_renewed", f"DelegationToken:{token.token_id}", change)
     return RenewDelegationTokenResponse(
         error_code=ErrorCode.NONE, expiry_timestamp_ms=token.expiry_ms, throttle_time_ms=0
     )

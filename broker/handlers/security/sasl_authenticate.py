@@ -22,7 +22,7 @@ def sasl_authenticate(request: SecurityRequest) -> SaslAuthenticateResponse | Re
     authentication = request.session.authentication
     if authentication is None:
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_NO_SASL, auth_bytes=b"")
-    step = authentication.step(bytes(request.body.auth_bytes))
+    step = authentication.step(bytes(request.body.auth_bytes), request.client_id)
     response = SaslAuthenticateResponse(
         error_code=step.error,
         error_message=step.message,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ottla.broker.requests.audited import note_change
 from ottla.broker.requests.on_controller import OnController
 from ottla.broker.requests.outcome import DONE, Outcome
 from ottla.broker.requests.request import Delayed, TopicsRequest
@@ -44,6 +45,10 @@ def alter_partition_reassignments(request: TopicsRequest) -> Delayed:
             return AlterPartitionReassignmentsResponse(
                 throttle_time_ms=0, error_code=code, error_message=message, responses=[]
             )
+        for partition, error in outcome.items():
+            if error is None:
+                resource = f"Partition:{partition.topic}-{partition.partition}"
+                note_change(request, "replicas_reassigned", resource, {"replicas": requested[partition]})
         return AlterPartitionReassignmentsResponse(
             throttle_time_ms=0,
             error_code=ErrorCode.NONE,

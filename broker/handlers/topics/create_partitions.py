@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Set
 
 from ottla.broker.requests.access import TOPIC, check
+from ottla.broker.requests.audited import note_change
 from ottla.broker.requests.metadata_wait import Condition, answer_when_met, has_leaders
 from ottla.broker.requests.outcome import DONE, Outcome
 from ottla.broker.requests.request import Delayed, TopicsRequest
@@ -70,6 +71,8 @@ def _enlarge(
         return Outcome.refused(error)
     if not validate_only:
         conditions[topic.name] = has_leaders(topic.name, added)
+        change = {"partitions": (topic.count - len(added), topic.count)}
+        note_change(request, "partitions_created", f"Topic:{topic.name}", change)
     return DONE
 
 

@@ -67,9 +67,9 @@ def _create(request: TopicsRequest, topic: CreatableTopic, *, is_repeated: bool)
         check(request, TOPIC, topic.name)
         wanted, validate_only = _wanted(topic), request.body.validate_only
         if has_mutation_quota(request) and not validate_only:
-            partitions = len(create_topic(request.services, wanted, validate_only=True).assignment)
+            partitions = len(create_topic(request, wanted, validate_only=True).assignment)
             take_mutations(request, partitions, strict_since=_STRICT_QUOTA_VERSION)
-        return create_topic(request.services, wanted, validate_only=validate_only)
+        return create_topic(request, wanted, validate_only=validate_only)
     except KafkaError as error:
         return Outcome.refused(error)
 

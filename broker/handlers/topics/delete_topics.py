@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from ottla.broker.requests.access import TOPIC, check
+from ottla.broker.requests.audited import note_change
 from ottla.broker.requests.metadata_wait import Condition, answer_when_met, is_gone
 from ottla.broker.requests.outcome import DONE, Outcome
 from ottla.broker.requests.request import Delayed, TopicsRequest
@@ -68,6 +69,12 @@ def _delete(
             if known is not None and has_mutation_quota(request):
                 take_mutations(request, len(known.partitions), strict_since=_STRICT_QUOTA_VERSION)
             request.services.cluster.delete_topic(name)
+            note_change(
+                request,
+                "topic_deleted",
+                f"Topic:{name}",
+                {} if known is None else {"partitions": (len(known.partitions), None)},
+            )
             conditions[name] = is_gone(name, None if known is None else known.id)
     except KafkaError as error:
         if error.code is ErrorCode.TOPIC_DELETION_DISABLED and request.version < _DELETION_DISABLED_VERSION:

@@ -191,7 +191,7 @@ def _missing(request: TopicsRequest, name: str) -> ErrorCode:
     if request.services.config().auto_create_topics_enable and request.body.allow_auto_topic_creation:
         if not allows(request, TOPIC, name, as_api=Api.CREATE_TOPICS):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return create_missing_topic(request.services, name)
+        return create_missing_topic(request, name)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -110,6 +110,7 @@ class TlsConnection(Connection):
             is_done = self.channel.step_handshake()
             if is_done and self.session.authentication is None:
                 self.session.principal = self._tls.principal(self.channel.peer_certificate())
+                self._tls.note_login(self.session)
         except (OSError, ValueError) as error:
             if not self.is_closed:
                 self._tls.failed(self.peer, error, self.channel.first_bytes)

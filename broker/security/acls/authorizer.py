@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, Final
 
+import structlog
+
 from ottla.broker.security.acls.acl import SUPPORTED
 from ottla.broker.security.acls.acl_snapshot import AclSnapshot
-from ottla.broker.security.acls.audit import AuditLog
+from ottla.broker.security.audit.audit import Audit, AuditSubject, printable
 from ottla.broker.security.session import Session
 from ottla.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
+
+log = structlog.get_logger(__name__)
 
 # Answers kept for one snapshot: enough for hundreds of clients with hundreds of topics each. A client that asks for
 # more, for example by trying names, only makes other answers be computed again.
@@ -51,8 +55,10 @@ class Authorizer:
         """Return those of some resources with which the client may not do it."""
         return _NONE
 
-    def note_refusal(self, session: Session, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
-        """Log that a client was refused something; not every question that is answered no is a refusal."""
+    def note_refusal(
+        self, subject: AuditSubject, api: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> None:
+        """Note that a client was refused something; not every question that is answered no is a refusal."""
 
     def operations(self, session: Session, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """Return what the client may do with a resource, as bits: 1 << code for each operation."""
@@ -74,11 +80,11 @@ class AclAuthorizer(Authorizer):
         *,
         allow_if_no_acl: bool,
         snapshot: AclSnapshot | None = None,
-        audit: AuditLog | None = None,
+        audit: Audit | None = None,
     ) -> None:
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
-        self._audit = audit or AuditLog()
+        self._audit = audit or Audit()
         # Answers are kept together with the ACLs that they follow from, and are replaced with them.
         self._current: tuple[AclSnapshot, dict[_Question, bool]] = (snapshot or AclSnapshot(), {})
 
@@ -129,9 +135,11 @@ class AclAuthorizer(Authorizer):
             return _NONE
         return frozenset(name for name in unknown if not self.allows(session, operation, resource_type, name))
 
-    def note_refusal(self, session: Session, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
-        """Log that a client was refused something."""
-        self._audit.denied(session, operation, resource_type, name)
+    def note_refusal(
+        self, subject: AuditSubject, api: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> None:
+        """Note that a client was refused something."""
+        self._audit.denied(subject, api, operation, resource_type, name)
 
     def _decide(
         self,
@@ -149,5 +157,13 @@ class AclAuthorizer(Authorizer):
             answer = self._allow_if_no_acl if found is None else found
             reason = "ACL" if found else "no ACL"
         if answer:
-            self._audit.allowed(session, operation, resource_type, name, reason=reason)
+            log.debug(
+                "access_allowed",
+                principal=printable(session.principal),
+                host=session.client_host,
+                listener=session.listener,
+                operation=operation.word,
+                resource=f"{resource_type.word}:{printable(name)}",
+                reason=reason,
+            )
         return answer

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
+from ottla.broker.security.audit.audit import AuditSubject
 from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, Proof, SaslExchange
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
@@ -28,7 +29,6 @@ log = structlog.get_logger(__name__)
 # Rounds of one exchange: SCRAM has two.
 _STEPS_MAX: Final = 8
 _ADMITTED: Final = frozenset({Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE})
-_NAME_SHOWN_MAX: Final = 256
 
 
 class NotAuthenticatedError(Exception):
@@ -67,6 +67,7 @@ class Authentication:
         self._mechanism = ""
         self._exchange: SaslExchange | None = None
         self._steps = 0
+        self._client_id = ""
         # Of the last successful authentication.
         self._proved_with = ""
         self._expires: float | None = None
@@ -101,8 +102,9 @@ class Authentication:
         self.expects_raw_token = version == 0
         return ErrorCode.NONE
 
-    def step(self, token: bytes) -> AuthenticationAnswer:
+    def step(self, token: bytes, client_id: str = "") -> AuthenticationAnswer:
         """Handle a token of the mechanism."""
+        self._client_id = client_id
         exchange = self._exchange
         if exchange is None:
             message = "SaslAuthenticate came without a SaslHandshake before it, or after the end"
@@ -130,18 +132,23 @@ class Authentication:
         self._proved_with = self._mechanism
         self._session.by_token = proof.by_token
         self._expires = None if lifetime_ms is None else self._monotonic() + lifetime_ms / 1000
-        self._listener.succeeded()
-        if not self.is_done:
-            self._session.principal = principal
-            self.is_done = True
+        is_first = not self.is_done
+        self._session.principal = principal
+        self.is_done = True
+        self._listener.succeeded(self._subject, self._mechanism)
+        if is_first:
             self.on_done()
         return AuthenticationAnswer(ErrorCode.NONE, None, proof.last_token, lifetime_ms or 0)
 
     def _failed(self, error: AuthenticationFailedError) -> AuthenticationAnswer:
         self._exchange = None
         self.expects_raw_token = False
-        self._listener.failed(self._session.client_host, self._mechanism, error.detail[:_NAME_SHOWN_MAX])
+        self._listener.failed(self._subject, self._mechanism, error)
         return AuthenticationAnswer(error.code, error.detail, b"", 0)
+
+    @property
+    def _subject(self) -> AuditSubject:
+        return AuditSubject(self._session, self._client_id)
 
     def _lifetime_ms(self, proof: Proof) -> int | None:
         limits = [limit for limit in (self._listener.max_reauth_ms(),) if limit > 0]

@@ -13,11 +13,12 @@ import structlog
 from ottla.broker.config.kinds import Password
 from ottla.broker.config.layers import ConfigError, Problem
 from ottla.broker.config.rows.broker import BrokerOptions
+from ottla.broker.security.audit.audit import Audit, AuditSubject
 from ottla.broker.security.rarely import Rarely
 from ottla.broker.security.sasl.authentication import Authentication
 from ottla.broker.security.sasl.oauth_bearer import TokenRules, TokenVerifier, oauth_bearer
 from ottla.broker.security.sasl.plain import plain
-from ottla.broker.security.sasl.sasl_exchange import SaslExchange
+from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, SaslExchange
 from ottla.broker.security.sasl.scram import scram
 from ottla.broker.security.sasl.token_keys import EndpointKeys, FileKeys, TokenKeys, TokenKeysError, local_path
 from ottla.client.net.security.jaas import JaasError, JaasLogin, parse_login
@@ -43,12 +44,14 @@ class SaslListener:
         config: Callable[[], BrokerConfig],
         credentials: ScramCredentials,
         tokens: DelegationTokens | None = None,
+        audit: Audit | None = None,
     ) -> None:
         """Read the logins and keys of the listener; ConfigError if they are missing or unreadable."""
         self.name = name
         self._config = config
         self._credentials = credentials
         self._tokens = tokens
+        self._audit = audit or Audit()
         self._rarely = Rarely()
         self._counting = threading.Lock()
         self.successes = 0
@@ -172,17 +175,17 @@ class SaslListener:
         """How long an authentication lasts, in milliseconds; 0 is for ever."""
         return self._config().for_listener(self.name, BrokerOptions.connections_max_reauth_ms)
 
-    def succeeded(self) -> None:
-        """Count an authentication."""
+    def succeeded(self, subject: AuditSubject, mechanism: str) -> None:
+        """Count and note an authentication."""
         with self._counting:
             self.successes += 1
+        self._audit.login(subject, mechanism, by_token=subject.session.by_token)
 
-    def failed(self, peer: str, mechanism: str, reason: str) -> None:
-        """Count a failed authentication, and log it unless that peer failed the same way a moment ago."""
+    def failed(self, subject: AuditSubject, mechanism: str, error: AuthenticationFailedError) -> None:
+        """Count and note a failed authentication."""
         with self._counting:
             self.failures += 1
-        if self._rarely.allows(f"{peer} {mechanism} {reason}"):
-            log.warning("authentication_failed", listener=self.name, peer=peer, mechanism=mechanism, reason=reason)
+        self._audit.login_failed(subject, mechanism, error.detail, error.user)
 
     def _token_refused(self, reason: str) -> None:
         # Log it at once: not every client continues to the end, where the authentication fails.

@@ -33,7 +33,7 @@ from ottla.protocol.scram import ITERATIONS_DEFAULT, ScramCredential, ScramMecha
 
 _FAKE_SALT_BYTES: Final = 24
 _NONCE_BYTES: Final = 24
-_TOKEN_EXTENSION: Final = "tokenauth=true"
+_TOKEN_EXTENSION: Final = "tokenauth=true"  # noqa: S105 - a word of the protocol
 _VALUE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _NAME: Final = r"(?:[^,=\0]|=2C|=3D)+"
 _CLIENT_FIRST: Final = re.compile(
@@ -91,11 +91,11 @@ def scram(
     proof = _decoded(final["proof"])
     signature = hmac.digest(credential.stored_key, message, digest)
     if not is_same or not is_bound or len(proof) != len(signature):
-        raise AuthenticationFailedError(failed)
+        raise AuthenticationFailedError(failed, user)
     client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
     is_right = hmac.compare_digest(hashlib.new(digest, client_key).digest(), credential.stored_key)
     if known is None or not is_right:
-        raise AuthenticationFailedError(failed)
+        raise AuthenticationFailedError(failed, user)
     ours = hmac.digest(credential.server_key, message, digest)
     last_token = b"v=" + base64.b64encode(ours)
     if token is not None:

@@ -11,8 +11,9 @@ import structlog
 
 from ottla.broker.config.layers import ConfigError, Problem
 from ottla.broker.config.rows.broker import BrokerOptions
+from ottla.broker.security.audit.audit import Audit, AuditSubject
 from ottla.broker.security.rarely import Rarely
-from ottla.broker.security.session import ANONYMOUS
+from ottla.broker.security.session import ANONYMOUS, Session
 from ottla.broker.security.tls.distinguished_name import subject_of
 from ottla.broker.security.tls.key_stores import KeyStoreError
 from ottla.broker.security.tls.principal_mapping import MappingRulesError, PrincipalMapping
@@ -48,10 +49,11 @@ class UnknownCertificateError(ValueError):
 class TlsListener:
     """The current contexts of one listener. They are replaced as a whole: open connections keep theirs."""
 
-    def __init__(self, name: str, config: Callable[[], BrokerConfig]) -> None:
+    def __init__(self, name: str, config: Callable[[], BrokerConfig], audit: Audit | None = None) -> None:
         """Load keys and certificates; ConfigError if they are invalid."""
         self.name = name
         self._config = config
+        self._audit = audit or Audit()
         self._rarely = Rarely()
         self.failures = 0
         self._counting = threading.Lock()
@@ -101,6 +103,11 @@ class TlsListener:
         if user is None:
             raise UnknownCertificateError(f"ssl.principal.mapping.rules has no rule for {name!r}")
         return f"User:{user}"
+
+    def note_login(self, session: Session) -> None:
+        """Note that a client has authenticated with its certificate, if it has."""
+        if session.principal != ANONYMOUS:
+            self._audit.login(AuditSubject(session), "SSL")
 
     def failed(self, peer: str, error: Exception, first_bytes: bytes) -> None:
         """Count a failed handshake, and log it unless one of that peer failed the same way a moment ago."""

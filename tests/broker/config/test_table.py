@@ -212,6 +212,7 @@ def test_our_own_options_have_these_defaults() -> None:
     assert {
         name: None if option.default is None else option.kind.format(option.default) for name, option in ours.items()
     } == {
+        "ottla.audit": "log",
         "ottla.connection.frame.timeout.ms": "30000",
         "ottla.connection.write.timeout.ms": "30000",
         "ottla.http.listener": "127.0.0.1:9644",
@@ -223,5 +224,6 @@ def test_our_own_options_have_these_defaults() -> None:
         "ottla.log.min.free.bytes": "268435456",
         "ottla.log.open.files.max": "1000",
         "ottla.metrics.partitions": "true",
+        "ottla.sasl.oauthbearer.cafile": None,
         "ottla.sasl.plain.allow.without.tls": "false",
     }

@@ -14,7 +14,7 @@ from tests.kit.answers import answering
 from tests.kit.services import for_handler, services_of
 
 from ottla.broker.cluster.cluster_registry import ALL_BROKERS, ClusterRegistry
-from ottla.broker.cluster.configs import ConfigChange, changed_config
+from ottla.broker.cluster.configs import ConfigChange, ConfigDifference, changed_config, config_difference
 from ottla.broker.cluster.topics import DEFAULT_COUNT, TopicCreation, TopicSpec
 from ottla.broker.common.clocks import Clocks
 from ottla.broker.config import TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicConfig
@@ -107,21 +107,29 @@ class FakeCluster:
         """What is set for this broker, and for all."""
         return self.brokers[str(BROKER_ID)], self.brokers[ALL_BROKERS]
 
-    def replace_topic_config(self, topic: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> None:
+    def replace_topic_config(
+        self, topic: str, overrides: Mapping[str, str], *, validate_only: bool = False
+    ) -> ConfigDifference:
         """Set the options of a topic."""
         self._refuse(topic)
-        if not validate_only:
-            self.overrides[topic] = overrides
+        if validate_only:
+            return {}
+        before, self.overrides[topic] = self.overrides.get(topic, {}), overrides
+        return config_difference(before, overrides)
 
-    def change_topic_config(self, topic: str, changes: Iterable[ConfigChange], *, validate_only: bool = False) -> None:
+    def change_topic_config(
+        self, topic: str, changes: Iterable[ConfigChange], *, validate_only: bool = False
+    ) -> ConfigDifference:
         """Change the options of a topic."""
         current = self.topic_config(topic)
         changed = changed_config(
             current.overrides, changes, TOPIC_OPTIONS.get, lambda name: current.resolve(name).value
         )
-        self.replace_topic_config(topic, changed, validate_only=validate_only)
+        return self.replace_topic_config(topic, changed, validate_only=validate_only)
 
-    def replace_broker_config(self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> None:
+    def replace_broker_config(
+        self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False
+    ) -> ConfigDifference:
         """Set the options of brokers."""
         if name not in self.brokers:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"not broker {name}")
@@ -130,14 +138,18 @@ class FakeCluster:
             self._config().with_dynamic(*levels)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-        if not validate_only:
-            self.brokers[name] = overrides
+        if validate_only:
+            return {}
+        before, self.brokers[name] = self.brokers[name], overrides
+        return config_difference(before, overrides)
 
-    def change_broker_config(self, name: str, changes: Iterable[ConfigChange], *, validate_only: bool = False) -> None:
+    def change_broker_config(
+        self, name: str, changes: Iterable[ConfigChange], *, validate_only: bool = False
+    ) -> ConfigDifference:
         """Change the options of brokers."""
         current = self.brokers.get(name, {})
         changed = changed_config(current, changes, broker_option, lambda option: self._config().resolve(option).value)
-        self.replace_broker_config(name, changed, validate_only=validate_only)
+        return self.replace_broker_config(name, changed, validate_only=validate_only)
 
     def entity_config(self, entity_type: str, name: str) -> Mapping[str, str]:
         """What is set for a user, a client id or an address."""
@@ -160,11 +172,13 @@ class FakeCluster:
 
     def change_entity_config(
         self, entity_type: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
-    ) -> None:
+    ) -> ConfigDifference:
         """Change what is set."""
-        changed = change(self.entity_config(entity_type, name))
+        before = self.entity_config(entity_type, name)
+        changed = change(before)
         above, _, last = f"{entity_type}/{name}".rpartition("/")
         self.entities.setdefault(above, {})[last] = changed
+        return config_difference(before, changed)
 
     def next_producer_id(self) -> int:
         """Count producers."""

@@ -222,7 +222,7 @@ def test_names_with_dots_and_underscores_are_warned_of(name: str, is_warned: boo
         ask(SmallCluster(), 7, wanted(name), timeout_ms=0)
 
     assert any(line["event"] == "topic_name_may_collide" for line in lines) is is_warned
-    assert [line["topic"] for line in lines if line["event"] == "topic_created"] == [name]
+    assert [line["resource"] for line in lines if line["event"] == "topic_created"] == [f"Topic:{name}"]
 
 
 def test_many_topics_in_one_request_are_waited_for_at_little_cost() -> None:

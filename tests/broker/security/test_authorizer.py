@@ -14,8 +14,8 @@ from tests.kit.examples import examples
 from ottla.broker.security.acls import authorizer as module
 from ottla.broker.security.acls.acl import EVERYBODY, WILDCARD, AclEntry, ResourceAclFilter, ResourcePattern
 from ottla.broker.security.acls.acl_snapshot import AclSnapshot, Entries
-from ottla.broker.security.acls.audit import AuditLog
 from ottla.broker.security.acls.authorizer import AclAuthorizer, Authorizer
+from ottla.broker.security.audit.audit import Audit, AuditSubject
 from ottla.broker.security.session import Session
 from ottla.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 
@@ -207,18 +207,20 @@ def test_filters_choose_acls(wanted: ResourceAclFilter, found: set[ResourcePatte
 def test_refusals_are_written_down_once_in_a_while() -> None:
     """With who, what and where; names cannot break the line, and are cut."""
     clock = FakeClock(0.0)
-    decides = AclAuthorizer([], allow_if_no_acl=False, audit=AuditLog(clock))
+    decides = AclAuthorizer([], allow_if_no_acl=False, audit=Audit(monotonic=clock))
+    who = AuditSubject(session(), "a client")
     with capture_logs() as lines:
         for _ in range(5):
-            decides.note_refusal(session(), READ, TOPIC, "evil\nname" + "x" * 1000)
+            decides.note_refusal(who, "Fetch", READ, TOPIC, "evil\nname" + "x" * 1000)
         assert not decides.allows(session(), READ, TOPIC, "quiet")
         clock.now = 11.0
-        decides.note_refusal(session(), WRITE, TOPIC, "t")
+        decides.note_refusal(who, "Produce", WRITE, TOPIC, "t")
         for number in range(1000):
-            decides.note_refusal(session(), WRITE, TOPIC, f"t-{number}")
+            decides.note_refusal(who, "Produce", WRITE, TOPIC, f"t-{number}")
     first, second = lines[0], lines[1]
     assert (first["log_level"], first["event"], first["principal"]) == ("info", "access_denied", ALICE)
-    assert (first["operation"], first["host"]) == ("Read", HERE)
+    assert (first["operation"], first["api"]) == ("Read", "Fetch")
+    assert (first["address"], first["client_id"]) == (HERE, "a client")
     assert first["resource"].startswith("Topic:evil\\nname")
     assert len(first["resource"]) < 300
     assert second["more"] == 4

@@ -13,12 +13,14 @@ from tests.kit.waiting import until
 
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.security import listener_security
+from ottla.broker.security.audit.audit import Audit
 from ottla.broker.security.listener_security import Listeners
 from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, SaslExchange
 from ottla.protocol.errors import KafkaError
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 NO_USERS: Any = SimpleNamespace(get=lambda mechanism, user: None)
+NO_TOKENS: Any = SimpleNamespace(login=lambda mechanism, token_id: None)
 
 
 class Configured:
@@ -35,7 +37,7 @@ class Configured:
             **self.certificates.options(),
             **options,
         }
-        self.listeners = Listeners(lambda: BrokerConfig.of(self.options), NO_USERS)
+        self.listeners = Listeners(lambda: BrokerConfig.of(self.options), NO_USERS, NO_TOKENS, Audit())
 
     def knows(self, user: str, password: str) -> bool:
         """Whether a client with a password comes in."""
