@@ -39,9 +39,7 @@ def verdict(report: Mapping[str, Any]) -> tuple[int, list[str]]:
 def main(program: str) -> int:
     """Run pip-audit, and judge what it finds."""
     command = [program, "--requirement", str(LOCK), "--disable-pip", "--require-hashes", "--format", "json"]
-    ended = subprocess.run(
-        [*command, "--progress-spinner", "off"], check=False, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    ended = subprocess.run([*command, "--progress-spinner", "off"], check=False, capture_output=True, text=True)
     try:
         code, lines = verdict(json.loads(ended.stdout))
     except ValueError:

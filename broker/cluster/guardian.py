@@ -37,7 +37,7 @@ class Guardian:
         # The guardian inherits the blocked signals, so not even its first moment is exposed to them.
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_GUARDIAN)
         try:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
                 # Isolated and without site-packages: it starts quickly and needs few megabytes.
                 [sys.executable, "-I", "-S", guardian_process.__file__, str(process_fd)],
                 stdin=reading_end,

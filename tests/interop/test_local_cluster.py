@@ -97,7 +97,9 @@ def test_a_cluster_loses_a_broker_and_nothing_else(cluster: LocalCluster) -> Non
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("t", num_partitions=PARTITIONS)])["t"].result(DEADLINE_S)
     # Whichever broker is asked may hear of the topic a little later than the one that created it.
-    until(lambda: [row[1:] for row in replicas(admin, "t")] == [(3, 3)] * PARTITIONS, "three replicas each", pause_s=0.1)
+    until(
+        lambda: [row[1:] for row in replicas(admin, "t")] == [(3, 3)] * PARTITIONS, "three replicas each", pause_s=0.1
+    )
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True})
     acknowledged: dict[tuple[int, int], bytes] = {}
     produce(producer, "t", range(300), acknowledged)

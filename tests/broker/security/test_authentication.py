@@ -16,10 +16,12 @@ from tests.kit.clock import FakeClock
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.security.sasl.authentication import Authentication, NotAuthenticatedError
 from ottla.broker.security.sasl.sasl_listener import SaslListener
+from ottla.broker.security.sasl.scram import TokenLogin
 from ottla.broker.security.session import ANONYMOUS, Session
+from ottla.client.net.security import sasl
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.scram import ScramCredential
+from ottla.protocol.scram import ScramCredential, ScramMechanism, salted_password
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -28,7 +30,7 @@ FREE_APIS = {Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE}
 RIGHT = b"\0alice\0secret"
 
 
-def listener(credentials: Any = NO_USERS, **options: str) -> SaslListener:
+def listener(credentials: Any = NO_USERS, tokens: Any = None, **options: str) -> SaslListener:
     """A SASL listener with PLAIN and SCRAM."""
     config = BrokerConfig.of(
         {
@@ -43,7 +45,7 @@ def listener(credentials: Any = NO_USERS, **options: str) -> SaslListener:
             **{key if "." in key else key.replace("_", "."): value for key, value in options.items()},
         }
     )
-    return SaslListener("SASL_PLAINTEXT", lambda: config, credentials)
+    return SaslListener("SASL_PLAINTEXT", lambda: config, credentials, tokens)
 
 
 def authentication(clock: FakeClock[float] | None = None, **options: str) -> tuple[Authentication, Session]:
@@ -211,6 +213,48 @@ def test_a_login_that_cannot_be_read_stops_the_start(jaas: str) -> None:
     with pytest.raises(ConfigError) as refused:
         listener(**{"listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas})
     assert "planted" not in str(refused.value)
+
+
+TOKEN_SALT = b"some salt"
+
+
+def token_authentication(expires_ms: int, clock: FakeClock[float]) -> tuple[Authentication, Session]:
+    """A login at a listener that knows one delegation token of alice."""
+    kind = ScramMechanism.SCRAM_SHA_256
+    salted = salted_password(kind, "hmac", TOKEN_SALT, 4096)
+    login = TokenLogin("alice", ScramCredential.derived(kind, salted, TOKEN_SALT, 4096), expires_ms)
+    tokens: Any = SimpleNamespace(login=lambda mechanism, token_id: login if token_id == "token" else None)
+    session = Session("SASL_PLAINTEXT", "127.0.0.1")
+    return Authentication(listener(tokens=tokens), session, clock, clock), session
+
+
+def logged_in(begun: Authentication, user: str = "token", password: str = "hmac", *, by_token: bool = True) -> Any:
+    """Go through SCRAM; return the last answer."""
+    client = sasl.scram("SCRAM-SHA-256", user, password, by_token=by_token)
+    assert begun.handshake("SCRAM-SHA-256", 1) is ErrorCode.NONE
+    first = begun.step(next(client))
+    return begun.step(client.send(first.token))
+
+
+def test_a_login_with_a_token_is_one_of_its_owner_until_it_expires() -> None:
+    """The client is told when, and closed out then unless it has a longer one."""
+    clock = FakeClock(1000.0)
+    begun, session = token_authentication(1_060_000, clock)
+    answer = logged_in(begun)
+    assert (answer.error, answer.lifetime_ms) == (ErrorCode.NONE, 60_000)
+    assert (session.principal, session.by_token) == ("User:alice", True)
+    clock.now += 60
+    begun.check(Api.PRODUCE)
+    clock.now += 0.001
+    with pytest.raises(NotAuthenticatedError):
+        begun.check(Api.PRODUCE)
+
+
+def test_an_expired_token_logs_nobody_in() -> None:
+    """Although the controller has not deleted it yet."""
+    begun, session = token_authentication(999_999, FakeClock(1000.0))
+    answer = logged_in(begun)
+    assert (answer.error, session.principal) == (ErrorCode.SASL_AUTHENTICATION_FAILED, ANONYMOUS)
 
 
 class Issuer:
