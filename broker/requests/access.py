@@ -212,6 +212,12 @@ def allows(
     return has_other_way
 
 
+def allows_any(request: AnyRequest, kind: ResourceType) -> bool:
+    """Whether there is a resource of a kind with which the client may do what the API does."""
+    authorizer = request.services.security.authorizer
+    return authorizer.is_open or authorizer.allows_any(request.session, _NEEDED[request.api, kind], kind)
+
+
 def check(request: AnyRequest, kind: ResourceType, name: str = CLUSTER_NAME, *, as_api: Api | None = None) -> None:
     """Raise KafkaError with the code for this kind of resource unless `allows` returns True."""
     if not allows(request, kind, name, as_api=as_api):

@@ -10,12 +10,14 @@ Version notes: version 3 adds the requester.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from ottla.broker.requests.access import DELEGATION_TOKEN, USER, allows
+from ottla.broker.requests.access import DELEGATION_TOKEN, USER, allows, allows_any
 from ottla.broker.requests.request import SecurityRequest
 from ottla.broker.requests.token_requests import delegation_tokens
 from ottla.broker.security.tokens.delegation_token import DelegationToken, principal_parts, principals_of
+from ottla.protocol.acls import ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -33,12 +35,14 @@ def describe_delegation_token(request: SecurityRequest) -> DescribeDelegationTok
     tokens = delegation_tokens(request)
     if not tokens.is_enabled:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    # Without any right, which is the usual case, no token of others needs a decision.
+    kinds = [kind for kind in (DELEGATION_TOKEN, USER) if allows_any(request, kind)]
     wanted = None if body.owners is None else frozenset(principals_of(body.owners))
     found = [
         token
         for token in tokens
         if (wanted is None or not wanted.isdisjoint((token.owner, token.requester, *token.renewers)))
-        and _may_see(request, token)
+        and _may_see(request, token, kinds)
     ]
     return DescribeDelegationTokenResponse(
         error_code=ErrorCode.NONE,
@@ -47,11 +51,9 @@ def describe_delegation_token(request: SecurityRequest) -> DescribeDelegationTok
     )
 
 
-def _may_see(request: SecurityRequest, token: DelegationToken) -> bool:
-    return (
-        token.concerns(request.session.principal)
-        or allows(request, DELEGATION_TOKEN, token.token_id, log_if_denied=False)
-        or allows(request, USER, token.owner, log_if_denied=False)
+def _may_see(request: SecurityRequest, token: DelegationToken, kinds: Sequence[ResourceType]) -> bool:
+    return token.concerns(request.session.principal) or any(
+        allows(request, kind, token.owner if kind is USER else token.token_id, log_if_denied=False) for kind in kinds
     )
 
 

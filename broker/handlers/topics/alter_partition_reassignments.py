@@ -45,10 +45,12 @@ def alter_partition_reassignments(request: TopicsRequest) -> Delayed:
             return AlterPartitionReassignmentsResponse(
                 throttle_time_ms=0, error_code=code, error_message=message, responses=[]
             )
+        moved: dict[str, dict[str, object]] = {}
         for partition, error in outcome.items():
             if error is None:
-                resource = f"Partition:{partition.topic}-{partition.partition}"
-                note_change(request, "replicas_reassigned", resource, {"replicas": requested[partition]})
+                moved.setdefault(partition.topic, {})[str(partition.partition)] = requested[partition]
+        for topic, replicas in moved.items():
+            note_change(request, "replicas_reassigned", f"Topic:{topic}", {"replicas": replicas})
         return AlterPartitionReassignmentsResponse(
             throttle_time_ms=0,
             error_code=ErrorCode.NONE,

@@ -8,11 +8,12 @@ Every event has the same fields; `ottla.audit` says where they go:
     address      where it comes from
     listener     where it came in
     client_id    what it calls itself
-    operation    the API, or the right that it lacks
+    operation    the API, the right that it lacks, or Authenticate
     resource     what it is about, such as Topic:orders
     change       what is different now, for changes; passwords, keys and HMACs never
-    reason       why, for failures
-    user         whom the client claimed to be, for failed logins
+    mechanism    how it logged in, or tried to
+    reason       why that failed
+    user         whom it claimed to be then
     more         how many events of this client were left out before
 
 Clients cause refusals and logins as often as they like, so those are limited for each principal (`AuditLimits`).
@@ -35,6 +36,7 @@ from ottla.protocol.acls import AclOperation, ResourceType
 log = structlog.get_logger(__name__)
 
 _TEXT_MAX: Final = 256
+_LOGIN: Final = "Authenticate"
 # Values in `change`, such as the options of a topic, may be long; lists are cut to this number of entries.
 _ENTRIES_MAX: Final = 100
 _WARNINGS: Final = frozenset({"authentication_failed"})
@@ -87,12 +89,14 @@ class Audit:
 
     def login(self, subject: AuditSubject, mechanism: str, *, by_token: bool = False) -> None:
         """Note that a client has authenticated."""
-        self._note_limited("login", subject, mechanism, {"by_token": True} if by_token else {})
+        self._note_limited(
+            "login", subject, _LOGIN, {"mechanism": mechanism, **({"by_token": True} if by_token else {})}
+        )
 
     def login_failed(self, subject: AuditSubject, mechanism: str, reason: str, user: str = "") -> None:
         """Note that a client has failed to authenticate as `user`; `reason` has no secret."""
-        claimed = {"user": printable(user)} if user else {}
-        self._note_limited("authentication_failed", subject, mechanism, {"reason": printable(reason), **claimed})
+        fields = {"mechanism": mechanism, "reason": printable(reason)} | ({"user": printable(user)} if user else {})
+        self._note_limited("authentication_failed", subject, _LOGIN, fields)
 
     def changed(self, event: str, subject: AuditSubject, operation: str, resource: str, change: Fields) -> None:
         """Note a change that has taken effect."""

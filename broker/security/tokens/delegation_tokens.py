@@ -12,6 +12,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -46,6 +47,7 @@ _ATTEMPTS_MAX: Final = 20
 _TOKEN_ID_MAX: Final = 64
 # All brokers keep all tokens in memory, and every user may create some.
 _TOKENS_PER_OWNER_MAX: Final = 1000
+_TOKENS_MAX: Final = 100_000
 _NODE_BYTES_MAX: Final = 64 * 1024
 
 
@@ -147,9 +149,11 @@ class DelegationTokens:
         content = TokenNode.of(token).encode()
         if len(content) > _NODE_BYTES_MAX:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the token has too many renewers")
-        if sum(each.owner == owner for each in self) >= _TOKENS_PER_OWNER_MAX:
+        if len(self._tokens) >= _TOKENS_MAX or sum(each.owner == owner for each in self) >= _TOKENS_PER_OWNER_MAX:
             raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"{owner} has {_TOKENS_PER_OWNER_MAX} tokens: end some of them first"
+                ErrorCode.POLICY_VIOLATION,
+                f"a user may have {_TOKENS_PER_OWNER_MAX} tokens, and all together {_TOKENS_MAX}: "
+                "end some of them first",
             )
         with translated_errors():
             # Ids are never used twice: a node that exists is ours, written before the connection was lost.
@@ -170,7 +174,7 @@ class DelegationTokens:
         return self._change(principal, token_hmac, renewed)
 
     def expire(self, principal: str, token_hmac: bytes, period_ms: int) -> DelegationToken:
-        """Have a token expire so long from now; delete it if that is negative. Return it as it is then."""
+        """Have a token expire so long from now, or delete it if that is negative; return it with its end."""
 
         def expiring(token: DelegationToken) -> DelegationToken | None:
             now = self._clock()
@@ -180,14 +184,22 @@ class DelegationTokens:
                 raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
             return token.expiring_at(now + period_ms)
 
-        return self._change(principal, token_hmac, expiring)
+        token = self._change(principal, token_hmac, expiring)
+        return token.expiring_at(self._clock()) if period_ms < 0 else token
 
     def delete_expired(self) -> None:
         """Delete all tokens that have expired."""
         now = self._clock()
         for token in self:
-            if token.is_expired(now):
+            if not token.is_expired(now):
+                continue
+            try:
                 self._update(token.token_id, lambda current: None if current.is_expired(now) else current)
+            except KafkaError as error:
+                if error.code is not ErrorCode.DELEGATION_TOKEN_NOT_FOUND:
+                    raise
+                # Somebody else has deleted it.
+                self._follower.read_back(partial(self._read, [token.token_id]))
 
     def _change(
         self, principal: str, token_hmac: bytes, change: Callable[[DelegationToken], DelegationToken | None]
@@ -283,7 +295,7 @@ class DelegationTokens:
             try:
                 self.delete_expired()
             except KafkaError as error:
-                # Another broker has deleted it, or ZooKeeper is away; the next round tries again.
+                # ZooKeeper is away, for example; the next round tries again.
                 log.warning("delegation_tokens_not_expired", reason=str(error))
 
 
