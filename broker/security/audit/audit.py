@@ -13,7 +13,6 @@ Every event has the same fields; `ottla.audit` says where they go:
     change       what is different now, for changes; passwords, keys and HMACs never
     mechanism    how it logged in, or tried to
     reason       why that failed
-    user         whom it claimed to be then
     more         how many events of this client were left out before
 
 Clients cause refusals and logins as often as they like, so those are limited for each principal (`AuditLimits`).
@@ -93,9 +92,12 @@ class Audit:
             "login", subject, _LOGIN, {"mechanism": mechanism, **({"by_token": True} if by_token else {})}
         )
 
-    def login_failed(self, subject: AuditSubject, mechanism: str, reason: str, user: str = "") -> None:
-        """Note that a client has failed to authenticate as `user`; `reason` has no secret."""
-        fields = {"mechanism": mechanism, "reason": printable(reason)} | ({"user": printable(user)} if user else {})
+    def login_failed(self, subject: AuditSubject, mechanism: str, reason: str) -> None:
+        """Note that a client has failed to authenticate; `reason` has no secret.
+
+        The name that it gave is not noted: people type their password there.
+        """
+        fields = {"mechanism": mechanism, "reason": printable(reason)}
         self._note_limited("authentication_failed", subject, _LOGIN, fields)
 
     def changed(self, event: str, subject: AuditSubject, operation: str, resource: str, change: Fields) -> None:

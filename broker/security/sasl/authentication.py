@@ -143,7 +143,7 @@ class Authentication:
     def _failed(self, error: AuthenticationFailedError) -> AuthenticationAnswer:
         self._exchange = None
         self.expects_raw_token = False
-        self._listener.failed(self._subject, self._mechanism, error)
+        self._listener.failed(self._subject, self._mechanism, error.detail)
         return AuthenticationAnswer(error.code, error.detail, b"", 0)
 
     @property

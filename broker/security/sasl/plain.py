@@ -28,7 +28,7 @@ def plain(users: Mapping[str, str]) -> SaslExchange:
     expected = users.get(user)
     is_right = hmac.compare_digest(_digest(password), _digest(expected or ""))
     if expected is None or not is_right:
-        raise AuthenticationFailedError(_INVALID, user)
+        raise AuthenticationFailedError(_INVALID)
     check_authorization_id(authorization_id, user)
     return Proof(user)
 

@@ -15,10 +15,9 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 class AuthenticationFailedError(KafkaError):
     """The client is not who it claims to be. The text goes to the client and says no more than that."""
 
-    def __init__(self, detail: str, user: str = "") -> None:
-        """`detail` must contain no secret, and must not show whether `user`, whom the client claims to be, exists."""
+    def __init__(self, detail: str) -> None:
+        """`detail` must contain no secret, and must not show whether the user exists."""
         super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, detail)
-        self.user = user
 
 
 class Proof(NamedTuple):

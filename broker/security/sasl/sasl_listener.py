@@ -18,7 +18,7 @@ from ottla.broker.security.rarely import Rarely
 from ottla.broker.security.sasl.authentication import Authentication
 from ottla.broker.security.sasl.oauth_bearer import TokenRules, TokenVerifier, oauth_bearer
 from ottla.broker.security.sasl.plain import plain
-from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, SaslExchange
+from ottla.broker.security.sasl.sasl_exchange import SaslExchange
 from ottla.broker.security.sasl.scram import scram
 from ottla.broker.security.sasl.token_keys import EndpointKeys, FileKeys, TokenKeys, TokenKeysError, local_path
 from ottla.client.net.security.jaas import JaasError, JaasLogin, parse_login
@@ -181,11 +181,11 @@ class SaslListener:
             self.successes += 1
         self._audit.login(subject, mechanism, by_token=subject.session.by_token)
 
-    def failed(self, subject: AuditSubject, mechanism: str, error: AuthenticationFailedError) -> None:
+    def failed(self, subject: AuditSubject, mechanism: str, reason: str) -> None:
         """Count and note a failed authentication."""
         with self._counting:
             self.failures += 1
-        self._audit.login_failed(subject, mechanism, error.detail, error.user)
+        self._audit.login_failed(subject, mechanism, reason)
 
     def _token_refused(self, reason: str) -> None:
         # Log it at once: not every client continues to the end, where the authentication fails.

@@ -91,11 +91,11 @@ def scram(
     proof = _decoded(final["proof"])
     signature = hmac.digest(credential.stored_key, message, digest)
     if not is_same or not is_bound or len(proof) != len(signature):
-        raise AuthenticationFailedError(failed, user)
+        raise AuthenticationFailedError(failed)
     client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
     is_right = hmac.compare_digest(hashlib.new(digest, client_key).digest(), credential.stored_key)
     if known is None or not is_right:
-        raise AuthenticationFailedError(failed, user)
+        raise AuthenticationFailedError(failed)
     ours = hmac.digest(credential.server_key, message, digest)
     last_token = b"v=" + base64.b64encode(ours)
     if token is not None:

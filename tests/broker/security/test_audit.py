@@ -135,7 +135,7 @@ def test_names_of_clients_are_cut_and_made_printable() -> None:
     heard = Heard()
     evil = "evil\n\x1b[2J" + "x" * 10_000
     subject = AuditSubject(Session("CLIENTS", "10.0.0.1", f"User:{evil}"), evil)
-    heard.audit.login_failed(subject, "PLAIN", evil, evil)
+    heard.audit.login_failed(subject, "PLAIN", evil)
     heard.audit.changed("acls_created", subject, "CreateAcls", evil, {evil: [evil] * 1000, "n": {"m": evil}})
     text = json.dumps(heard.events)
     assert "\\n" not in text.replace("\\\\n", "")
