@@ -215,6 +215,7 @@ def test_our_own_options_have_these_defaults() -> None:
         "ottla.audit": "log",
         "ottla.connection.frame.timeout.ms": "30000",
         "ottla.connection.write.timeout.ms": "30000",
+        "ottla.guardian.enable": "true",
         "ottla.http.listener": "127.0.0.1:9644",
         "ottla.http.open": "false",
         "ottla.http.token": None,
