@@ -86,13 +86,18 @@ class BrokerConfig(BrokerOptions):
 
     def for_listener(self, listener: str, option: Option[T], mechanism: str | None = None) -> T:
         """Return the value of an option for one listener, and for one SASL mechanism of it if one is named."""
+        special = self.set_for_listener(listener, option, mechanism)
+        general: T = vars(self)[option.attribute]
+        return general if special is None else special
+
+    def set_for_listener(self, listener: str, option: Option[T], mechanism: str | None = None) -> T | None:
+        """Return the value that was set under the name of one listener; None if there is none."""
         for prefix in (listener_prefix(listener, mechanism), listener_prefix(listener)):
             for _, values in self._values:
                 if prefix + option.name in values:
                     special: T = values[prefix + option.name]
                     return special
-        general: T = vars(self)[option.attribute]
-        return general
+        return None
 
     def resolve(self, name: str) -> Resolved:
         """Return the value of an option, or of an option of one listener, with its source and synonyms."""
@@ -150,6 +155,10 @@ class BrokerConfig(BrokerOptions):
         """The public listener for requests between brokers."""
         name = (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
         return next(listener for listener in self.public_listeners if listener.name == name)
+
+    def is_for_brokers_only(self, listener: str) -> bool:
+        """Whether a listener has only brokers as its clients, so that limits of the whole broker do not count there."""
+        return len(self.bound_listeners) > 1 and listener == self.inter_broker_listener.name
 
     @property
     def zookeeper(self) -> ZooKeeperAddresses:

@@ -15,6 +15,7 @@ import structlog
 from ottla.broker.network.connection_rates import ConnectionRates
 from ottla.broker.network.limits import ConnectionCounts
 from ottla.broker.network.processor import NetworkProcessor
+from ottla.broker.security.rarely import Rarely
 from ottla.broker.security.session import plain_address
 
 log = structlog.get_logger(__name__)
@@ -44,6 +45,7 @@ class Acceptor:
         counts: ConnectionCounts,
         rates: ConnectionRates,
         adopt: Adopt,
+        make_room: Callable[[], None],
     ) -> None:
         self.name = name
         self.socket = listening
@@ -53,9 +55,13 @@ class Acceptor:
         # Connections of addresses that open too many; each is closed after its pause.
         self._held: set[socket.socket] = set()
         self._adopt = adopt
+        # Closes other connections if there are too many with a new one.
+        self._make_room = make_room
         self._loop = asyncio.get_running_loop()
         self._is_open = False
         self._is_paused = False
+        # Limits the log lines about a listener that is full.
+        self._lines = Rarely()
 
     def start(self) -> None:
         """Start to accept connections."""
@@ -73,8 +79,11 @@ class Acceptor:
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_MAX):
+            if (reason := self._counts.fullness(self.name)) is not None:
+                self._wait_for_room(reason)
+                return
             try:
-                _check_descriptors(self.socket.fileno())
+                _check_descriptors(self.socket.fileno(), self._counts.config.is_for_brokers_only(self.name))
                 client, address = self.socket.accept()
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
                 return
@@ -109,6 +118,7 @@ class Acceptor:
             client.close()  # the client left before it was accepted
             return False
         self._counts.opened(self.name, address)
+        self._make_room()
         return True
 
     def _hold(self, client: socket.socket, seconds: float) -> None:
@@ -123,6 +133,12 @@ class Acceptor:
             client.close()
 
         self._loop.call_later(seconds, close)
+
+    def _wait_for_room(self, reason: str) -> None:
+        if self._lines.allows(reason):
+            log.warning("listener_full", listener=self.name, reason=reason, hint="new connections wait")
+        self._loop.remove_reader(self.socket.fileno())
+        self._counts.call_at_change(self._resume)
 
     def _stop_for(self, seconds: float) -> None:
         self._loop.remove_reader(self.socket.fileno())
@@ -144,13 +160,14 @@ class Acceptor:
             self._loop.add_reader(self.socket.fileno(), self._accept)
 
 
-def _check_descriptors(fd: int) -> None:
-    """Raise OSError if a new descriptor would be one of those that are kept for files.
+def _check_descriptors(fd: int, for_brokers: bool) -> None:
+    """Raise OSError if a new descriptor would be one of those that are kept for files. Brokers may use half of them.
 
     The system returns the lowest free number, so the next descriptor shows how many are in use.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     following = os.dup(fd)
     os.close(following)
-    if limit != resource.RLIM_INFINITY and following >= limit - max(_RESERVED_MIN, int(limit * _RESERVED_SHARE)):
+    reserved = max(_RESERVED_MIN, int(limit * _RESERVED_SHARE)) // (2 if for_brokers else 1)
+    if limit != resource.RLIM_INFINITY and following >= limit - reserved:
         raise OSError(errno.EMFILE, f"{following} of at most {limit} files are open, and the rest are kept for logs")

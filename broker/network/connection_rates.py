@@ -47,13 +47,12 @@ class ConnectionRates:
         config = self.config
         pause_ms = 0.0
         everywhere = config.max_connection_creation_rate
-        limit = config.for_listener(listener, BrokerOptions.max_connection_creation_rate)
-        if limit not in (everywhere, INT_MAX):
+        limit = config.set_for_listener(listener, BrokerOptions.max_connection_creation_rate)
+        if limit is not None and limit < INT_MAX:
             rate = self._by_listener.setdefault(listener, self._rate())
             rate.record(1, now_ms)
             pause_ms = rate.excess_ms(limit, now_ms)
-        is_own = len(config.bound_listeners) > 1 and listener == config.inter_broker_listener.name
-        if everywhere < INT_MAX and not is_own:
+        if everywhere < INT_MAX and not config.is_for_brokers_only(listener):
             self._broker.record(1, now_ms)
             pause_ms = max(pause_ms, self._broker.excess_ms(everywhere, now_ms))
         return min(pause_ms / 1000, _PAUSE_SECONDS_MAX)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from ottla.broker.config.names import listener_prefix
+from ottla.broker.config.rows.broker import BrokerOptions
 
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
@@ -60,13 +64,19 @@ class NetworkLimits:
 
 
 class ConnectionCounts:
-    """The number of open connections: in all, per listener and per address. Belongs to the loop's thread."""
+    """The number of open connections: in all, per listener and per address. Belongs to the loop's thread.
+
+    Limits are Kafka's (KIP-402). A listener that is full accepts nobody until a connection closes. The limit of the
+    broker does not count for the listener of the brokers, if clients have another one.
+    """
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
         self.by_listener: Counter[str] = Counter()
         self._by_address: Counter[str] = Counter()
         self.accepted: Counter[str] = Counter()
+        # Listeners that are full.
+        self._waiting: list[Callable[[], None]] = []
         self.rejected = 0
         self.frames_refused = 0
         # Of closed connections.
@@ -77,11 +87,38 @@ class ConnectionCounts:
         """All open connections."""
         return sum(self.by_listener.values())
 
+    @property
+    def excess(self) -> int:
+        """How many connections there are beyond the limit of the broker."""
+        return max(0, self.total - self.config.max_connections)
+
+    def fullness(self, listener: str) -> str | None:
+        """Return why a listener must accept no connection now; None if it may."""
+        config = self.config
+        limit = config.set_for_listener(listener, BrokerOptions.max_connections)
+        if limit is not None and self.by_listener[listener] >= limit:
+            return f"{listener_prefix(listener)}max.connections = {limit} are open"
+        if self.total >= config.max_connections and not config.is_for_brokers_only(listener):
+            return f"max.connections = {config.max_connections} are open"
+        return None
+
+    def call_at_change(self, function: Callable[[], None]) -> None:
+        """Call a function once, when a connection has closed or the limits have changed."""
+        self._waiting.append(function)
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Take other limits."""
+        self.config = config
+        self._changed()
+
+    def _changed(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for function in waiting:
+            function()
+
     def refusal(self, address: str) -> str | None:
         """Return why another connection from an address is refused; None if it is accepted."""
         config = self.config
-        if self.total >= config.max_connections:
-            return f"max.connections = {config.max_connections} are open"
         limit = config.max_connections_per_ip_overrides.get(address, config.max_connections_per_ip)
         if self._by_address[address] >= limit:
             return f"max.connections.per.ip = {limit} are open from {address}"
@@ -101,3 +138,4 @@ class ConnectionCounts:
         self._by_address[connection.peer] -= 1
         if not self._by_address[connection.peer]:
             del self._by_address[connection.peer]
+        self._changed()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import socket
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -41,7 +42,8 @@ class Network:
         """
         self._config = config
         self.security = security or {}
-        self._handshakes = Handshakes()
+        # By listener, so that strangers at one of them keep nobody out at another.
+        self._handshakes: dict[str, Handshakes] = {}
         self._limits = NetworkLimits.of(config)
         self._loop = asyncio.get_running_loop()
         self._buffers = FrameBuffers(_FREE_BUFFERS_BYTES_MAX)
@@ -75,8 +77,11 @@ class Network:
                 for index in range(self._config.num_network_threads)
             ]
             self.processors += processors
+            self._handshakes[listener.name] = Handshakes(listener.name)
             adopt = partial(self._adopt, listener.name)
-            self._acceptors.append(Acceptor(listener.name, bound, processors, self.counts, self._rates, adopt))
+            self._acceptors.append(
+                Acceptor(listener.name, bound, processors, self.counts, self._rates, adopt, self._make_room)
+            )
         return [acceptor.socket.getsockname()[1] for acceptor in self._acceptors]
 
     def _set_buffers(self, listening: socket.socket) -> None:
@@ -116,11 +121,14 @@ class Network:
                 await task
         for processor in self.processors:
             processor.close_all()
-        self._handshakes.close()
+        for handshakes in self._handshakes.values():
+            handshakes.close()
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Apply the options that may change while the broker runs: limits of connections, number of workers."""
-        self._config = self.counts.config = self._rates.config = config
+        self._config = self._rates.config = config
+        self.counts.reconfigure(config)
+        self._make_room()
         self.workers.resize(config.num_io_threads)
 
     def connections(self) -> list[Connection]:
@@ -142,16 +150,21 @@ class Network:
         reader = FrameReader(self._scratch, self._buffers, self._config.socket_request_max_bytes)
         if security is None or security.tls is None:
             connection = Connection(client, listener, processor, reader, self.queue)
-        elif self._handshakes.is_full:
-            self.counts.rejected += 1
-            raise ConnectionRefusedError("too many TLS handshakes in progress")
         else:
-            connection = TlsConnection(client, listener, processor, reader, self.queue, security.tls, self._handshakes)
+            handshakes = self._handshakes[listener]
+            connection = TlsConnection(client, listener, processor, reader, self.queue, security.tls, handshakes)
         if security is not None and security.sasl is not None:
             self._authenticate(connection, security.sasl)
         processor.adopt(connection)
-        if connection.is_handshaking:
-            self._handshakes.begun()
+        if isinstance(connection, TlsConnection):
+            connection.begin_handshake()
+
+    def _make_room(self) -> None:
+        """Close connections beyond the limit of the broker, first those that have been silent for the longest time."""
+        if excess := self.counts.excess:
+            clients = [each for each in self.connections() if not self._config.is_for_brokers_only(each.listener)]
+            for connection in heapq.nsmallest(excess, clients, key=lambda each: each.last_read):
+                connection.processor.discard(connection, "max.connections are open")
 
     def _authenticate(self, connection: Connection, sasl: SaslListener) -> None:
         """Accept only small requests until the client is authenticated."""

@@ -20,7 +20,7 @@ from ottla.broker.security.tls.tls_listener import TlsListener
 
 
 class TlsConnection(Connection):
-    """The socket of one client, encrypted. The creator has counted its handshake; the connection counts it out."""
+    """The socket of one client, encrypted. `begin_handshake` comes first."""
 
     def __init__(
         self,
@@ -45,6 +45,12 @@ class TlsConnection(Connection):
         self._is_draining = False
 
     # On the loop
+
+    def begin_handshake(self) -> None:
+        """Count the handshake, and close the connection with the oldest one if there are too many."""
+        oldest = self._handshakes.begun(self)
+        if oldest is not None:
+            oldest.processor.discard(oldest, "newer TLS handshakes took its place")
 
     def receive(self) -> bool:
         """Read what the socket has; return whether the connection stays open. Raises FrameError, OSError."""
@@ -84,7 +90,7 @@ class TlsConnection(Connection):
     def close(self) -> None:
         """Drop the socket and queued requests; called by the processor, once."""
         if self.is_handshaking:
-            self._handshakes.ended()
+            self._handshakes.ended(self)
         else:
             self.channel.close()
         super().close()
@@ -95,7 +101,7 @@ class TlsConnection(Connection):
             return
         if is_done:
             self.is_handshaking = False
-            self._handshakes.ended()
+            self._handshakes.ended(self)
             self.established = time.monotonic()
             # The first request may have come with the end of the handshake.
             self.channel.has_received = True
@@ -106,6 +112,8 @@ class TlsConnection(Connection):
     # On a thread for handshakes
 
     def _step_handshake(self) -> None:
+        if self.is_closed:
+            return  # it gave way to others: do not compute for nobody
         try:
             is_done = self.channel.step_handshake()
             if is_done and self.session.authentication is None:

@@ -21,16 +21,19 @@ DEADLINE_SECONDS = 60
 
 
 class Served:
-    """A network that serves on a free loopback port."""
+    """A network that serves on free loopback ports."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, network: Network, port: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, network: Network, ports: dict[str, int]) -> None:
         self.loop = loop
         self.network = network
-        self.port = port
+        # By the names of listeners; `port` is that of the first one.
+        self.ports = ports
+        self.port = next(iter(ports.values()))
 
-    def connect(self) -> socket.socket:
-        """Open a client socket."""
-        client = socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_SECONDS)
+    def connect(self, listener: str | None = None) -> socket.socket:
+        """Open a client socket, to the first listener unless one is named."""
+        port = self.port if listener is None else self.ports[listener]
+        client = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
 
@@ -53,17 +56,18 @@ def serving(dispatch: Any, **options: str) -> Iterator[Served]:
 
 @contextmanager
 def serving_securely(dispatch: Any, config: BrokerConfig, security: Mapping[str, ListenerSecurity]) -> Iterator[Served]:
-    """Serve the first listener of a config until the block ends, on a free port."""
-    listener = replace(config.bound_listeners[0], host="127.0.0.1", port=0)
+    """Serve the listeners of a config until the block ends, on free ports."""
+    listeners = [replace(listener, host="127.0.0.1", port=0) for listener in config.bound_listeners]
     started = threading.Event()
     made: list[Any] = []
 
     async def main() -> None:
         network = Network(config, dispatch, security)
-        (port,) = network.bind([listener])
+        ports = network.bind(listeners)
         network.start()
         stop = asyncio.Event()
-        made.extend((asyncio.get_running_loop(), network, port, stop))
+        by_name = {listener.name: port for listener, port in zip(listeners, ports, strict=True)}
+        made.extend((asyncio.get_running_loop(), network, by_name, stop))
         started.set()
         await stop.wait()
         await network.stop(DEADLINE_SECONDS)
@@ -71,9 +75,9 @@ def serving_securely(dispatch: Any, config: BrokerConfig, security: Mapping[str,
     thread = threading.Thread(target=lambda: uvloop.run(main()), daemon=True)
     thread.start()
     assert started.wait(DEADLINE_SECONDS)
-    loop, network, port, stop = made
+    loop, network, ports, stop = made
     try:
-        yield Served(loop, network, port)
+        yield Served(loop, network, ports)
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(DEADLINE_SECONDS)

@@ -6,7 +6,8 @@ import hashlib
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.kit.waiting import until
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.network import limits
+from ottla.broker.network.tls.handshakes import Handshakes
 from ottla.broker.security.listener_security import ListenerSecurity
 from ottla.broker.security.tls.tls_listener import TlsListener
 from ottla.broker.storage.open_files import FileSlice, OpenFile
@@ -248,22 +250,62 @@ def test_a_handshake_of_endless_size_is_cut_off(certificates: Certificates) -> N
         assert served.served.on_loop(served.served.network.connections) == []
 
 
-def test_too_many_handshakes_are_refused(certificates: Certificates) -> None:
-    """Until one of them is over."""
-    with serving_tls(echo, certificates) as served:
-        handshakes = served.served.network._handshakes
-        handshakes._count_max = 1
-        with served.served.connect() as silent:
-            while served.served.on_loop(lambda: handshakes.count) == 0:
-                pass
-            with served.served.connect() as refused:
-                assert refused.recv(1) == b""
-            silent.close()
-        while served.served.on_loop(lambda: handshakes.count):
-            pass
+@pytest.fixture
+def few_handshakes(monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many handshakes a network may have in progress during the test."""
+    count_max = 4
+    monkeypatch.setattr("ottla.broker.network.network.Handshakes", partial(Handshakes, count_max=count_max))
+    return count_max
+
+
+def test_the_oldest_handshake_makes_room_for_a_new_one(certificates: Certificates, few_handshakes: int) -> None:
+    """Clients that connect and say nothing keep nobody out, and one line in the log tells of them."""
+    with ExitStack() as stack:
+        logs = stack.enter_context(structlog.testing.capture_logs())
+        served = stack.enter_context(serving_tls(echo, certificates))
+        silent = [stack.enter_context(served.served.connect()) for _ in range(few_handshakes)]
+        until(
+            lambda: served.served.on_loop(lambda: served.served.network.counts.total) == few_handshakes, "all accepted"
+        )
+
         with served.connect(certificates.client_context()) as client:
             send_frame(client, b"welcome")
             assert receive_frame(client) == b"welcome"
+        assert silent[0].recv(1) == b"", "the oldest one is closed"
+        with served.connect(certificates.client_context()) as client:
+            send_frame(client, b"welcome")
+            assert receive_frame(client) == b"welcome"
+        silent[1].settimeout(0)
+        with pytest.raises(BlockingIOError):
+            silent[1].recv(1)
+    (said,) = [entry for entry in logs if entry["event"] == "tls_handshakes_dropped"]
+    assert (said["listener"], said["handshakes_max"]) == ("SSL", few_handshakes)
+
+
+def test_silent_clients_of_one_listener_take_no_handshakes_from_another(
+    certificates: Certificates, few_handshakes: int
+) -> None:
+    """Brokers reach each other however many strangers wait at the listener for clients."""
+    config = BrokerConfig.of(
+        {
+            "listeners": "INTERNAL://127.0.0.1:0,PUBLIC://127.0.0.1:1",
+            "listener.security.protocol.map": "INTERNAL:SSL,PUBLIC:SSL",
+            "inter.broker.listener.name": "INTERNAL",
+            **certificates.options(),
+        }
+    )
+    security = {name: ListenerSecurity(TlsListener(name, lambda: config), None) for name in ("INTERNAL", "PUBLIC")}
+    with ExitStack() as stack:
+        served = stack.enter_context(serving_securely(echo, config, security))
+        for _ in range(2 * few_handshakes):
+            stack.enter_context(served.connect("PUBLIC"))
+        until(lambda: served.on_loop(lambda: served.network.counts.total) == few_handshakes, "as many as may wait")
+
+        with certificates.client_context().wrap_socket(
+            served.connect("INTERNAL"), server_hostname="127.0.0.1"
+        ) as broker:
+            send_frame(broker, b"welcome")
+            assert receive_frame(broker) == b"welcome"
 
 
 def test_certificates_are_reloaded_without_a_restart(tmp_path: Path) -> None:
