@@ -1,28 +1,46 @@
 """The HTTP port: `/metrics` for Prometheus, `/health/live` and `/health/ready` for whoever supervises the broker, and
 pages of JSON such as `/groups` for whoever looks at it. Nothing is changed through it: there is GET alone.
 
-A thread of its own serves it, with the standard library: a few requests a minute, which must be answered also when the
-workers are busy. Who is answered is in `http_access.py`; whether the broker lives and is ready, everybody is told, and
-nothing more than that.
+Threads of its own serve it, with the standard library: a few requests a minute, which must be answered also when the
+workers are busy. Requests and answers have deadlines, and slow clients give way to others (`slow_clients.py`). Metrics
+and pages take time, so only some are computed at once; health is answered in any case. Who is answered is in
+`http_access.py`; whether the broker lives and is ready, everybody is told, and nothing more than that.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import unquote
 
+import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from ottla.broker.observability.http_access import HttpAccess
+from ottla.broker.observability.slow_clients import SlowClients
 
-# How soon a stop is noticed.
+log = structlog.get_logger(__name__)
+
+# How soon a stop, or a deadline that has passed, is noticed.
 _POLL_SECONDS = 0.1
+# Connections whose requests have not arrived completely, and the time that each has.
 _REQUESTS_MAX = 64
+_REQUEST_SECONDS = 10.0
+# Answers that clients do not read as fast as they could, and the time that each has.
+_ANSWERS_MAX = 64
+_ANSWER_SECONDS = 10.0
+# What is computed at the same time. Health is neither of them: it is cheap, and always answered.
+_METRICS_MAX = 8
+_PAGES_MAX = 32
+_THREADS_MAX = 256
+# Connections that the kernel accepts before we do.
+_BACKLOG = 128
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 _SHOW_ONE: Final = "show the token of this broker, as `Authorization: Bearer TOKEN`, or a user of its HTTP port"
 _NO_WAY_IN: Final = (
@@ -76,14 +94,18 @@ class _BoundedServer(ThreadingHTTPServer):
     """A thread for each request, but not for any number of them."""
 
     daemon_threads = True
+    request_queue_size = _BACKLOG
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self._free = threading.Semaphore(_REQUESTS_MAX)
+        self.requests = SlowClients(_REQUESTS_MAX, _REQUEST_SECONDS)
+        self.answers = SlowClients(_ANSWERS_MAX, _ANSWER_SECONDS)
+        self._free = threading.Semaphore(_THREADS_MAX)
         super().__init__(address, handler, bind_and_activate=False)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Begin with a request, or close its connection where there are too many."""
         if self._free.acquire(blocking=False):
+            self.requests.enter(request)
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -95,18 +117,36 @@ class _BoundedServer(ThreadingHTTPServer):
         finally:
             self._free.release()
 
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self.requests.leave(request)
+        self.answers.leave(request)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Look at the deadlines; called every `_POLL_SECONDS`."""
+        self.requests.cut_overdue()
+        self.answers.cut_overdue()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log a failure that is ours. A client that leaves is none."""
+        if not isinstance(sys.exception(), OSError):
+            log.exception("http_request_failed", peer=client_address[0])
+
 
 def _handler(
     registry: CollectorRegistry, health: Health, pages: Mapping[str, Page], access: HttpAccess
 ) -> type[BaseHTTPRequestHandler]:
+    metrics_free, pages_free = threading.Semaphore(_METRICS_MAX), threading.Semaphore(_PAGES_MAX)
     known = ", ".join(["/metrics", "/health/live", "/health/ready", *(f"/{name}" for name in pages)])
 
     class Handler(BaseHTTPRequestHandler):
-        timeout = 10  # a client that does not finish its request
+        server: _BoundedServer
         server_version = "Ottla"
         sys_version = ""
 
         def do_GET(self) -> None:
+            self.server.requests.leave(self.connection)
             path = self.path.split("?", 1)[0].rstrip("/")
             if not access.is_called_right(self.headers.get("Host")):
                 self._answer_json(403, {"error": "call this port by its address, or localhost"})
@@ -120,9 +160,24 @@ def _handler(
             elif not is_admitted:
                 self._refuse()
             elif path == "/metrics":
-                self._answer(200, CONTENT_TYPE_LATEST, generate_latest(registry))
+                with self._one_of(metrics_free) as may_go_on:
+                    page = generate_latest(registry) if may_go_on else b""
+                if may_go_on:
+                    self._answer(200, CONTENT_TYPE_LATEST, page)
             else:
                 self._answer_page(path)
+
+        @contextmanager
+        def _one_of(self, free: threading.Semaphore) -> Iterator[bool]:
+            """Yield whether something may be computed; if too much is at once, answer that."""
+            if not free.acquire(blocking=False):
+                self._answer_json(503, {"error": "too many requests at once: ask again later"}, {"Retry-After": "1"})
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                free.release()
 
         def _answer_page(self, path: str) -> None:
             name, _, rest = path.removeprefix("/").partition("/")
@@ -130,7 +185,10 @@ def _handler(
             if page is None:
                 self._answer_json(404, {"error": f"there are {known}"})
                 return
-            shown = page(unquote(rest))
+            with self._one_of(pages_free) as may_go_on:
+                shown = page(unquote(rest)) if may_go_on else None
+            if not may_go_on:
+                return
             self._answer_json(
                 200 if shown is not None else 404, shown or {"error": f"there is no {unquote(rest)} here"}
             )
@@ -153,6 +211,8 @@ def _handler(
         def _answer(
             self, status: int, content_type: str, body: bytes, headers: Mapping[str, str] = _NO_HEADERS
         ) -> None:
+            self.server.requests.leave(self.connection)
+            self.server.answers.enter(self.connection)
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)

@@ -1,0 +1,144 @@
+"""The HTTP port with clients that are slow, silent or gone: others are answered meanwhile."""
+
+from __future__ import annotations
+
+import http.client
+import select
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+from tests.kit.waiting import until
+
+from ottla.broker.observability import http_server
+from ottla.broker.observability.http_server import HttpServer, Page
+
+DEADLINE_SECONDS = 60
+SLOW_CLIENTS = 64
+# More than the kernel takes for a client with a small buffer.
+LARGE = {"records": "x" * 6 * 1024 * 1024}
+
+
+@contextmanager
+def served(**pages: Page) -> Iterator[HttpServer]:
+    """Serve one metric, health and some pages."""
+    registry = CollectorRegistry()
+    Counter("requests", "How many.", registry=registry)
+    server = HttpServer("127.0.0.1", 0, registry, lambda: {"ready": True}, pages)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def connect(server: HttpServer) -> socket.socket:
+    """Open a connection that asks for nothing, with a small buffer for answers."""
+    client = socket.socket()
+    client.settimeout(DEADLINE_SECONDS)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", server.port))
+    return client
+
+
+def ask(server: HttpServer, path: str) -> int:
+    """Ask for a path and read the answer; return its status."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=DEADLINE_SECONDS)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        response.read()
+        return response.status
+    finally:
+        connection.close()
+
+
+def is_closed(client: socket.socket) -> bool:
+    """Whether the server has closed a connection on which it sent nothing."""
+    if not select.select([client], [], [], 0.01)[0]:
+        return False
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HT", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"])
+def test_clients_that_do_not_finish_their_requests_silence_nothing(sent: bytes) -> None:
+    """The oldest make room for others."""
+    with served() as server, ExitStack() as stack:
+        for _ in range(SLOW_CLIENTS):
+            stack.enter_context(connect(server)).sendall(sent)
+        assert [ask(server, path) for path in ("/health", "/health/live", "/metrics")] == [200, 200, 200]
+
+
+def test_clients_that_do_not_read_their_answers_silence_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their answers do not fit into the buffers of the kernel."""
+    monkeypatch.setattr(http_server, "_ANSWERS_MAX", 4)
+    with served(groups=lambda _rest: LARGE) as server, ExitStack() as stack:
+        for _ in range(8):
+            client = stack.enter_context(connect(server))
+            client.sendall(b"GET /groups HTTP/1.1\r\n\r\n")
+            client.recv(1)
+        assert [ask(server, path) for path in ("/health", "/metrics", "/groups")] == [200, 200, 200]
+
+
+def test_a_request_has_a_deadline_however_slowly_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then does not keep the connection open."""
+    monkeypatch.setattr(http_server, "_REQUEST_SECONDS", 0.3)
+    with served() as server, connect(server) as client:
+
+        def trickle() -> bool:
+            try:
+                client.send(b"G")
+            except ConnectionError:
+                return True
+            return is_closed(client)
+
+        until(trickle, "the connection is closed")
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics"])
+def test_pages_that_take_long_hold_up_nothing_else(path: str) -> None:
+    """And those beyond a number of them are refused in words, instead of waiting for ever."""
+    asked, release = threading.Semaphore(0), threading.Event()
+
+    def page(_rest: str) -> dict[str, Any]:
+        asked.release()
+        release.wait(DEADLINE_SECONDS)
+        return {}
+
+    with served(groups=page) as server, ExitStack() as stack:
+        stack.callback(release.set)
+        for _ in range(http_server._PAGES_MAX):
+            stack.enter_context(connect(server)).sendall(b"GET /groups HTTP/1.1\r\n\r\n")
+            assert asked.acquire(timeout=DEADLINE_SECONDS)
+        assert ask(server, "/groups") == 503
+        assert ask(server, path) == 200
+
+
+def test_a_client_that_leaves_is_nothing_to_tell(capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither in the middle of its request, nor of its answer."""
+    left = threading.Event()
+
+    def page(_rest: str) -> dict[str, Any]:
+        left.wait(DEADLINE_SECONDS)
+        return LARGE
+
+    with served(groups=page) as server:
+        for sent in (b"GET /gro", b"GET /groups HTTP/1.1\r\n\r\n"):
+            with connect(server) as client:
+                client.sendall(sent)
+                # Leave with a reset, as a process that is killed does.
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        left.set()
+        assert ask(server, "/health") == 200
+        until(lambda: threading.active_count() < 20, "the threads are done")
+        assert ask(server, "/health") == 200
+    said = capfd.readouterr()
+    assert "Traceback" not in said.err + said.out
