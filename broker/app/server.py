@@ -21,10 +21,10 @@ from ottla.broker.app.config_updates import ConfigUpdates
 from ottla.broker.app.controlled_shutdown import shut_down_controlled
 from ottla.broker.app.services import Services
 from ottla.broker.app.wiring import controller_link, wire, wire_http_port, wire_network
+from ottla.broker.app.zookeeper_session import zookeeper_session
 from ottla.broker.cluster.configs import ConfigChanges
 from ottla.broker.cluster.guardian import Guardian
 from ottla.broker.cluster.session import SessionListener, SessionRenewal
-from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.common.clocks import Clocks
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.storage.directory_files import MetaProperties
@@ -41,13 +41,7 @@ _ROLES_SECONDS_MAX: Final = 1.0
 async def serve(config: BrokerConfig, stopping: asyncio.Event, guardian: Guardian | None = None) -> None:
     """Run a broker until `stopping` is set. Raises what keeps it from starting."""
     loop = asyncio.get_running_loop()
-    zookeeper = ZooKeeper(
-        config.zookeeper,
-        session_timeout_ms=config.zookeeper_session_timeout_ms,
-        connection_timeout_ms=config.zookeeper_connection_timeout_ms,
-        in_flight_max=config.zookeeper_max_in_flight_requests,
-        guardian=guardian,
-    )
+    zookeeper = zookeeper_session(config, guardian)
     await loop.run_in_executor(None, zookeeper.start)
     services = await loop.run_in_executor(None, wire, config, zookeeper, Clocks())
     await Server(services, stopping).run()

@@ -89,12 +89,20 @@ class NotEmptyError(ZooKeeperError):
     """The node to delete has children."""
 
 
+class NotAllowedError(ZooKeeperError):
+    """The node belongs to another login: check ottla.zookeeper.sasl.jaas.config and zookeeper.set.acl."""
+
+
 class SessionExpiredError(ZooKeeperError):
     """The session has ended, or may have, and there is no new one yet."""
 
 
 class ZooKeeperUnavailableError(ZooKeeperError):
     """No server of the ensemble answers."""
+
+
+class LoginRefusedError(ZooKeeperUnavailableError):
+    """ZooKeeper does not accept our user and password."""
 
 
 class MultiError(ZooKeeperError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -16,6 +16,8 @@ from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperUnavai
 from ottla.broker.cluster.zookeeper import SessionState, ZooKeeper
 
 log = structlog.get_logger(__name__)
+
+_PAUSE_SECONDS: Final = 1.0
 
 
 class SessionListener(Protocol):
@@ -47,7 +49,7 @@ class SessionRenewal:
         self._listeners = tuple(listeners)
         self._on_failure = on_failure
         self._wake = threading.Event()
-        self._closing = False
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="zookeeper-session", daemon=True)
         zookeeper.on_expired = self._wake.set
 
@@ -59,7 +61,7 @@ class SessionRenewal:
 
     def close(self) -> None:
         """Stop watching the session; called before ZooKeeper is closed."""
-        self._closing = True
+        self._closing.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout=60)
@@ -68,7 +70,7 @@ class SessionRenewal:
         while True:
             self._wake.wait()
             self._wake.clear()
-            if self._closing:
+            if self._closing.is_set():
                 return
             try:
                 self._renew()
@@ -84,13 +86,15 @@ class SessionRenewal:
         log.warning("zookeeper_session_expired")
         for listener in self._listeners:
             listener.session_expired()
-        while not self._closing:
+        while not self._closing.is_set():
             try:
                 self._zookeeper.renew_session()
                 break
             except ZooKeeperUnavailableError as error:
                 log.warning("zookeeper_unavailable", reason=str(error))
-        if self._closing:
+                # A login is refused at once, again and again.
+                self._closing.wait(_PAUSE_SECONDS)
+        if self._closing.is_set():
             return
         for listener in self._listeners:
             self._go_on(listener)
@@ -98,7 +102,7 @@ class SessionRenewal:
 
     def _go_on(self, listener: SessionListener) -> None:
         """Let a listener continue; retry for as long as ZooKeeper is unavailable."""
-        while not self._closing:
+        while not self._closing.is_set():
             try:
                 listener.session_renewed()
                 return

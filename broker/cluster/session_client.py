@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from kazoo.exceptions import AuthFailedError  # type: ignore[import-untyped]
 from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[import-untyped]
-from kazoo.protocol.connection import ConnectionHandler  # type: ignore[import-untyped]
+from kazoo.protocol.connection import ConnectionDropped, ConnectionHandler  # type: ignore[import-untyped]
+
+from ottla.broker.cluster.zookeeper_login import NO_LOGIN, DigestLogin, ZooKeeperLogin
 
 # A server that has just started may accept a connection and never answer on it, and a cut network does not answer
 # either. One such attempt must leave time for others within the session; kazoo would give it the whole session timeout.
@@ -22,15 +26,23 @@ _PAUSES_PER_SESSION_TIMEOUT: Final = 6
 class SessionClient(KazooClient):  # type: ignore[misc]
     """A client of an ensemble, for one session."""
 
-    def __init__(self, servers: Sequence[str], session_timeout_s: float) -> None:
+    def __init__(self, servers: Sequence[str], session_timeout_s: float, login: ZooKeeperLogin = NO_LOGIN) -> None:
         pause_s_max = min(_PAUSE_SECONDS_MAX, session_timeout_s / _PAUSES_PER_SESSION_TIMEOUT)
         super().__init__(
             hosts=",".join(servers),
             timeout=session_timeout_s,
             connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": pause_s_max},
-            handler=_Handler(),
+            handler=_Handler(login),
         )
-        self._connection = _Connection(self)
+        self._connection = _Connection(self, login.digest)
+        # Whether ZooKeeper has refused our user and password. Set by kazoo's thread before the state changes.
+        self.is_login_refused = False
+
+    @property
+    def failure(self) -> str:
+        """Why the last attempt to connect failed; empty if none did."""
+        failure: str = self.handler.failure
+        return failure
 
     @property
     def sure_until(self) -> float:
@@ -39,10 +51,43 @@ class SessionClient(KazooClient):  # type: ignore[misc]
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, with a shorter timeout for opening connections."""
+    """kazoo's threads, with a shorter timeout for opening connections, and our own TLS."""
 
-    def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
-        return super().create_connection(*args, timeout=timeout / _ATTEMPTS_PER_SESSION_TIMEOUT, **options)
+    def __init__(self, login: ZooKeeperLogin) -> None:
+        super().__init__()
+        self._tls = login.tls
+        # Why the last attempt to connect failed, in words. Changed by kazoo's thread.
+        self.failure = ""
+
+    def create_connection(self, *args: Any, timeout: float, hostname: str | None = None, **options: Any) -> Any:
+        try:
+            return self._connection(
+                *args, timeout=timeout / _ATTEMPTS_PER_SESSION_TIMEOUT, hostname=hostname, **options
+            )
+        except OSError as error:
+            self.failure = str(error)
+            raise
+
+    def _connection(self, *args: Any, timeout: float, hostname: str | None, **options: Any) -> Any:
+        context = None if self._tls is None else self._tls()
+        plain = super().create_connection(*args, timeout=timeout, **options)
+        if context is None:
+            return plain
+        try:
+            plain.settimeout(timeout)
+            return context.wrap_socket(plain, server_hostname=hostname)
+        except BaseException:
+            plain.close()
+            raise
+
+    def select(self, *args: Any, **kwargs: Any) -> Any:
+        """Wait as kazoo does. Data that TLS has decrypted already is ready too, and no selector knows of it."""
+        decrypted = [each for each in args[0] if isinstance(each, ssl.SSLSocket) and each.pending()]
+        if not decrypted:
+            return super().select(*args, **kwargs)
+        others = [each for each in args[0] if each not in decrypted]
+        readable, writable, failed = super().select(others, *args[1:3], 0)
+        return [*decrypted, *readable], writable, failed
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
@@ -53,8 +98,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
     the answer waited.
     """
 
-    def __init__(self, client: KazooClient) -> None:
-        super().__init__(client, client._conn_retry.copy(), logger=client.logger)
+    def __init__(self, client: KazooClient, login: DigestLogin | None) -> None:
+        super().__init__(client, client._conn_retry.copy(), logger=client.logger, sasl_options=_sasl_options(login))
         # Changed by kazoo's thread; any thread may read it.
         self.sure_until = 0.0
         self._session_timeout_s = 0.0
@@ -73,6 +118,16 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             self._sent.clear()
             self._arrived(sent)
         return answer
+
+    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
+        """Log in. A connection that is lost meanwhile says nothing about our password, although kazoo thinks so."""
+        try:
+            super()._authenticate_with_sasl(host, timeout)
+        except AuthFailedError as error:
+            if isinstance(error.__cause__, ConnectionDropped):
+                raise error.__cause__ from None
+            self.client.is_login_refused = True
+            raise
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         now, before = time.monotonic(), len(self.client._pending)
@@ -96,3 +151,9 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
     def _arrived(self, sent: float) -> None:
         self.sure_until = max(self.sure_until, sent + self._session_timeout_s)
+
+
+def _sasl_options(login: DigestLogin | None) -> dict[str, str] | None:
+    if login is None:
+        return None
+    return {"mechanism": "DIGEST-MD5", "username": login.username, "password": login.password}

@@ -23,7 +23,8 @@ import queue
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, cast
@@ -32,18 +33,26 @@ import structlog
 from kazoo import exceptions as kazoo_errors  # type: ignore[import-untyped]
 from kazoo.client import KazooState  # type: ignore[import-untyped]
 from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]
+from kazoo.security import (  # type: ignore[import-untyped]
+    CREATOR_ALL_ACL,
+    OPEN_ACL_UNSAFE,
+    READ_ACL_UNSAFE,
+)
 
 from ottla.broker.cluster.guardian import Guardian
+from ottla.broker.cluster.node_access import NodeAccess, access_of
 from ottla.broker.cluster.operations import (
     ANY_VERSION,
     BadVersionError,
     Check,
     Create,
     Delete,
+    LoginRefusedError,
     MultiError,
     NodeExistsError,
     NodeStat,
     NoNodeError,
+    NotAllowedError,
     NotEmptyError,
     Operation,
     SessionExpiredError,
@@ -53,6 +62,7 @@ from ottla.broker.cluster.operations import (
     ZooKeeperUnavailableError,
 )
 from ottla.broker.cluster.session_client import SessionClient
+from ottla.broker.cluster.zookeeper_login import NO_LOGIN, ZooKeeperLogin
 from ottla.broker.config import ZooKeeperAddresses
 
 log = structlog.get_logger(__name__)
@@ -71,8 +81,17 @@ _ERRORS: Final[tuple[tuple[type[Exception], type[ZooKeeperError]], ...]] = (
     (kazoo_errors.NoNodeError, NoNodeError),
     (kazoo_errors.BadVersionError, BadVersionError),
     (kazoo_errors.NotEmptyError, NotEmptyError),
+    (kazoo_errors.NoAuthError, NotAllowedError),
     (kazoo_errors.SessionExpiredError, SessionExpiredError),
 )
+
+
+# `auth` is whoever creates the node.
+_ACLS: Final = {
+    NodeAccess.OPEN: OPEN_ACL_UNSAFE,
+    NodeAccess.READABLE: [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE],
+    NodeAccess.PRIVATE: CREATOR_ALL_ACL,
+}
 
 
 class SessionState(Enum):
@@ -125,8 +144,10 @@ class ZooKeeper:
         connection_timeout_ms: int,
         in_flight_max: int = 10,
         guardian: Guardian | None = None,
+        login: ZooKeeperLogin = NO_LOGIN,
     ) -> None:
         """`guardian` is handed each session, and closes it if this process dies."""
+        self._login = login
         self.addresses = addresses
         self.chroot = addresses.chroot
         # Called from the event thread when the session has ended; must return at once.
@@ -205,23 +226,32 @@ class ZooKeeper:
 
     def _connect(self) -> None:
         servers = list(map(str, self.addresses.servers))
-        client = SessionClient(servers, self._session_timeout)
+        client = SessionClient(servers, self._session_timeout, self._login)
         with self._changed:
             before = self._state
             self._client, self._state = client, SessionState.CONNECTING
         client.add_listener(lambda state: self._post(_StateChange(client, state)))
         try:
             client.start(timeout=self._connection_timeout)
-            self._connected_client(time.monotonic() + self._connection_timeout)
-        except (KazooTimeoutError, ZooKeeperError) as error:
+            deadline = time.monotonic() + self._connection_timeout
+            self._connected_client(deadline)
+            if self._login.digest is not None:
+                # kazoo is connected before it logs in. The first answer shows that the login was accepted.
+                self._answer(client.exists_async("/"), deadline)
+        except (KazooTimeoutError, ZooKeeperError, kazoo_errors.KazooException) as error:
             with self._changed:
                 self._client = client if before is SessionState.EXPIRED else None
                 self._state = before
             _stop(client)
+            if client.is_login_refused and self._login.digest is not None:
+                raise LoginRefusedError(
+                    f"ZooKeeper at {', '.join(servers)} does not accept the password of {self._login.digest.username}, "
+                    f"or knows no such user: compare ottla.zookeeper.sasl.jaas.config with the login of its servers"
+                ) from error
             raise ZooKeeperUnavailableError(
                 f"no ZooKeeper server answers at {', '.join(servers)} within "
                 f"{self._connection_timeout:g} s; check that it runs there, that zookeeper.connect names it, "
-                f"and that no firewall blocks the port"
+                f"and that no firewall blocks the port{f' ({client.failure})' if client.failure else ''}"
             ) from error
 
     # Reading
@@ -272,7 +302,8 @@ class ZooKeeper:
         """Create a node; NodeExistsError if it exists already, NoNodeError if its parent is missing."""
 
         def submit(client: SessionClient) -> Any:
-            return client.create_async(self._full(path), data, ephemeral=ephemeral, include_data=True)
+            acl = self._acl(path)
+            return client.create_async(self._full(path), data, acl, ephemeral=ephemeral, include_data=True)
 
         try:
             return _stat(self._call(submit, path)[1])
@@ -288,12 +319,25 @@ class ZooKeeper:
 
         If the connection is lost meanwhile, there may be two such nodes.
         """
-        path: str = self._call(lambda client: client.create_async(self._full(prefix), data, sequence=True), prefix)
+        acl = self._acl(prefix)
+        path: str = self._call(lambda client: client.create_async(self._full(prefix), data, acl, sequence=True), prefix)
         return path[len(self.chroot) :]
 
     def ensure_path(self, path: str) -> None:
         """Create a persistent node and its parents, as far as they are missing."""
-        self._call(lambda client: client.ensure_path_async(self._full(path)), path)
+        if not self._login.sets_acls:
+            self._call(lambda client: client.ensure_path_async(self._full(path)), path)
+            return
+        # Each node with an ACL of its own: a parent may be less sensitive than its child.
+        parts = self._full(path).strip("/").split("/")
+        for count in range(1, len(parts) + 1):
+            self._ensure_node("/" + "/".join(parts[:count]))
+
+    def _ensure_node(self, full: str) -> None:
+        if self._call(lambda client: client.exists_async(full), full) is None:
+            acl = self._acl(full.removeprefix(self.chroot))
+            with suppress(NodeExistsError):
+                self._call(lambda client: client.create_async(full, b"", acl), full)
 
     def write(self, path: str, data: bytes, version: int = ANY_VERSION) -> NodeStat:
         """Replace the data of a node; BadVersionError if its version is no longer `version`."""
@@ -338,6 +382,29 @@ class ZooKeeper:
             outcomes.append(_failure(operations, answer) or _stats(operations, answer))
         return outcomes
 
+    # Access
+
+    def set_access(self, wanted: Mapping[str, NodeAccess]) -> dict[str, bool]:
+        """Say who may use each of some nodes, several at a time.
+
+        Return whether each node was changed; one that belongs to another login was not. Missing nodes are left out.
+        """
+
+        def setting(path: str, access: NodeAccess) -> _Submit:
+            return lambda client: client.set_acls_async(self._full(path), _ACLS[access])
+
+        answers = self._call_many([setting(*each) for each in wanted.items()], list(wanted))
+        changed = {}
+        for path, answer in zip(wanted, answers, strict=True):
+            if isinstance(answer, ZooKeeperError) and not isinstance(answer, NotAllowedError | NoNodeError):
+                raise answer
+            if not isinstance(answer, NoNodeError):
+                changed[path] = not isinstance(answer, NotAllowedError)
+        return changed
+
+    def _acl(self, path: str) -> Any:
+        return _ACLS[access_of(path, is_secure=self._login.sets_acls)]
+
     # Sending requests
 
     def _watcher(self, watch: Watch | None) -> _WatchFired | None:
@@ -349,7 +416,8 @@ class ZooKeeper:
             path = self._full(operation.path)
             match operation:
                 case Create():
-                    transaction.create(path, operation.data, ephemeral=operation.ephemeral)
+                    acl = self._acl(operation.path)
+                    transaction.create(path, operation.data, acl, ephemeral=operation.ephemeral)
                 case SetData():
                     transaction.set_data(path, operation.data, operation.version)
                 case Delete():

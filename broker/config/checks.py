@@ -27,8 +27,31 @@ _EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 
 def problems_between_options(config: BrokerConfig) -> Iterator[Problem]:
     """Run all checks."""
-    checks = (_limits, _identity, _acknowledgements, _connections, _listeners, _inter_broker, _control_plane, _secrets)
+    checks = (
+        _zookeeper,
+        _limits,
+        _identity,
+        _acknowledgements,
+        _connections,
+        _listeners,
+        _inter_broker,
+        _control_plane,
+        _secrets,
+    )
     return chain.from_iterable(check(config) for check in checks)
+
+
+def _zookeeper(config: BrokerConfig) -> Iterator[Problem]:
+    has_key = config.zookeeper_ssl_client_enable and config.zookeeper_ssl_keystore_location
+    if config.zookeeper_set_acl and not has_key and config.ottla_zookeeper_sasl_jaas_config is None:
+        yield _problem(
+            config,
+            "{} needs a login that the nodes belong to: set {}, or {} with {}",
+            BrokerOptions.zookeeper_set_acl,
+            BrokerOptions.ottla_zookeeper_sasl_jaas_config,
+            BrokerOptions.zookeeper_ssl_client_enable,
+            BrokerOptions.zookeeper_ssl_keystore_location,
+        )
 
 
 def _limits(config: BrokerConfig) -> Iterator[Problem]:

@@ -33,10 +33,8 @@ IGNORED_BROKER_OPTIONS = {
         auto.include.jmx.reporter kafka.metrics. metric.reporters metrics. telemetry.max.bytes confluent.""",
     "secrets are not stored in ZooKeeper": """
         password.encoder.""",
-    "the connection to ZooKeeper is plain": """
-        zookeeper.clientCnxnSocket zookeeper.ssl.""",
-    "ZooKeeper is trusted, and its nodes are open to whoever reaches it": """
-        zookeeper.set.acl""",
+    "TLS to ZooKeeper needs no other class, and checks certificates without asking their authority": """
+        zookeeper.clientCnxnSocket zookeeper.ssl.crl.enable zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol""",
 }
 
 IGNORED_TOPIC_OPTIONS = frozenset(

@@ -9,14 +9,14 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from ottla.client.local_cluster.errors import JavaNotFoundError
 
 JAVA_VERSION_MIN = 11
-# ZooKeeper's own network code serves the clients, so Netty is not needed. Without log4j-core, log4j-api writes plain
+# ZooKeeper's own network code serves clients in the clear, without Netty. Without log4j-core, log4j-api writes plain
 # lines to standard error. Together the two would double the start time.
 JAR_NAMES = (
     "zookeeper",
@@ -28,6 +28,18 @@ JAR_NAMES = (
     "snappy-java",
     "commons-cli",
     "commons-io",
+)
+# A server with TLS and logins needs these, too.
+SECURE_JAR_NAMES = (
+    "netty-buffer",
+    "netty-codec-base",
+    "netty-common",
+    "netty-handler",
+    "netty-resolver",
+    "netty-tcnative-classes",
+    "netty-transport",
+    "netty-transport-classes-epoll",
+    "netty-transport-native-unix-common",
 )
 VERSION_TIMEOUT_S = 20
 
@@ -51,15 +63,15 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path:
     )
 
 
-def find_zookeeper_jars(folder: Path | None = None) -> list[Path]:
+def find_zookeeper_jars(folder: Path | None = None, names: Sequence[str] = JAR_NAMES) -> list[Path]:
     """Return ZooKeeper's class path; the jars are those of the installed pyspark unless a folder is given."""
     if folder is None:
         package = _package_folder("pyspark")
         if package is None:
             raise JavaNotFoundError(f"The jars of ZooKeeper are not installed. Run {_WAYS_OUT}.")
         folder = package / "jars"
-    jars = [next(iter(sorted(folder.glob(f"{name}-[0-9]*.jar"))), None) for name in JAR_NAMES]
-    missing = [name for name, jar in zip(JAR_NAMES, jars, strict=True) if jar is None]
+    jars = [next(iter(sorted(folder.glob(f"{name}-[0-9]*.jar"))), None) for name in names]
+    missing = [name for name, jar in zip(names, jars, strict=True) if jar is None]
     if missing:
         raise JavaNotFoundError(f"{folder} has no {', '.join(missing)}. Run {_WAYS_OUT}.")
     return [jar for jar in jars if jar is not None]

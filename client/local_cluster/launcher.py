@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Role
 
 # Without -P, the working directory would come before the installed packages.
 BROKER_COMMAND = (sys.executable, "-P", "-m", "ottla.broker")
+ZOOKEEPER_ACLS_COMMAND = (sys.executable, "-P", "-m", "ottla.broker.app.zookeeper_acls")
+PROTECT_TIMEOUT_S = 60
 LOG_LINES_SHOWN = 12
 
 
@@ -56,8 +59,9 @@ def launch(
         folder.mkdir(parents=True, exist_ok=True)
         log = LogTail(directory.log(process))
         if process.role is Role.ZOOKEEPER:
-            zookeeper.prepare(folder, process.host, process.port)
-            command = zookeeper.command(folder)
+            security = directory.security.zookeeper_server() if cluster.secure else None
+            zookeeper.prepare(folder, process.host, process.port, security)
+            command = zookeeper.command(folder, security=security)
         else:
             command = [*broker_command, *_broker_arguments(directory, cluster, process)]
     except OSError as error:
@@ -66,6 +70,25 @@ def launch(
     pid = spawn(command, log.path, {**os.environ, "PYTHONUNBUFFERED": "1"})
     record = msgspec.structs.replace(process, pid=pid, start_time=start_time(pid), stopping=False)
     return Launch(record, log)
+
+
+def protect_zookeeper(directory: ClusterDir, cluster: ClusterRecord) -> None:
+    """Give the nodes of the cluster's own ZooKeeper to the brokers' login.
+
+    Brokers do that for the nodes that they create. The root, and the nodes of earlier versions, belong to everybody.
+    """
+    security = directory.security
+    security.write_zookeeper_properties(cluster.zookeeper_connect)
+    done = subprocess.run(
+        [*ZOOKEEPER_ACLS_COMMAND, "secure", "--config", str(security.zookeeper_properties)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PROTECT_TIMEOUT_S,
+        env={name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")},
+    )
+    if done.returncode != 0:
+        raise ClusterError(f"Cannot protect the nodes in ZooKeeper: {done.stderr.strip()}")
 
 
 def _broker_arguments(directory: ClusterDir, cluster: ClusterRecord, broker: ProcessRecord) -> list[str]:
@@ -81,6 +104,9 @@ def _broker_arguments(directory: ClusterDir, cluster: ClusterRecord, broker: Pro
         if broker.relays:
             del identity["security.inter.broker.protocol"]
         secret = directory.security.broker_secrets(broker_listeners(cluster, broker))
+        if cluster.zookeepers:
+            identity = {**identity, **directory.security.zookeeper_options()}
+            secret = {**secret, **directory.security.zookeeper_secrets()}
     said = dict(_key_and_value(override) for override in cluster.overrides)
     config = folder / "server.properties"
     write_properties(config, {**broker_defaults(len(cluster.brokers)), **said, **identity, **secret})

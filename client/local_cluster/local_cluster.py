@@ -16,7 +16,7 @@ import msgspec
 
 from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.errors import ClusterError, InterruptedStartError
-from ottla.client.local_cluster.launcher import BROKER_COMMAND, Launch, launch
+from ottla.client.local_cluster.launcher import BROKER_COMMAND, Launch, launch, protect_zookeeper
 from ottla.client.local_cluster.plan import ClusterOptions, plan, zookeeper_servers
 from ottla.client.local_cluster.ports import check_ports_are_free, free_port, is_accepting
 from ottla.client.local_cluster.process import ending, send_signal
@@ -140,6 +140,8 @@ class LocalCluster:
                         cluster = cluster.replacing(started)
                         self.directory.write(cluster)
                 self._await_ready(launches)
+                if role is Role.ZOOKEEPER and launches and cluster.secure:
+                    protect_zookeeper(self.directory, cluster)
         except BaseException:
             self._stop(started)
             raise

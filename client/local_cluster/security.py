@@ -16,6 +16,7 @@ import msgspec
 from ottla.client.local_cluster.certificates import make_certificates, write_private
 from ottla.client.local_cluster.errors import ClusterError
 from ottla.client.local_cluster.properties import write_properties
+from ottla.client.local_cluster.zookeeper import ServerSecurity, login_file
 
 PROTOCOL: Final = "SASL_SSL"
 ADMINISTRATOR: Final = "admin"
@@ -27,6 +28,8 @@ _PASSWORD_BYTES: Final = 18
 class _Passwords(msgspec.Struct, frozen=True):
     administrator: str
     broker: str
+    # Of the brokers' login to ZooKeeper. Clusters of earlier versions have none.
+    zookeeper: str = ""
 
 
 class ClusterSecurity:
@@ -39,6 +42,8 @@ class ClusterSecurity:
         self.librdkafka_properties = folder / "librdkafka.conf"
         self._broker = folder / "broker.pem"
         self._passwords_file = folder / "passwords.json"
+        self.zookeeper_properties = folder / "zookeeper.properties"
+        self._zookeeper_login = folder / "zookeeper.jaas"
 
     def prepare(self, bootstrap_servers: str, names: Iterable[str] = ()) -> None:
         """Create missing files, and write the current broker addresses to the clients' files.
@@ -49,9 +54,11 @@ class ClusterSecurity:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             # The authority's certificate is written last: if it exists, so do the others.
             if not self.authority.exists():
-                passwords = _Passwords(*(secrets.token_urlsafe(_PASSWORD_BYTES) for _ in range(2)))
-                write_private(self._passwords_file, msgspec.json.encode(passwords))
+                self._write_passwords(_Passwords(*(secrets.token_urlsafe(_PASSWORD_BYTES) for _ in range(3))))
                 make_certificates(self.authority, self._broker, names)
+            elif not self._passwords().zookeeper:
+                password = secrets.token_urlsafe(_PASSWORD_BYTES)
+                self._write_passwords(msgspec.structs.replace(self._passwords(), zookeeper=password))
             self._write_client_files(self.folder, bootstrap_servers, str(self.authority))
         except OSError as error:
             raise ClusterError(f"Cannot use {self.folder}: {error.strerror}.") from error
@@ -64,6 +71,34 @@ class ClusterSecurity:
             self._write_client_files(folder, bootstrap_servers, self.authority.name)
         except OSError as error:
             raise ClusterError(f"Cannot use {folder}: {error.strerror}.") from error
+
+    def zookeeper_server(self) -> ServerSecurity:
+        """Return what the cluster's own ZooKeeper needs, and write its login file."""
+        users = {_BROKER: self._passwords().zookeeper}
+        write_private(self._zookeeper_login, login_file(users).encode())
+        return ServerSecurity(self._broker, self._zookeeper_login)
+
+    def zookeeper_options(self) -> dict[str, str]:
+        """Return the brokers' options for a ZooKeeper with this login, without secrets."""
+        return {
+            "zookeeper.set.acl": "true",
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.truststore.type": "PEM",
+            "zookeeper.ssl.truststore.location": str(self.authority),
+        }
+
+    def zookeeper_secrets(self) -> dict[str, str]:
+        """Return the login of brokers to ZooKeeper."""
+        module = "org.apache.zookeeper.server.auth.DigestLoginModule"
+        password = self._passwords().zookeeper
+        return {
+            "ottla.zookeeper.sasl.jaas.config": f'{module} required username="{_BROKER}" password="{password}";',
+        }
+
+    def write_zookeeper_properties(self, connect: str) -> None:
+        """Write the options for commands that talk to ZooKeeper themselves."""
+        options = {"zookeeper.connect": connect, **self.zookeeper_options(), **self.zookeeper_secrets()}
+        write_properties(self.zookeeper_properties, options)
 
     def broker_options(self) -> dict[str, str]:
         """Return the brokers' options that have no secrets."""
@@ -108,6 +143,9 @@ class ClusterSecurity:
                 "ssl.ca.location": authority,
             },
         )
+
+    def _write_passwords(self, passwords: _Passwords) -> None:
+        write_private(self._passwords_file, msgspec.json.encode(passwords))
 
     def _passwords(self) -> _Passwords:
         try:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from ottla.client.local_cluster.java import find_java, find_zookeeper_jars
+from ottla.client.local_cluster.java import JAR_NAMES, SECURE_JAR_NAMES, find_java, find_zookeeper_jars
 from ottla.client.local_cluster.properties import write_properties
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -43,22 +46,53 @@ _LOG_OPTIONS = (
 )
 
 
-def prepare(folder: Path, host: str, port: int) -> None:
+@dataclass(frozen=True, slots=True)
+class ServerSecurity:
+    """What a server with TLS and logins needs: files that only their owner can read.
+
+    Everybody may connect, and read what ACLs do not hide. Those with a password may log in.
+    """
+
+    # The private key and its certificates, as PEM.
+    keystore: Path
+    # The users, in Java's syntax.
+    login: Path
+
+    def options(self, host: str, port: int) -> dict[str, str]:
+        """Return the options of a server that serves clients at this port with TLS only."""
+        return {
+            "secureClientPort": str(port),
+            "secureClientPortAddress": host,
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.keyStore.location": str(self.keystore),
+            "ssl.keyStore.type": "PEM",
+            "ssl.clientAuth": "none",
+            "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+            "4lw.commands.whitelist": "srvr",
+        }
+
+
+def login_file(users: Mapping[str, str]) -> str:
+    """Return the text of a login file with these users and their passwords."""
+    known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+    return f"Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required {known}; }};\n"
+
+
+def prepare(folder: Path, host: str, port: int, security: ServerSecurity | None = None) -> None:
     """Create the folder and write the config for `command`."""
     data = folder / "data"
     data.mkdir(parents=True, exist_ok=True)
+    listening = {"clientPort": str(port), "clientPortAddress": host, "4lw.commands.whitelist": "*"}
     write_properties(
         folder / CONFIG_NAME,
         {
             "dataDir": str(data.absolute()),
-            "clientPort": str(port),
-            "clientPortAddress": host,
+            **(listening if security is None else security.options(host, port)),
             "tickTime": str(TICK_MS),
             "minSessionTimeout": str(SESSION_MS_MIN),
             "maxSessionTimeout": str(SESSION_MS_MAX),
             "maxClientCnxns": "0",
             "admin.enableServer": "false",
-            "4lw.commands.whitelist": "*",
             "snapCount": str(SNAPSHOT_TRANSACTIONS),
             "autopurge.snapRetainCount": "3",
             "autopurge.purgeInterval": "1",
@@ -66,10 +100,14 @@ def prepare(folder: Path, host: str, port: int) -> None:
     )
 
 
-def command(folder: Path, *, fsync: bool = True) -> list[str]:
+def command(folder: Path, *, fsync: bool = True, security: ServerSecurity | None = None) -> list[str]:
     """Return the command line of a server; without `fsync`, its data may not survive a power failure."""
-    class_path = os.pathsep.join(map(str, find_zookeeper_jars()))
-    options = (*_JAVA_OPTIONS, *_LOG_OPTIONS, f"-Dzookeeper.forceSync={'yes' if fsync else 'no'}")
+    options = [*_JAVA_OPTIONS, *_LOG_OPTIONS, f"-Dzookeeper.forceSync={'yes' if fsync else 'no'}"]
+    names: Sequence[str] = JAR_NAMES
+    if security is not None:
+        options.append(f"-Djava.security.auth.login.config={security.login.absolute()}")
+        names = (*JAR_NAMES, *SECURE_JAR_NAMES)
+    class_path = os.pathsep.join(map(str, find_zookeeper_jars(names=names)))
     return [str(find_java()), *options, "-cp", class_path, MAIN_CLASS, str(folder.absolute() / CONFIG_NAME)]
 
 
@@ -80,12 +118,37 @@ def is_serving(host: str, port: int, timeout_s: float = ANSWER_TIMEOUT_S) -> boo
 
 def four_letter_word(host: str, port: int, word: bytes, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes:
     """Return the answer to one of ZooKeeper's four-letter words; empty if there is no answer."""
-    answer = bytearray()
     try:
         with socket.create_connection((host, port), timeout_s) as connection:
-            connection.sendall(word)
-            while len(answer) < ANSWER_BYTES_MAX and (received := connection.recv(4096)):
-                answer += received
+            try:
+                if answer := _asked(connection, word):
+                    return answer
+            except TimeoutError:
+                return b""
+            except OSError:
+                pass
+        # A server with TLS closes the connection.
+        with (
+            socket.create_connection((host, port), timeout_s) as connection,
+            _unchecked_tls().wrap_socket(connection) as encrypted,
+        ):
+            return _asked(encrypted, word)
     except OSError:
         return b""
+
+
+def _asked(connection: socket.socket, word: bytes) -> bytes:
+    # Five bytes show a server with TLS that it does not understand us; it would wait after four.
+    connection.sendall(word + b"\n")
+    answer = bytearray()
+    while len(answer) < ANSWER_BYTES_MAX and (received := connection.recv(4096)):
+        answer += received
     return bytes(answer)
+
+
+def _unchecked_tls() -> ssl.SSLContext:
+    """Return a context for a question without secrets, which every server may answer."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

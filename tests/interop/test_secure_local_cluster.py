@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from kazoo.exceptions import NoAuthError  # type: ignore[import-untyped]
+from kazoo.security import OPEN_ACL_UNSAFE  # type: ignore[import-untyped]
 
+from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.net.settings import ClientSettings
 
 DEADLINE_S = 120
+TLS = True
 OTTLA = (sys.executable, "-P", "-m", "ottla.client.cli")
 
 
@@ -140,17 +146,84 @@ def test_the_doctor_knows_mistakes_of_clients(cluster: SecureCluster, alice: Pat
     assert cluster.run("doctor").returncode == 0
 
 
+@pytest.fixture
+def stranger(cluster: SecureCluster) -> Iterator[KazooClient]:
+    """Another user of this machine, who reaches the port of ZooKeeper and knows no password."""
+    record = ClusterDir(cluster.directory).read()
+    assert record is not None
+    client = KazooClient(record.zookeeper_connect, use_ssl=TLS, verify_certs=False)
+    client.start(timeout=DEADLINE_S)
+    yield client
+    client.stop()
+    client.close()
+
+
+def test_a_stranger_cannot_change_the_cluster_through_zookeeper(cluster: SecureCluster, stranger: KazooClient) -> None:
+    """Neither a password of the administrator, nor rights, topics or brokers."""
+    assert cluster.run("topic", "create", "kept").returncode == 0
+    credential = json.dumps({"version": 1, "config": {"SCRAM-SHA-512": "salt=..."}}).encode()
+    attempts: dict[str, Callable[[], object]] = {
+        "create a credential": lambda: stranger.create("/config/users/admin", credential),
+        "read credentials": lambda: stranger.get_children("/config/users"),
+        "tell brokers of it": lambda: stranger.create("/config/changes/config_change_", b"{}", sequence=True),
+        "change rights": lambda: stranger.create("/kafka-acl/Cluster/kafka-cluster", b"{}", makepath=True),
+        "delete a topic": lambda: stranger.create("/admin/delete_topics/kept"),
+        "remove a topic": lambda: stranger.delete("/brokers/topics/kept", recursive=True),
+        "change a topic": lambda: stranger.set("/brokers/topics/kept", b"{}"),
+        "pose as a broker": lambda: stranger.create("/brokers/ids/7", b"{}", ephemeral=True),
+        "remove a broker": lambda: stranger.delete("/brokers/ids/1"),
+        "remove the controller": lambda: stranger.delete("/controller"),
+        "open a node": lambda: stranger.set_acls("/config/users", OPEN_ACL_UNSAFE),
+        "open the root": lambda: stranger.set_acls("/", OPEN_ACL_UNSAFE),
+        "add to the root": lambda: stranger.create("/mine"),
+    }
+    allowed = []
+    for name, attempt in attempts.items():
+        try:
+            attempt()
+        except NoAuthError:
+            continue
+        allowed.append(name)
+    assert allowed == []
+
+
+def test_a_stranger_reads_what_kafka_leaves_readable(cluster: SecureCluster, stranger: KazooClient) -> None:
+    """Addresses, topics and the controller; not the options of users and brokers."""
+    assert cluster.run("topic", "create", "readable").returncode == 0
+    assert stranger.get_children("/brokers/ids") == ["1"]
+    assert "readable" in stranger.get_children("/brokers/topics")
+    assert b"brokerid" in stranger.get("/controller")[0]
+    for path in ("/config/users", "/config/brokers"):
+        with pytest.raises(NoAuthError):
+            stranger.get(path)
+
+
+def test_a_tree_is_opened_and_protected_again(cluster: SecureCluster, stranger: KazooClient) -> None:
+    """With the options that the cluster has written for that, and while it runs."""
+    config = ("--config", str(cluster.directory / "security" / "zookeeper.properties"))
+    opened = ottla("zookeeper", "unsecure", *config, "--yes", "--format", "json")
+    assert opened.returncode == 0, opened.stderr
+    assert json.loads(opened.stdout)["access"] == "unsecure"
+    stranger.get("/config/users")
+    protected = ottla("zookeeper", "secure", *config)
+    assert protected.stdout.split()[:3] == ["ZOOKEEPER", "ACCESS", "NODES"], protected.stderr
+    with pytest.raises(NoAuthError):
+        stranger.get("/config/users")
+    assert cluster.run("topic", "create", "after").returncode == 0
+
+
 def test_no_password_is_seen_in_processes_or_logs(cluster: SecureCluster) -> None:
     """Neither by those who list processes nor by those who read the brokers' logs."""
-    password = ClientSettings.from_config(cluster.client_properties).sasl_plain_password
-    assert password is not None
+    passwords = json.loads((cluster.directory / "security" / "passwords.json").read_text())
+    assert ClientSettings.from_config(cluster.client_properties).sasl_plain_password in passwords.values()
+    assert len(passwords) == 3
     for listing in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             shown = listing.read_bytes()
         except OSError:
             continue
-        assert password.encode() not in shown, listing
+        assert not any(password.encode() in shown for password in passwords.values()), listing
     logs = list(cluster.directory.rglob("*.log"))
     assert any(file.stat().st_size for file in logs)
     for file in logs:
-        assert password.encode() not in file.read_bytes(), file
+        assert not any(password.encode() in file.read_bytes() for password in passwords.values()), file

@@ -23,7 +23,7 @@ from tests.kit.guarded_process import GuardedProcess
 from tests.kit.hosts import LOOPBACK, Host
 
 from ottla.client.local_cluster.errors import ClusterError, JavaNotFoundError
-from ottla.client.local_cluster.zookeeper import READY_TIMEOUT_S, command, is_serving, prepare
+from ottla.client.local_cluster.zookeeper import READY_TIMEOUT_S, ServerSecurity, command, is_serving, prepare
 
 START_TIMEOUT_S = 60
 START_ATTEMPTS = 3
@@ -32,8 +32,12 @@ START_ATTEMPTS = 3
 class ZooKeeperServer:
     """A server in a folder, which keeps its data and its port over restarts; a `with` starts and kills it."""
 
-    def __init__(self, folder: Path, port: int | None = None, where: Host = LOOPBACK) -> None:
+    def __init__(
+        self, folder: Path, port: int | None = None, where: Host = LOOPBACK, security: ServerSecurity | None = None
+    ) -> None:
+        """With `security`, it serves with TLS only, and clients may log in."""
         self.folder = folder
+        self._security = security
         self.where = where
         self.host = where.address
         self.port = port or where.free_port()
@@ -65,8 +69,9 @@ class ZooKeeperServer:
 
     def start(self) -> None:
         """Start it and wait until it serves clients."""
-        prepare(self.folder, self.host, self.port)
-        self._process = GuardedProcess(self.where.command(command(self.folder, fsync=False)), self.log)
+        prepare(self.folder, self.host, self.port, self._security)
+        words = command(self.folder, fsync=False, security=self._security)
+        self._process = GuardedProcess(self.where.command(words), self.log)
         if not self._process.comes_up(self._is_serving, START_TIMEOUT_S):
             self.kill()
             raise ClusterError(f"ZooKeeper did not start:\n{self.log.read_text()[-2000:]}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ottla.broker.config.addresses import Address, AddressKind, ZooKeeperKind
-from ottla.broker.config.kinds import Boolean, Int, Long, Secret, String
+from ottla.broker.config.kinds import Boolean, Int, List, Long, Secret, String
 from ottla.broker.config.option import CLUSTER_WIDE, SECONDS, Option, Options
+
+_STORE_TYPES = ("PEM", "PKCS12")
 
 
 class ServerOptions(Options):
@@ -61,6 +63,38 @@ class ZooKeeperOptions(Options):
     )
     zookeeper_connection_timeout_ms = Option(
         Int(at_least=1), zookeeper_session_timeout_ms, "How long to try to connect when the broker starts."
+    )
+    zookeeper_set_acl = Option(
+        Boolean(), False, "Reserve the nodes that brokers create for the brokers' login to ZooKeeper."
+    )
+    ottla_zookeeper_sasl_jaas_config = Option(
+        Secret(), None, "Login to ZooKeeper with DIGEST-MD5: a DigestLoginModule with username and password."
+    )
+    zookeeper_ssl_client_enable = Option(Boolean(), False, "Connect to ZooKeeper with TLS.")
+    zookeeper_ssl_keystore_location = Option(
+        String(), None, "File with the key and the certificates to show to ZooKeeper."
+    )
+    zookeeper_ssl_keystore_password = Option(Secret(), None, "Password of that file, or of the key in it.")
+    zookeeper_ssl_keystore_type = Option(
+        String(one_of=_STORE_TYPES), None, "Format of that file; by default PEM if its name ends with .pem."
+    )
+    zookeeper_ssl_truststore_location = Option(
+        String(), None, "File with the certificates that ZooKeeper's must be signed by; by default those of the system."
+    )
+    zookeeper_ssl_truststore_password = Option(Secret(), None, "Password of that file.")
+    zookeeper_ssl_truststore_type = Option(
+        String(one_of=_STORE_TYPES), None, "Format of that file; by default PEM if its name ends with .pem."
+    )
+    zookeeper_ssl_enabled_protocols = Option(
+        List(one_of=("TLSv1.2", "TLSv1.3")), None, "Versions of TLS to use with ZooKeeper; by default both."
+    )
+    zookeeper_ssl_cipher_suites = Option(
+        List(), None, "Cipher suites to use with ZooKeeper; by default those of the library."
+    )
+    zookeeper_ssl_endpoint_identification_algorithm = Option(
+        String(one_of=("HTTPS", "https", "")),
+        "HTTPS",
+        "Check the host name in ZooKeeper's certificate; empty means no check.",
     )
     zookeeper_max_in_flight_requests = Option(
         Int(at_least=1), 10, "Maximum requests to ZooKeeper that are sent without waiting for responses."

@@ -68,6 +68,27 @@ class TlsSettings:
             values["client_auth"] = "none"
         return cls(**values)
 
+    @classmethod
+    def of_zookeeper(cls, config: BrokerConfig) -> TlsSettings:
+        """Look up the options of the connection to ZooKeeper."""
+        keystore, truststore = config.zookeeper_ssl_keystore_location, config.zookeeper_ssl_truststore_location
+        return cls(
+            keystore_type=config.zookeeper_ssl_keystore_type or _type_by_name(keystore),
+            keystore_location=keystore,
+            keystore_password=config.zookeeper_ssl_keystore_password,
+            keystore_key=None,
+            keystore_certificate_chain=None,
+            key_password=config.zookeeper_ssl_keystore_password,
+            truststore_type=config.zookeeper_ssl_truststore_type or _type_by_name(truststore),
+            truststore_location=truststore,
+            truststore_password=config.zookeeper_ssl_truststore_password,
+            truststore_certificates=None,
+            client_auth="none",
+            enabled_protocols=config.zookeeper_ssl_enabled_protocols or tuple(_VERSIONS),
+            cipher_suites=config.zookeeper_ssl_cipher_suites or (),
+            endpoint_identification_algorithm=config.zookeeper_ssl_endpoint_identification_algorithm,
+        )
+
     def stamp(self) -> Stamp:
         """Return what tells the current files from other versions of them."""
         return tuple(_stamp(path) for path in (self.keystore_location, self.truststore_location) if path)
@@ -154,6 +175,10 @@ def _reason(error: OSError) -> str:
     if not reason:
         return "a private key with its certificates is expected, and the password of the key in ssl.key.password"
     return _REASONS.get(reason, f"not usable for TLS ({reason})")
+
+
+def _type_by_name(location: str | None) -> str:
+    return "PEM" if location is not None and location.endswith(".pem") else "PKCS12"
 
 
 def _shown(secret: Password | None) -> str | None:

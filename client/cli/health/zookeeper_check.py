@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import ssl
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
@@ -60,10 +61,18 @@ async def check_zookeeper(connect: str, *, is_local: bool = False) -> Finding:
 
 
 async def ask(address: HostPort) -> Asked:
-    """Ask one server for its state."""
+    """Ask one server for its state, in the clear or else with TLS."""
+    asked = await _ask(address, None)
+    if asked.answer is not Answer.NOT_ZOOKEEPER:
+        return asked
+    with_tls = await _ask(address, _unchecked_tls())
+    return with_tls if with_tls.answer is Answer.SERVES else asked
+
+
+async def _ask(address: HostPort, tls: ssl.SSLContext | None) -> Asked:
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(*address)
+            reader, writer = await asyncio.open_connection(*address, ssl=tls)
     except ConnectionRefusedError:
         return Asked(address, Answer.REFUSED)
     except (TimeoutError, OSError):
@@ -85,6 +94,14 @@ async def ask(address: HostPort) -> Asked:
         return Asked(address, Answer.SERVES, mode[1].decode())
     # A server that does not allow the command is running too.
     return Asked(address, Answer.SERVES if b"not in the whitelist" in said else Answer.NOT_ZOOKEEPER)
+
+
+def _unchecked_tls() -> ssl.SSLContext:
+    """Return a context for a question without secrets. Whether brokers trust the server is not asked here."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def zookeeper_finding(connect: str, asked: Sequence[Asked], *, is_local: bool = False) -> Finding:

@@ -17,6 +17,8 @@ _MODULES: Final = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
+    # For ZooKeeper.
+    "DigestLoginModule": ("DIGEST-MD5",),
 }
 _TOKEN: Final = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s"=;]+)|([=;]))', re.DOTALL)
 _USER_PREFIX: Final = "user_"

@@ -227,4 +227,5 @@ def test_our_own_options_have_these_defaults() -> None:
         "ottla.metrics.partitions": "true",
         "ottla.sasl.oauthbearer.cafile": None,
         "ottla.sasl.plain.allow.without.tls": "false",
+        "ottla.zookeeper.sasl.jaas.config": None,
     }

@@ -29,6 +29,8 @@ TESTED_BELOW = {"up", "down", "status"}
 IN_TEST_TRANSACTION = {
     f"transaction {verb}" for verb in ("list", "describe", "producers", "find-hanging", "abort", "fence")
 }
+# They need a ZooKeeper with logins: tests/interop/test_secure_local_cluster.py and test_zookeeper.py.
+IN_TEST_ZOOKEEPER = {"zookeeper secure", "zookeeper unsecure"}
 # Where there is one broker, no reassignment is under way that could be cancelled.
 ENDS_WITH_1 = {"partition reassign cancel"}
 
@@ -177,7 +179,7 @@ def stage(
 
 def test_no_command_is_left_out() -> None:
     """A new command needs a case here."""
-    assert {*CASES, *TESTED_BELOW, *IN_TEST_TRANSACTION} == set(commands())
+    assert {*CASES, *TESTED_BELOW, *IN_TEST_TRANSACTION, *IN_TEST_ZOOKEEPER} == set(commands())
 
 
 @pytest.mark.parametrize("command", CASES)

@@ -1,0 +1,79 @@
+"""`ottla zookeeper`: who may use the nodes that a cluster has in ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.nouns import noun_app
+from ottla.client.cli.terminal.options import FormatOption, YesOption
+from ottla.client.cli.terminal.output import Format, confirm, print_items, print_table
+from ottla.client.local_cluster.launcher import ZOOKEEPER_ACLS_COMMAND
+
+app = noun_app("zookeeper")
+
+_Config = Annotated[
+    Path, typer.Option("--config", metavar="FILE", help="server.properties of a broker, with its login to ZooKeeper.")
+]
+_Overrides = Annotated[
+    list[str] | None, typer.Option("-X", metavar="KEY=VALUE", help="A broker option; can be repeated.")
+]
+
+
+@app.command()
+def secure(config: _Config, overrides: _Overrides = None, output_format: FormatOption = Format.TABLE) -> None:
+    """Give the nodes of a cluster to the brokers' login: others may read them, but not passwords, and change nothing.
+
+    Brokers with zookeeper.set.acl=true protect the nodes that they create. This command protects those that were there
+    before. First give all brokers their login, then run it. It can be run again at any time.
+
+    JSON: zookeeper, access, nodes.
+
+    \b
+    Examples:
+      ottla zookeeper secure --config server.properties
+    """
+    _migrate("secure", config, overrides, output_format)
+
+
+@app.command()
+def unsecure(
+    config: _Config, overrides: _Overrides = None, yes: YesOption = False, output_format: FormatOption = Format.TABLE
+) -> None:
+    """Give the nodes of a cluster back to everybody who reaches ZooKeeper.
+
+    Do this before brokers lose their login. It can be run again at any time.
+
+    JSON: zookeeper, access, nodes.
+
+    \b
+    Examples:
+      ottla zookeeper unsecure --config server.properties
+    """
+    confirm("Let everybody who reaches ZooKeeper change this cluster, its users and rights?", yes)
+    _migrate("unsecure", config, overrides, output_format)
+
+
+def _migrate(
+    access: Literal["secure", "unsecure"], config: Path, overrides: list[str] | None, output_format: Format
+) -> None:
+    """Have a process of the broker do it: clients do not talk to ZooKeeper."""
+    options = [argument for override in overrides or () for argument in ("--override", override)]
+    done = subprocess.run(
+        [*ZOOKEEPER_ACLS_COMMAND, access, "--config", str(config), *options],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        raise CommandError(done.stderr.strip(), done.returncode)
+    result = json.loads(done.stdout)
+    if output_format.is_data:
+        print_items([result], output_format)
+    else:
+        print_table(("ZOOKEEPER", "ACCESS", "NODES"), [[str(value) for value in result.values()]], {})
