@@ -3,19 +3,25 @@
 #   docker build --target pipeline -t ottla-pipeline .   the same with Spark and Java, for the jobs
 # Without a target it is the broker. Packages are those of requirements.lock, checked by their hashes.
 
+# To pin the base to what you have checked, give its digest:
+#   docker buildx imagetools inspect python:3.11-slim
+#   docker build --build-arg PYTHON_IMAGE=python:3.11-slim@sha256:... .
+ARG PYTHON_IMAGE=python:3.11-slim
+
 # The public image leaves the standard library uncompiled, and who is not root cannot keep what he compiles: every
 # health check would begin with that.
-FROM python:3.11-slim AS python
+FROM ${PYTHON_IMAGE} AS python
 RUN python -m compileall -q -x '/(site-packages|ensurepip|idlelib|lib2to3|turtledemo|test|tests)/' /usr/local/lib/python3.11
 
-FROM python:3.11-slim AS packages
+FROM ${PYTHON_IMAGE} AS packages
 WORKDIR /source
 COPY pyproject.toml requirements.lock ./
 COPY scripts/locked_requirements.py scripts/
 RUN python scripts/locked_requirements.py --only setuptools > /tmp/build.txt \
  && python scripts/locked_requirements.py --extra security > /tmp/requirements.txt \
  && pip install --no-cache-dir --require-hashes --requirement /tmp/build.txt \
- && pip install --no-cache-dir --prefix /packages --require-hashes --requirement /tmp/requirements.txt
+ && pip install --no-cache-dir --prefix /packages --no-build-isolation --require-hashes \
+      --requirement /tmp/requirements.txt
 
 FROM packages AS broker-packages
 COPY . .
@@ -29,7 +35,7 @@ LABEL org.opencontainers.image.title="Ottla" \
 # The data belongs to a number, so that a volume keeps its owner over images.
 RUN useradd --uid 10001 --no-create-home --home-dir /var/lib/ottla --shell /usr/sbin/nologin ottla \
  && install --directory --owner ottla --group ottla /var/lib/ottla \
- && install --directory --owner ottla --group ottla --mode 700 /etc/ottla/security
+ && install --directory --owner ottla --group ottla --mode 700 /etc/ottla/security /etc/ottla/zookeeper
 COPY --from=broker-packages /packages /usr/local
 COPY config/container.properties /etc/ottla/server.properties
 ENV PYTHONUNBUFFERED=1

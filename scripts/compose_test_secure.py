@@ -43,7 +43,7 @@ class SecureCluster(Cluster):
 
     project = "ottla-compose-test-secure"
     profiles = ("secure",)
-    services = ("zookeeper", "secure-broker-1", "secure-broker-2", "secure-broker-3")
+    services = ("secure-zookeeper", "secure-broker-1", "secure-broker-2", "secure-broker-3")
     port_variables = tuple(f"OTTLA_SECURE_PORT_{i}" for i in (1, 2, 3))
 
     def ottla(self, *arguments: str) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from ottla.client.local_cluster.prepare_security import main
+
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
@@ -56,13 +58,13 @@ def test_brokers_differ_in_what_must_differ() -> None:
 
 
 def test_secure_brokers_are_a_cluster_of_their_own_that_is_never_open() -> None:
-    """With another root in ZooKeeper, every listener on SASL_SSL, and no secret in the environment."""
+    """With a ZooKeeper of its own, every listener on SASL_SSL, and no secret in the environment."""
     assert len({SERVICES[name]["environment"]["KAFKA_BROKER_ID"] for name in SECURE_BROKERS}) == 3
     for name in SECURE_BROKERS:
         broker = SERVICES[name]
         environment = broker["environment"]
         assert broker["profiles"] == ["secure"]
-        assert environment["KAFKA_ZOOKEEPER_CONNECT"] == "zookeeper:2181/secure"
+        assert environment["KAFKA_ZOOKEEPER_CONNECT"] == "secure-zookeeper:2281/ottla"
         assert environment["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"] == "INTERNAL:SASL_SSL,EXTERNAL:SASL_SSL"
         assert not [variable for variable in environment if "SASL" in variable or "PASSWORD" in variable]
         assert broker["volumes"] == [f"{name}:/var/lib/ottla", "security:/etc/ottla/security:ro"]
@@ -80,6 +82,56 @@ def test_the_files_of_secure_brokers_are_made_first_and_for_their_addresses() ->
     for name in SECURE_BROKERS:
         made = SERVICES[name]["depends_on"]["secure-files"]
         assert made == {"condition": "service_completed_successfully"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_container_has_no_more_rights_than_it_needs(name: str) -> None:
+    """No capabilities, none to be gained, and nothing to write to but volumes; ZooKeeper's image changes its user."""
+    service = SERVICES[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    is_zookeeper = "zookeeper" in service["image"]
+    assert service.get("cap_add") == (["CHOWN", "SETGID", "SETUID"] if is_zookeeper else None)
+    assert service.get("read_only", False) == (not is_zookeeper)
+
+
+def test_grafana_has_a_password_that_is_made_for_it() -> None:
+    """Not the one that everybody knows."""
+    grafana, maker = SERVICES["grafana"], SERVICES["grafana-password"]
+    path = grafana["environment"]["GF_SECURITY_ADMIN_PASSWORD__FILE"]
+    assert path in maker["entrypoint"][-1]
+    assert grafana["depends_on"]["grafana-password"] == {"condition": "service_completed_successfully"}
+    assert f"grafana-password:{path.rpartition('/')[0]}:ro" in grafana["volumes"]
+
+
+def test_every_image_can_be_pinned_to_a_digest() -> None:
+    """By a variable, or a build argument."""
+    assert all(re.fullmatch(r"\$\{[A-Z_]+_IMAGE:-[^}]+\}", service["image"]) for service in SERVICES.values())
+    bases = {line.split()[1] for line in DOCKERFILE.splitlines() if line.startswith("FROM ")}
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)", DOCKERFILE, re.MULTILINE))
+    assert bases - stages == {"${PYTHON_IMAGE}"}
+
+
+def test_the_zookeeper_of_secure_brokers_reads_what_is_made_for_it(tmp_path: Path) -> None:
+    """Its options name files that are there, and its port is that of the brokers."""
+    command = [default_of(argument) for argument in SERVICES["secure-files"]["command"]]
+    folder, conf = tmp_path / "security", tmp_path / "conf"
+    folder.mkdir()
+    conf.mkdir()
+    arguments = [str(folder), *(each for each in command[1:] if "zookeeper-folder" not in each)]
+    assert main([*arguments, f"--zookeeper-folder={conf}"]) == 0
+    options = dict(line.split("=", 1) for line in (conf / "zoo.cfg").read_text().splitlines())
+    zookeeper = SERVICES["secure-zookeeper"]
+    connect = SERVICES[SECURE_BROKERS[0]]["environment"]["KAFKA_ZOOKEEPER_CONNECT"]
+    assert connect == f"secure-zookeeper:{options['secureClientPort']}/ottla"
+    assert options["clientPortAddress"] == "127.0.0.1"
+    login = zookeeper["environment"]["JAVA_TOOL_OPTIONS"].rpartition("=")[2]
+    for path in (options["ssl.keyStore.location"], login):
+        assert (conf / path.removeprefix("/conf/")).read_text()
+    broker = (folder / "broker.properties").read_text()
+    (password,) = set(re.findall(r'DigestLoginModule required username="broker" password="([^"]+)"', broker))
+    assert f'user_broker="{password}"' in (conf / "zookeeper.jaas").read_text()
+    assert "zookeeper.set.acl=true" in broker
 
 
 def test_what_is_mounted_exists() -> None:

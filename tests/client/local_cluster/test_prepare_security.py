@@ -12,14 +12,25 @@ from ottla.broker.config import load_broker_config
 from ottla.client.local_cluster.prepare_security import main
 from ottla.client.net.settings import ClientSettings
 
-ARGUMENTS = ["--listener=INTERNAL", "--listener=EXTERNAL", "--inside=one:19092,two:19092", "--outside=localhost:9192"]
+ARGUMENTS = [
+    "--listener=INTERNAL",
+    "--listener=EXTERNAL",
+    "--inside=one:19092,two:19092",
+    "--outside=localhost:9192",
+    "--zookeeper=zookeeper:2281/ottla",
+]
+
+
+def made(folder: Path) -> int:
+    """Make the files, and those of ZooKeeper in a folder beside them; return the exit code."""
+    return main([str(folder), *ARGUMENTS, f"--zookeeper-folder={folder.with_name('zookeeper')}"])
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """What the first start makes."""
     folder = tmp_path / "security"
-    assert main([str(folder), *ARGUMENTS]) == 0
+    assert made(folder) == 0
     return folder
 
 
@@ -27,7 +38,7 @@ def test_the_certificate_is_for_the_brokers_inside_and_for_the_host(folder: Path
     """Their names, and those of the machine whose ports lead to them."""
     certificate = x509.load_pem_x509_certificate((folder / "broker.pem").read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == ["localhost", "one", "two"]
+    assert names.get_values_for_type(x509.DNSName) == ["localhost", "one", "two", "zookeeper"]
 
 
 def test_a_broker_takes_its_secrets_from_the_file_and_its_place_from_the_environment(folder: Path) -> None:
@@ -37,7 +48,7 @@ def test_a_broker_takes_its_secrets_from_the_file_and_its_place_from_the_environ
         "KAFKA_ADVERTISED_LISTENERS": "INTERNAL://one:19092,EXTERNAL://localhost:9192",
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "INTERNAL:SASL_SSL,EXTERNAL:SASL_SSL",
         "KAFKA_INTER_BROKER_LISTENER_NAME": "INTERNAL",
-        "KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181/secure",
+        "KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2281/ottla",
         "KAFKA_BROKER_ID": "1",
         "KAFKA_LOG_DIRS": str(folder),
     }
@@ -65,12 +76,12 @@ def test_only_the_owner_reads_what_is_secret(folder: Path) -> None:
 def test_the_next_start_changes_nothing(folder: Path) -> None:
     """Clients keep their files."""
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert main([str(folder), *ARGUMENTS]) == 0
+    assert made(folder) == 0
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On standard error, with an exit code."""
     (tmp_path / "file").touch()
-    assert main([str(tmp_path / "file"), *ARGUMENTS]) == 1
+    assert made(tmp_path / "file") == 1
     assert f"Cannot use {tmp_path / 'file'}" in capsys.readouterr().err
