@@ -11,6 +11,7 @@ import typer
 
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.nouns import noun_app
+from ottla.client.cli.terminal.output import echo
 from ottla.client.cli.terminal.target import Target, command, run
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def _end(target: Target, code: int, message: str) -> None:
     if target.is_data:
         target.print_items([{"status": _STATUSES[code], "exit_code": code, "message": message}])
     else:
-        typer.echo(f"{_STATUSES[code]}: {message}")
+        echo(f"{_STATUSES[code]}: {message}")
     raise typer.Exit(code)
 
 

@@ -8,6 +8,7 @@ import typer
 
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.nouns import noun_app
+from ottla.client.cli.terminal.output import echo
 from ottla.client.cli.terminal.target import Target, command
 
 if TYPE_CHECKING:
@@ -42,10 +43,10 @@ def info(target: Target) -> None:
     if target.is_data:
         target.print_items([found])
         return
-    typer.echo(f"cluster id:  {found['cluster_id'] or '-'}")
-    typer.echo(f"controller:  {'none' if found['controller_id'] is None else found['controller_id']}")
-    typer.echo(f"brokers:     {len(found['brokers'])}")
-    typer.echo(f"topics:      {found['topics']} with {found['partitions']} partitions")
+    echo(f"cluster id:  {found['cluster_id'] or '-'}")
+    echo(f"controller:  {'none' if found['controller_id'] is None else found['controller_id']}")
+    echo(f"brokers:     {len(found['brokers'])}")
+    echo(f"topics:      {found['topics']} with {found['partitions']} partitions")
 
 
 @command(app)
@@ -116,15 +117,15 @@ def health(target: Target) -> None:
     if target.is_data:
         target.print_items([found.to_dict()])
     else:
-        typer.echo(f"cluster:           {'healthy' if found.is_healthy else 'unhealthy'}")
-        typer.echo(f"controller:        {'NONE' if found.controller_id is None else found.controller_id}")
-        typer.echo(f"brokers:           {', '.join(map(str, found.brokers))}")
-        typer.echo(f"missing brokers:   {', '.join(map(str, found.missing_brokers)) or 'none'}")
-        typer.echo(f"partitions:        {found.partitions}")
-        typer.echo(f"offline:           {len(found.offline)}")
-        typer.echo(f"under-replicated:  {len(found.under_replicated)}")
+        echo(f"cluster:           {'healthy' if found.is_healthy else 'unhealthy'}")
+        echo(f"controller:        {'NONE' if found.controller_id is None else found.controller_id}")
+        echo(f"brokers:           {', '.join(map(str, found.brokers))}")
+        echo(f"missing brokers:   {', '.join(map(str, found.missing_brokers)) or 'none'}")
+        echo(f"partitions:        {found.partitions}")
+        echo(f"offline:           {len(found.offline)}")
+        echo(f"under-replicated:  {len(found.under_replicated)}")
         if found.offline or found.under_replicated:
-            typer.echo()
+            echo()
             rows = [
                 (each.topic, each.partition, each.leader, each.replicas, each.isr, state)
                 for state, part in (("OFFLINE", found.offline), ("under-replicated", found.under_replicated))
@@ -132,7 +133,7 @@ def health(target: Target) -> None:
             ]
             target.show(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR", "STATE"), rows[:_ROWS_MAX], ())
             if len(rows) > _ROWS_MAX:
-                typer.echo(f"... and {len(rows) - _ROWS_MAX} more; --format json shows all.")
+                echo(f"... and {len(rows) - _ROWS_MAX} more; --format json shows all.")
     if not found.is_healthy:
         raise typer.Exit(1)
 

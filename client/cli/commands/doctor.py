@@ -9,6 +9,7 @@ import typer
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import DirectoryOption, default_directory
+from ottla.client.cli.terminal.output import echo
 from ottla.client.cli.terminal.target import Target, command, run
 
 if TYPE_CHECKING:
@@ -77,6 +78,6 @@ def doctor(
 
 def _tell_changes(findings: list[Finding]) -> None:
     for number, finding in enumerate((each for each in findings if each.advice), 1):
-        typer.echo(f"\n{number}. {finding.check}: {finding.advice}")
+        echo(f"\n{number}. {finding.check}: {finding.advice}")
         if finding.change:
-            typer.echo(f"   {finding.change}")
+            echo(f"   {finding.change}")

@@ -9,7 +9,7 @@ import typer
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes, tell_errors
-from ottla.client.cli.terminal.output import confirm, print_table
+from ottla.client.cli.terminal.output import confirm, echo, print_table
 from ottla.client.cli.terminal.target import STYLES, Target, cell, command
 from ottla.client.cli.terminal.times import local_time
 
@@ -74,14 +74,14 @@ def describe(target: Target, group: _Group) -> None:
     if target.is_data:
         target.print_items([{**found.to_dict(), "total_lag": total, "partitions": [each.to_dict() for each in lags]}])
         return
-    typer.echo(f"group:        {found.group_id}")
-    typer.echo(f"state:        {found.state}")
-    typer.echo(f"type:         {found.type}")
-    typer.echo(f"assignor:     {found.assignor or '-'}")
-    typer.echo(f"coordinator:  {found.coordinator}")
-    typer.echo(f"members:      {len(found.members)}")
-    typer.echo(f"total lag:    {total}")
-    typer.echo()
+    echo(f"group:        {found.group_id}")
+    echo(f"state:        {found.state}")
+    echo(f"type:         {found.type}")
+    echo(f"assignor:     {found.assignor or '-'}")
+    echo(f"coordinator:  {found.coordinator}")
+    echo(f"members:      {len(found.members)}")
+    echo(f"total lag:    {total}")
+    echo()
     _show_lags(target, lags)
 
 

@@ -11,7 +11,7 @@ from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import FormatOption, YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes
-from ottla.client.cli.terminal.output import Format, confirm, error, print_items, print_table
+from ottla.client.cli.terminal.output import Format, confirm, echo, error, print_items, print_table
 from ottla.client.cli.terminal.progress import with_progress
 from ottla.client.cli.terminal.target import Target, cell, command
 
@@ -89,11 +89,11 @@ def _dump_batches(batches: Any, with_records: bool, output_format: Format) -> No
             continue
         # Print line by line, for files that are larger than memory.
         if number == 0:
-            typer.echo("  ".join(name.upper().replace("_", "-") for name in _BATCH_FIELDS))
+            echo("  ".join(name.upper().replace("_", "-") for name in _BATCH_FIELDS))
         cells = zip(_BATCH_FIELDS, item.values(), strict=True)
-        typer.echo("  ".join(cell(value).ljust(len(name)) for name, value in cells).rstrip())
+        echo("  ".join(cell(value).ljust(len(name)) for name, value in cells).rstrip())
         for record in content:
-            typer.echo(f"  | {record['offset']}  {record['timestamp']}  {record['key']!r}: {record['value']!r}")
+            echo(f"  | {record['offset']}  {record['timestamp']}  {record['key']!r}: {record['value']!r}")
 
 
 def _batch_item(placed: PlacedBatch) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes
-from ottla.client.cli.terminal.output import confirm, say
+from ottla.client.cli.terminal.output import confirm, echo, say
 from ottla.client.cli.terminal.target import Target, command
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def plan(
             raise CommandError(f"These brokers are not alive: {', '.join(map(str, missing))}.")
         return await admin.describe_topics(topics)
 
-    typer.echo(plan_text(spread(target.run(work), ids, replication_factor)))
+    echo(plan_text(spread(target.run(work), ids, replication_factor)))
 
 
 @command(reassign)

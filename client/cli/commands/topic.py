@@ -12,7 +12,7 @@ from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes
-from ottla.client.cli.terminal.output import confirm, say
+from ottla.client.cli.terminal.output import confirm, echo, say
 from ottla.client.cli.terminal.target import Target, command, key_values
 
 if TYPE_CHECKING:
@@ -139,14 +139,14 @@ def describe(
         return
     for number, (topic, configs) in enumerate(found):
         if number:
-            typer.echo()
-        typer.echo(f"topic:               {topic.name}")
-        typer.echo(f"id:                  {topic.topic_id or '-'}")
-        typer.echo(f"partitions:          {len(topic.partitions)}")
-        typer.echo(f"replication factor:  {topic.replication_factor}")
+            echo()
+        echo(f"topic:               {topic.name}")
+        echo(f"id:                  {topic.topic_id or '-'}")
+        echo(f"partitions:          {len(topic.partitions)}")
+        echo(f"replication factor:  {topic.replication_factor}")
         for entry in configs:
-            typer.echo(f"{entry.name} = {entry.value}")
-        typer.echo()
+            echo(f"{entry.name} = {entry.value}")
+        echo()
         target.show(
             ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "STATE"),
             [

@@ -13,7 +13,7 @@ from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes, tell_errors
-from ottla.client.cli.terminal.output import confirm, say
+from ottla.client.cli.terminal.output import confirm, echo, say
 from ottla.client.cli.terminal.target import Target, command
 from ottla.client.cli.terminal.times import ago, local_time
 
@@ -120,7 +120,7 @@ def describe(target: Target, ids: _Ids) -> None:
     else:
         for number, each in enumerate(each for each in found if each.error is None):
             if number:
-                typer.echo()
+                echo()
             _print_description(target, each)
     tell_errors(found)
 
@@ -128,16 +128,16 @@ def describe(target: Target, ids: _Ids) -> None:
 def _print_description(target: Target, found: TransactionDescription) -> None:
     from ottla.client.net.metadata import by_topic
 
-    typer.echo(f"transactional id:  {found.transactional_id}")
-    typer.echo(f"state:             {found.state}")
-    typer.echo(f"coordinator:       {found.coordinator}")
-    typer.echo(f"producer id:       {found.producer_id}")
-    typer.echo(f"producer epoch:    {found.producer_epoch}")
-    typer.echo(f"timeout:           {found.timeout_ms} ms")
+    echo(f"transactional id:  {found.transactional_id}")
+    echo(f"state:             {found.state}")
+    echo(f"coordinator:       {found.coordinator}")
+    echo(f"producer id:       {found.producer_id}")
+    echo(f"producer epoch:    {found.producer_epoch}")
+    echo(f"timeout:           {found.timeout_ms} ms")
     start_ms = found.start_time_ms
-    typer.echo(f"began:             {'never' if start_ms is None else f'{local_time(start_ms)}, {ago(start_ms)}'}")
+    echo(f"began:             {'never' if start_ms is None else f'{local_time(start_ms)}, {ago(start_ms)}'}")
     if found.partitions:
-        typer.echo()
+        echo()
         target.show(("TOPIC", "PARTITIONS"), list(by_topic(found.partitions).items()), ())
 
 

@@ -10,7 +10,7 @@ import typer
 
 from ottla.client.cli.commands.status import print_statuses
 from ottla.client.cli.terminal.options import DirectoryOption, default_directory, directory_arguments
-from ottla.client.cli.terminal.output import say
+from ottla.client.cli.terminal.output import echo, say
 from ottla.client.cli.terminal.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -133,12 +133,12 @@ def _show(cluster: LocalCluster, directory: Path | None, *, started: bool, detac
         say("Everything is already running.")
     record = cluster.record()
     print_statuses(cluster.statuses())
-    typer.echo(f"\nbootstrap servers: {record.bootstrap_servers}")
-    typer.echo(f"zookeeper:         {record.zookeeper_connect}")
-    typer.echo(f"data and logs:     {cluster.directory.path}")
+    echo(f"\nbootstrap servers: {record.bootstrap_servers}")
+    echo(f"zookeeper:         {record.zookeeper_connect}")
+    echo(f"data and logs:     {cluster.directory.path}")
     if record.secure:
         files = cluster.directory.security
-        typer.echo(f"for clients:       {files.client_properties} ({files.librdkafka_properties.name} for kcat)")
+        echo(f"for clients:       {files.client_properties} ({files.librdkafka_properties.name} for kcat)")
         say(f"\nTry: export OTTLA_COMMAND_CONFIG={shlex.quote(str(files.client_properties))}\n     ottla topic list")
     arguments = directory_arguments(directory)
     say(f"\nStop with: ottla down{arguments}" if detach or not started else "\nPress Ctrl-C to stop.")

@@ -13,7 +13,7 @@ import typer
 
 from ottla.client.cli.records.offsets import OFFSET_HELP, partitions_of, resolve
 from ottla.client.cli.terminal.errors import CommandError
-from ottla.client.cli.terminal.output import Format, say, written
+from ottla.client.cli.terminal.output import Format, printable, say, written
 from ottla.client.cli.terminal.progress import progress, untold
 from ottla.client.cli.terminal.target import Target, run
 
@@ -118,6 +118,11 @@ def _writer(output_format: Format, template: str | None, null: str) -> Callable[
     return lambda read: written(as_json(read), output_format).encode()
 
 
+def _for_terminal(writer: Callable[[ReadRecord], bytes]) -> Callable[[ReadRecord], bytes]:
+    """Show what would control the terminal as escapes. A pipe gets records as they are."""
+    return lambda record: printable(writer(record).decode(errors="backslashreplace")).encode()
+
+
 def _read(
     target: Target,
     topic: str,
@@ -132,6 +137,8 @@ def _read(
     from ottla.client.cli.records.reading import PartitionReader
 
     output = sys.stdout.buffer
+    if sys.stdout.isatty() and not target.is_data:
+        writer = _for_terminal(writer)
 
     async def work(admin: Admin) -> None:
         wanted = await partitions_of(admin, topic, partitions)

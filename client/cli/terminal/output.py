@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -14,6 +15,8 @@ from ottla.client.cli.terminal.errors import CommandError
 
 # Between the columns of a table.
 _GAP: Final = 2
+# All control characters but line breaks and tabs, and those that change the direction of text.
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class Format(StrEnum):
@@ -29,15 +32,32 @@ class Format(StrEnum):
         return self is not Format.TABLE
 
 
+def printable(text: str) -> str:
+    """Return text in which no character controls the terminal; those that do are shown as escapes.
+
+    Names of groups, clients, members and hosts come from strangers. In JSON and YAML they stay as they are.
+    """
+    return _CONTROLS.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
+
+
+def echo(line: str = "") -> None:
+    """Print a line for people to standard output."""
+    typer.echo(printable(line))
+
+
 def say(line: str) -> None:
     """Print a message to standard error."""
-    typer.echo(line, err=True)
+    typer.echo(printable(line), err=True)
 
 
 def error(message: str) -> None:
     """Print an error message to standard error."""
     typer.secho("Error: ", err=True, nl=False, fg=typer.colors.RED, bold=True)
-    typer.echo(message, err=True)
+    typer.echo(printable(message), err=True)
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -46,7 +66,7 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise CommandError(f"{question} There is no terminal to ask on; repeat the command with --yes.", 2)
-    if not typer.confirm(question, err=True):
+    if not typer.confirm(printable(question), err=True):
         raise CommandError("Nothing was done.")
 
 
@@ -70,6 +90,8 @@ def written(item: Mapping[str, Any], output_format: Format) -> str:
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[str, str]) -> None:
     """Print aligned columns; on a terminal, cells whose text is in `styles` are coloured."""
+    # A line break in a name must not look like another row.
+    rows = [[printable(cell).replace("\n", "\\n") for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich_table(headings, rows, styles)
         return

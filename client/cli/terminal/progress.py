@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+from ottla.client.cli.terminal.output import printable
+
 T = TypeVar("T")
 Tell = Callable[[int], None]
 
@@ -31,7 +33,7 @@ def progress(label: str, total: int | None = None) -> Iterator[Tell]:
         TimeElapsedColumn() if total is None else TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task(label, total=total)
+        bar = bars.add_task(printable(label), total=total)
         yield lambda done: bars.update(bar, completed=done)
 
 
