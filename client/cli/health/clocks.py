@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Final
 
 from ottla.client.admin.results import BrokerDescription
 from ottla.client.cli.health.findings import Finding, Status
-from ottla.client.cli.health.http_pages import page_url
+from ottla.client.cli.health.http_pages import get_page, page_url
 
 _CHECK: Final = "clocks"
 _PAGE: Final = "/health/live"
@@ -43,7 +42,7 @@ def seconds_ahead(url: str, now: Callable[[], float] = time.time) -> float | Non
     """Return how many seconds the clock of an HTTP server is ahead of ours; None if it does not send its time."""
     try:
         asked_at = now()
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:  # noqa: S310 - page_url makes http: only
+        with get_page(url, _TIMEOUT_S) as response:
             told = parsedate_to_datetime(response.headers["Date"]).timestamp()
         # Add half a second for the missing fraction, and half of the round trip.
         return told + 0.5 - (asked_at + now()) / 2

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import os
-from collections.abc import Mapping
+import urllib.request
+from collections.abc import Collection, Mapping
+from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 # The broker option with the address. Apache Kafka does not have it.
 LISTENER: Final = "ottla.http.listener"
@@ -19,7 +23,47 @@ def page_url(listener: str, broker_host: str, path: str) -> str:
     return f"http://{broker_host if host in _ANY_HOST else host}:{port}{path}"
 
 
-def authorization(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the headers with our token, if we have one."""
-    token = environment.get(TOKEN_VARIABLE)
-    return {"Authorization": f"Bearer {token}"} if token else {}
+class UntrustedHostError(Exception):
+    """A broker names a host that must not get our token."""
+
+
+def get_page(
+    url: str,
+    timeout_s: float,
+    *,
+    token_for: Collection[str] = (),
+    environment: Mapping[str, str] = os.environ,
+) -> http.client.HTTPResponse:
+    """Ask for a page; with our token, if we have one and the page may need it.
+
+    `token_for` has the hosts that may get the token, those that the user has named: a broker could name any. For the
+    same reason redirects are not followed.
+    """
+    token = environment.get(TOKEN_VARIABLE) if token_for else None
+    if token and not _is_among(urlsplit(url).hostname or "", token_for):
+        raise UntrustedHostError
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    opened: http.client.HTTPResponse = _OPENER.open(urllib.request.Request(url, headers=headers), timeout=timeout_s)
+    return opened
+
+
+def _is_among(host: str, hosts: Collection[str]) -> bool:
+    names = {name.lower() for name in hosts}
+    return host in names or (_is_this_machine(host) and any(map(_is_this_machine, names)))
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Takes a redirect for an error."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Follow to nowhere."""
+
+
+_OPENER: Final = urllib.request.build_opener(_NoRedirects)

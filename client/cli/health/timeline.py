@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.parse
-import urllib.request
 from typing import Any, Final
 
 from ottla.client.admin.admin import Admin
 from ottla.client.admin.results import ConfigResource
-from ottla.client.cli.health.http_pages import LISTENER, TOKEN_VARIABLE, authorization, page_url
+from ottla.client.cli.health.http_pages import LISTENER, TOKEN_VARIABLE, UntrustedHostError, get_page, page_url
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.protocol.config_resources import ConfigResourceType
 
@@ -30,9 +29,15 @@ async def rebalances(admin: Admin, group: str) -> list[dict[str, Any]]:
         raise CommandError(f"Broker {coordinator} does not serve HTTP: set {LISTENER}.")
     path = f"/groups/{urllib.parse.quote(group, safe='')}"
     url = page_url(listener, admin.cluster.brokers[coordinator].host, path)
+    named = [address.host for address in admin.cluster.settings.addresses]
     try:
-        page = await asyncio.to_thread(_get, url)
+        page = await asyncio.to_thread(_get, url, named)
         found: list[dict[str, Any]] = json.loads(page)["rebalances"]
+    except UntrustedHostError as error:
+        raise CommandError(
+            f"Broker {coordinator} serves HTTP at {urllib.parse.urlsplit(url).hostname}, which is not one of your "
+            f"bootstrap servers, so it does not get the token in {TOKEN_VARIABLE}. Add it to -b if you trust it."
+        ) from error
     except (OSError, ValueError, KeyError) as error:
         raise CommandError(
             f"Cannot read {url}: {error}. The HTTP port may be closed to this host, or require a token: "
@@ -41,8 +46,6 @@ async def rebalances(admin: Admin, group: str) -> list[dict[str, Any]]:
     return found
 
 
-def _get(url: str) -> bytes:
-    request = urllib.request.Request(url, headers=authorization())  # noqa: S310 - page_url makes http: only
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310 - the same
-        page: bytes = response.read(_PAGE_BYTES_MAX)
-    return page
+def _get(url: str, named: list[str]) -> bytes:
+    with get_page(url, _TIMEOUT_S, token_for=named) as response:
+        return response.read(_PAGE_BYTES_MAX)
