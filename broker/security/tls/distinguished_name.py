@@ -7,6 +7,9 @@
     subject = SEQUENCE of SET of SEQUENCE (OBJECT IDENTIFIER type, string value)
 
 Types without a short name in RFC 2253 appear as their numbers, and their values as `#` and the bytes in hex.
+
+OpenSSL has checked the certificate before: an authority that we trust has signed it. Brokers read this one field
+without another package. Tests compare it with what `cryptography` reads, in whole and in damaged certificates.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ _KEYWORDS: Final = {
 _ENCODINGS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be", 0x1C: "utf-32-be"}
 _VERSION_TAG: Final = 0xA0
 _SUBJECT_POSITION: Final = 4
+_IDENTIFIER_BYTES_MAX: Final = 64
 _ESCAPED: Final = frozenset(',+"\\<>;')
 
 
@@ -63,10 +67,18 @@ def _attribute(content: memoryview) -> str:
         raise CertificateNameError("an attribute is a type and a value")
     kind, value = fields
     number = _identifier(bytes(kind.content))
-    keyword, encoding = _KEYWORDS.get(number), _ENCODINGS.get(value.tag)
-    if keyword is None or encoding is None:
+    keyword, text = _KEYWORDS.get(number), _text(value)
+    if keyword is None or text is None:
         return f"{keyword or number}=#{bytes(value.whole).hex()}"
-    return f"{keyword}={_escaped(bytes(value.content).decode(encoding, errors='replace'))}"
+    return f"{keyword}={_escaped(text)}"
+
+
+def _text(value: _Element) -> str | None:
+    """Return the text of a string; None if it is none. To replace bytes would give two clients the same name."""
+    try:
+        return bytes(value.content).decode(_ENCODINGS[value.tag])
+    except (KeyError, UnicodeDecodeError):
+        return None
 
 
 def _escaped(text: str) -> str:
@@ -80,6 +92,8 @@ def _escaped(text: str) -> str:
 
 def _identifier(content: bytes) -> str:
     """Decode an object identifier: numbers in base 128; the first one stands for two."""
+    if len(content) > _IDENTIFIER_BYTES_MAX:
+        raise CertificateNameError("an object identifier is too long")
     numbers: list[int] = []
     number = 0
     for byte in content:
