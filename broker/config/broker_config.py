@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 from ottla.broker.config.addresses import Endpoint, Listener, ZooKeeperAddresses
 from ottla.broker.config.checks import ZOOKEEPER_MISSING, problems_between_options
+from ottla.broker.config.doubts import security_doubts
 from ottla.broker.config.layers import (
     ConfigError,
     ConfigSource,
@@ -63,7 +64,7 @@ class BrokerConfig(BrokerOptions):
         for option in BROKER_OPTIONS.values():
             best = next(self.candidates(option), None)
             vars(self)[option.attribute] = None if best is None else option.converted(best.value, best.row)
-        vars(self)["warnings"] = (*warnings, *self._doubts(names))
+        vars(self)["warnings"] = (*warnings, *self._doubts(names), *security_doubts(self))
         wrong = {name for problem in problems for name in problem.names}
         problems += [problem for problem in problems_between_options(self) if wrong.isdisjoint(problem.names)]
         if problems:

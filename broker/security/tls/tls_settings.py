@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.config.doubts import is_tls_13_suite
 from ottla.broker.config.kinds import Password
 from ottla.broker.config.names import listener_prefix
 from ottla.broker.config.rows.broker import BrokerOptions
@@ -115,15 +117,18 @@ class TlsSettings:
         return context
 
     def _limited(self, context: ssl.SSLContext) -> ssl.SSLContext:
-        versions = sorted(_VERSIONS[name] for name in self.enabled_protocols)
-        context.minimum_version, context.maximum_version = versions[0], versions[-1]
-        # TLS 1.3 has few suites, all of them good, and all are enabled.
-        older = [openssl_name(suite) for suite in self.cipher_suites if "_WITH_" in suite or "-" in suite]
-        if older:
-            try:
-                context.set_ciphers(":".join(older))
-            except ssl.SSLError as error:
-                raise KeyStoreError("ssl.cipher.suites has no known suite") from error
+        versions = {_VERSIONS[name] for name in self.enabled_protocols}
+        if self.cipher_suites:
+            # As in Java, a version without a suite in the list is not spoken.
+            older = [suite for suite in self.cipher_suites if not is_tls_13_suite(suite)]
+            versions &= {
+                *({ssl.TLSVersion.TLSv1_2} if older else ()),
+                *({ssl.TLSVersion.TLSv1_3} if len(older) < len(self.cipher_suites) else ()),
+            }
+            if not versions:
+                raise KeyStoreError("ssl.cipher.suites has no suite for the versions in ssl.enabled.protocols")
+            _set_ciphers(context, older)
+        context.minimum_version, context.maximum_version = min(versions), max(versions)
         return context
 
     def _load_key(self, context: ssl.SSLContext) -> bool:
@@ -156,6 +161,17 @@ class TlsSettings:
         except OSError as error:
             raise KeyStoreError(f"{origin} has no readable certificates") from error
         return True
+
+
+def _set_ciphers(context: ssl.SSLContext, suites: Sequence[str]) -> None:
+    """Accept these suites of TLS 1.2. OpenSSL ignores unknown ones as long as it knows another."""
+    for suite in suites:
+        try:
+            context.set_ciphers(openssl_name(suite))
+        except ssl.SSLError as error:
+            raise KeyStoreError(f"ssl.cipher.suites has {suite}, which is not a known suite") from error
+    if suites:
+        context.set_ciphers(":".join(map(openssl_name, suites)))
 
 
 def openssl_name(suite: str) -> str:

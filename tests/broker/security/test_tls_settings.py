@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,51 @@ def test_only_enabled_suites_are_used(certificates: Certificates) -> None:
     cipher = shaken(made.server_context(), certificates.client_context()).cipher()
     assert cipher is not None
     assert cipher[0] == "ECDHE-ECDSA-CHACHA20-POLY1305"
+
+
+OLDER, NEWER = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384"
+
+
+@pytest.mark.parametrize(
+    ("suites", "versions"),
+    [
+        (OLDER, ["TLSv1.2"]),
+        (NEWER, ["TLSv1.3"]),
+        (f"{OLDER},{NEWER}", ["TLSv1.2", "TLSv1.3"]),
+        ("", ["TLSv1.2", "TLSv1.3"]),
+    ],
+)
+def test_a_version_without_a_suite_is_not_spoken(certificates: Certificates, suites: str, versions: list[str]) -> None:
+    """As in Java: whoever lists suites of one version does not want others in another one."""
+    server = settings({**certificates.options(), "ssl.cipher.suites": suites}).server_context()
+    spoken = []
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        client = certificates.client_context()
+        client.minimum_version = client.maximum_version = version
+        with suppress(ssl.SSLError):
+            spoken.append(shaken(server, client).version())
+    assert spoken == versions
+
+
+@pytest.mark.parametrize(
+    ("suites", "protocols", "problem"),
+    [
+        (
+            f"{OLDER},TLS_ECDHE_RSA_WITH_NO_SUCH",
+            "TLSv1.2",
+            "TLS_ECDHE_RSA_WITH_NO_SUCH, which is not a known suite",
+        ),
+        (NEWER, "TLSv1.2", "no suite for the versions in ssl.enabled.protocols"),
+        (OLDER, "TLSv1.3", "no suite for the versions in ssl.enabled.protocols"),
+    ],
+)
+def test_suites_that_would_be_ignored_are_refused(
+    certificates: Certificates, suites: str, protocols: str, problem: str
+) -> None:
+    """OpenSSL ignores what it does not know."""
+    options = {"ssl.enabled.protocols": protocols, "ssl.cipher.suites": suites}
+    with pytest.raises(KeyStoreError, match=problem):
+        settings({**certificates.options(), **options}).server_context()
 
 
 @pytest.mark.parametrize(
