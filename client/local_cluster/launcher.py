@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,10 @@ from ottla.client.local_cluster.ports import is_accepting
 from ottla.client.local_cluster.process import LogTail, ending, spawn, start_time
 from ottla.client.local_cluster.properties import write_properties
 from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Role
+from ottla.client.local_cluster.zookeeper_commands import ZooKeeperCommandError, run_in_zookeeper
 
 # Without -P, the working directory would come before the installed packages.
 BROKER_COMMAND = (sys.executable, "-P", "-m", "ottla.broker")
-ZOOKEEPER_ACLS_COMMAND = (sys.executable, "-P", "-m", "ottla.broker.app.zookeeper_acls")
-PROTECT_TIMEOUT_S = 60
 LOG_LINES_SHOWN = 12
 
 
@@ -79,16 +77,10 @@ def protect_zookeeper(directory: ClusterDir, cluster: ClusterRecord) -> None:
     """
     security = directory.security
     security.write_zookeeper_properties(cluster.zookeeper_connect)
-    done = subprocess.run(
-        [*ZOOKEEPER_ACLS_COMMAND, "secure", "--config", str(security.zookeeper_properties)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=PROTECT_TIMEOUT_S,
-        env={name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")},
-    )
-    if done.returncode != 0:
-        raise ClusterError(f"Cannot protect the nodes in ZooKeeper: {done.stderr.strip()}")
+    try:
+        run_in_zookeeper("secure", security.zookeeper_properties, is_local=True)
+    except ZooKeeperCommandError as error:
+        raise ClusterError(f"Cannot protect the nodes in ZooKeeper: {error}") from error
 
 
 def _broker_arguments(directory: ClusterDir, cluster: ClusterRecord, broker: ProcessRecord) -> list[str]:

@@ -198,6 +198,25 @@ def test_a_stranger_reads_what_kafka_leaves_readable(cluster: SecureCluster, str
             stranger.get(path)
 
 
+def test_a_user_is_written_to_a_protected_zookeeper_with_its_login(
+    cluster: SecureCluster, stranger: KazooClient, tmp_path: Path
+) -> None:
+    """For brokers that log in with SCRAM; without the login it is refused."""
+    record = ClusterDir(cluster.directory).read()
+    assert record is not None
+    password = tmp_path / "password"
+    password.write_text("a password\n")
+    line = ("user", "create", "early", "--password-file", str(password), "--zookeeper", record.zookeeper_connect)
+    login = ("--zookeeper-config", str(cluster.directory / "security" / "zookeeper.properties"))
+    refused = cluster.run(*line, "--timeout", "2")
+    assert (refused.returncode, "no ZooKeeper server answers" in refused.stderr) == (1, True), refused.stderr
+    made = cluster.run(*line, *login)
+    assert made.returncode == 0, made.stderr
+    with pytest.raises(NoAuthError):
+        stranger.get("/config/users/early")
+    assert "early" in cluster.run("user", "list").stdout
+
+
 def test_a_tree_is_opened_and_protected_again(cluster: SecureCluster, stranger: KazooClient) -> None:
     """With the options that the cluster has written for that, and while it runs."""
     config = ("--config", str(cluster.directory / "security" / "zookeeper.properties"))

@@ -35,6 +35,12 @@ _ZooKeeper = Annotated[
     str | None,
     typer.Option("--zookeeper", metavar="HOST:PORT/PATH", help="Write to this ZooKeeper while no broker is running."),
 ]
+_ZooKeeperConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--zookeeper-config", metavar="FILE", help="server.properties of a broker, with its login to that ZooKeeper."
+    ),
+]
 
 
 @command(app, "list")
@@ -66,6 +72,7 @@ def create(
     iterations: _Iterations = ITERATIONS_DEFAULT,
     password_file: PasswordFileOption = None,
     zookeeper: _ZooKeeper = None,
+    zookeeper_config: _ZooKeeperConfig = None,
 ) -> None:
     """Create a user. The command asks for the password, or reads it from OTTLA_PASSWORD or a file.
 
@@ -79,11 +86,14 @@ def create(
       ottla user create alice
       ottla user create alice --mechanism SCRAM-SHA-256 --password-file secret.txt
       ottla user create broker --zookeeper localhost:2181/ottla
+      ottla user create broker --zookeeper zk:2281 --zookeeper-config server.properties
     """
+    if zookeeper_config is not None and zookeeper is None:
+        raise CommandError("--zookeeper-config has the login to the ZooKeeper in --zookeeper.", 2)
     wanted = _mechanisms(mechanisms)
     if zookeeper is None and any(_has(each, wanted) for each in _described(target, user)):
         raise CommandError(f"User {user} already exists. `ottla user update {user}` sets a new password.")
-    _set(target, user, wanted, iterations, password_file, zookeeper, "created")
+    _set(target, user, wanted, iterations, password_file, zookeeper, "created", zookeeper_config)
 
 
 @command(app)
@@ -160,6 +170,7 @@ def _set(
     password_file: Path | None,
     zookeeper: str | None,
     done: str,
+    zookeeper_config: Path | None = None,
 ) -> None:
     from ottla.client.admin.security_results import ScramCredentialUpsertion
 
@@ -169,7 +180,7 @@ def _set(
     if zookeeper is not None:
         from ottla.client.cli.access.offline_users import store
 
-        results = store(zookeeper, wanted, target.timeout_s)
+        results = store(zookeeper, zookeeper_config, wanted, target.timeout_s)
     else:
 
         async def work(admin: Admin) -> tuple[UserOutcome, ...]:

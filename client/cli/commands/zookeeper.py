@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,7 +11,7 @@ from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import FormatOption, YesOption
 from ottla.client.cli.terminal.output import Format, confirm, print_items, print_table
-from ottla.client.local_cluster.launcher import ZOOKEEPER_ACLS_COMMAND
+from ottla.client.local_cluster.zookeeper_commands import ZooKeeperCommandError, run_in_zookeeper
 
 app = noun_app("zookeeper")
 
@@ -62,17 +60,10 @@ def unsecure(
 def _migrate(
     access: Literal["secure", "unsecure"], config: Path, overrides: list[str] | None, output_format: Format
 ) -> None:
-    """Have a process of the broker do it: clients do not talk to ZooKeeper."""
-    options = [argument for override in overrides or () for argument in ("--override", override)]
-    done = subprocess.run(
-        [*ZOOKEEPER_ACLS_COMMAND, access, "--config", str(config), *options],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode != 0:
-        raise CommandError(done.stderr.strip(), done.returncode)
-    result = json.loads(done.stdout)
+    try:
+        result = run_in_zookeeper(access, config, overrides or ())
+    except ZooKeeperCommandError as error:
+        raise CommandError(str(error), error.exit_code) from error
     if output_format.is_data:
         print_items([result], output_format)
     else:

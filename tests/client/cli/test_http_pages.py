@@ -68,6 +68,12 @@ def test_a_host_that_the_user_names_gets_it(thief: Thief, named: list[str]) -> N
     assert thief.shown == {"/page": "Bearer planted-token"}
 
 
+def test_without_a_token_none_is_shown(thief: Thief) -> None:
+    """And any host may be asked."""
+    get_page(f"{thief.url}/page", TIMEOUT_S, token_for=["broker"], environment={}).close()
+    assert thief.shown == {"/page": None}
+
+
 def test_redirects_are_not_followed(thief: Thief) -> None:
     """They would carry the token away."""
     with pytest.raises(urllib.error.HTTPError):

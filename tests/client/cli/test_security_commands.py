@@ -9,8 +9,6 @@ import pytest
 from tests.client.cli.conftest import Ottla
 from tests.kit.broker_process import BrokerProcess
 
-from ottla.client.cli.health.http_pages import authorization
-
 
 @pytest.fixture
 def user() -> str:
@@ -170,9 +168,3 @@ def test_quotas_that_make_no_sense_are_refused(line: str, because: str, ottla: O
 
     assert refused.code in (1, 2)
     assert because in refused.err
-
-
-def test_a_token_for_http_is_shown_where_there_is_one() -> None:
-    """From the environment, and nothing otherwise."""
-    assert authorization({"OTTLA_HTTP_TOKEN": "planted"}) == {"Authorization": "Bearer planted"}
-    assert authorization({}) == {}
