@@ -20,7 +20,7 @@ _TLS = BrokerConfig.zookeeper_ssl_client_enable.name
 
 def zookeeper_session(config: BrokerConfig, guardian: Guardian | None = None) -> ZooKeeper:
     """Return a session that is not started. Raises ConfigError if the login cannot be used."""
-    login = ZooKeeperLogin(_digest(config), _tls(config), config.zookeeper_set_acl)
+    login = ZooKeeperLogin(_digest(config), _tls(config, guardian), config.zookeeper_set_acl)
     return ZooKeeper(
         config.zookeeper,
         session_timeout_ms=config.zookeeper_session_timeout_ms,
@@ -50,14 +50,24 @@ def _digest(config: BrokerConfig) -> DigestLogin | None:
     return digest
 
 
-def _tls(config: BrokerConfig) -> Callable[[], ssl.SSLContext] | None:
+def _tls(config: BrokerConfig, guardian: Guardian | None) -> Callable[[], ssl.SSLContext] | None:
     if not config.zookeeper_ssl_client_enable:
         return None
     settings = TlsSettings.of_zookeeper(config)
     try:
         settings.client_context()
+        trusted, key = settings.client_pem()
     except KeyStoreError as error:
         raise ConfigError([Problem((_TLS,), f"{_TLS}: {error}")]) from error
+
+    if guardian is not None:
+        password = config.zookeeper_ssl_keystore_password
+        guardian.use_tls(
+            trusted,
+            key,
+            None if password is None else password.value,
+            checks_names=bool(settings.endpoint_identification_algorithm),
+        )
 
     def context() -> ssl.SSLContext:
         try:

@@ -68,6 +68,17 @@ class Guardian:
         id_as_hex = f"{session_id & 0xFFFF_FFFF_FFFF_FFFF:016x}"
         self._order(f"session {id_as_hex} {password.hex()} {timeout_ms} {','.join(servers)}")
 
+    def use_tls(self, trusted: bytes, key: bytes, key_password: str | None, *, checks_names: bool) -> None:
+        """Reach ZooKeeper with TLS; call it before the first session.
+
+        Certificates and key are PEM. Without certificates, those of the system are trusted; we may have no key.
+        """
+        texts = (trusted, key, (key_password or "").encode())
+        # Longer than what a pipe takes at once; the guardian reads it as soon as it has started.
+        os.set_blocking(self._orders, True)
+        self._order(f"tls {' '.join(text.hex() or '-' for text in texts)} {int(checks_names)}")
+        os.set_blocking(self._orders, False)
+
     def dismiss(self) -> None:
         """Have the guardian leave without touching the session; call it when the session is closed."""
         self._order("dismissed")
@@ -78,7 +89,7 @@ class Guardian:
             log.warning("guardian_does_not_leave", pid=self._process.pid)
 
     def _order(self, line: str) -> None:
-        """Send a line, which is short enough to arrive whole or not at all."""
+        """Send a line. One about a session is short enough to arrive whole or not at all."""
         try:
             os.write(self._orders, line.encode() + b"\n")
         except (BrokenPipeError, BlockingIOError) as error:

@@ -10,7 +10,14 @@ Standard input is a pipe from the broker, with one line for each session:
 
     session <id, 16 hex digits> <password, hex> <timeout in ms> <host:port>,<host:port>,...
 
-The last line counts. `dismissed` means that the broker has closed its session itself, or will live without a guardian.
+If ZooKeeper is reached with TLS, a line before them has what that needs. The texts are PEM in hex, or `-`: trusted
+certificates, our key with its certificates, and the key's password.
+
+    tls <trusted> <key> <password> <check host names: 0 or 1>
+
+The last line of each kind counts. `dismissed` means that the broker has closed its session itself, or will live without
+a guardian. To close a session one needs its password, but no login.
+
 The first argument is a pidfd of the broker, or -1 where the system has none; then the end of the pipe is the end of the
 broker. The pidfd names this one process: a paused or slow broker is not gone, a child that inherited the pipe does not
 keep the broker alive, and a new process with the same pid is another one.
@@ -41,15 +48,15 @@ _CLOSE = struct.Struct(">ii")
 
 def main(process_fd: int) -> None:
     """Wait for the broker's death or its dismissal, and act."""
-    order = last_order(process_fd)
+    order, tls = last_order(process_fd)
     if order.startswith(b"session "):
-        close_session(order.decode())
+        close_session(order.decode(), tls.decode())
 
 
-def last_order(process_fd: int) -> bytes:
-    """Return the last whole line of the broker once the broker is gone, or `dismissed` at once."""
+def last_order(process_fd: int) -> tuple[bytes, bytes]:
+    """Return the last whole line about a session, and about TLS, once the broker is gone; `dismissed` at once."""
     os.set_blocking(_ORDERS_FD, False)
-    order = torn = b""
+    order = tls = torn = b""
     waiting = select.poll()
     waiting.register(_ORDERS_FD, select.POLLIN)
     if process_fd >= 0:
@@ -65,15 +72,19 @@ def last_order(process_fd: int) -> bytes:
                 break
             if chunk:
                 *lines, torn = (torn + chunk).split(b"\n")
-                order = lines[-1] if lines else order
+                for line in lines:
+                    if line.startswith(b"tls "):
+                        tls = line
+                    else:
+                        order = line
             else:
                 pipe_open = False
                 waiting.unregister(_ORDERS_FD)
         if order == b"dismissed" or is_gone or (process_fd < 0 and not pipe_open):
-            return order
+            return order, tls
 
 
-def close_session(order: str) -> None:
+def close_session(order: str, tls: str = "") -> None:
     """Close a session; try all servers again and again, until the session must have timed out by itself."""
     _, session_id, password, timeout_ms, servers = order.split(" ")
     deadline = time.monotonic() + int(timeout_ms) / 1000
@@ -81,7 +92,7 @@ def close_session(order: str) -> None:
         for server in servers.split(","):
             host, _, port = server.rpartition(":")
             try:
-                with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS_MAX) as connection:
+                with connected(host.strip("[]"), int(port), tls) as connection:
                     close_through(connection, int(session_id, 16), bytes.fromhex(password), int(timeout_ms))
                     return
             except OSError:
@@ -90,6 +101,35 @@ def close_session(order: str) -> None:
         if time.monotonic() > deadline:
             return
         time.sleep(_PAUSE_SECONDS)
+
+
+def connected(host: str, port: int, tls: str) -> socket.socket:
+    """Connect to a server; OSError if it does not answer, or we do not trust it."""
+    connection = socket.create_connection((host, port), _CONNECT_SECONDS_MAX)
+    if not tls:
+        return connection
+    # Only now: the memory of this process is small while it waits.
+    import ssl
+    import tempfile
+
+    try:
+        _, trusted, key, password, checks_names = tls.split(" ")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = checks_names == "1"
+        if trusted == "-":
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(cadata=bytes.fromhex(trusted).decode("ascii", errors="ignore"))
+        if key != "-":
+            # For its owner alone, and gone with this process.
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(bytes.fromhex(key))
+                file.flush()
+                context.load_cert_chain(file.name, password="" if password == "-" else bytes.fromhex(password))
+        return context.wrap_socket(connection, server_hostname=host)
+    except BaseException:
+        connection.close()
+        raise
 
 
 def close_through(connection: socket.socket, session_id: int, password: bytes, timeout_ms: int) -> None:

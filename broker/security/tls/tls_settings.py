@@ -116,6 +116,11 @@ class TlsSettings:
             context.load_default_certs()
         return context
 
+    def client_pem(self) -> tuple[bytes, bytes]:
+        """Return the trusted certificates and the key as PEM text; empty if there are none. Raises KeyStoreError."""
+        trusted, key = self._trusted_pem(), self._key_pem()
+        return (b"" if trusted is None else trusted[1]), (b"" if key is None else key[1])
+
     def _limited(self, context: ssl.SSLContext) -> ssl.SSLContext:
         versions = {_VERSIONS[name] for name in self.enabled_protocols}
         if self.cipher_suites:
@@ -131,15 +136,30 @@ class TlsSettings:
         context.minimum_version, context.maximum_version = min(versions), max(versions)
         return context
 
-    def _load_key(self, context: ssl.SSLContext) -> bool:
+    def _key_pem(self) -> tuple[str, bytes] | None:
+        """Return where the key is from, and the key with its certificates."""
         if self.keystore_key:
-            origin = "ssl.keystore.key with ssl.keystore.certificate.chain"
-            pem = pem_of_text(f"{_shown(self.keystore_key)}\n{_shown(self.keystore_certificate_chain) or ''}")
-        elif self.keystore_location:
-            origin = self.keystore_location
+            text = f"{_shown(self.keystore_key)}\n{_shown(self.keystore_certificate_chain) or ''}"
+            return "ssl.keystore.key with ssl.keystore.certificate.chain", pem_of_text(text)
+        if self.keystore_location:
             pem = key_pem(self.keystore_location, self.keystore_type, _shown(self.keystore_password))
-        else:
+            return self.keystore_location, pem
+        return None
+
+    def _trusted_pem(self) -> tuple[str, bytes] | None:
+        """Return where the trusted certificates are from, and the certificates."""
+        if self.truststore_certificates:
+            return "ssl.truststore.certificates", pem_of_text(self.truststore_certificates.value)
+        if self.truststore_location:
+            pem = trusted_pem(self.truststore_location, self.truststore_type, _shown(self.truststore_password))
+            return self.truststore_location, pem
+        return None
+
+    def _load_key(self, context: ssl.SSLContext) -> bool:
+        found = self._key_pem()
+        if found is None:
             return False
+        origin, pem = found
         try:
             with as_file(pem) as path:
                 # Never None: OpenSSL would ask for a missing password on the terminal.
@@ -149,13 +169,10 @@ class TlsSettings:
         return True
 
     def _load_trusted(self, context: ssl.SSLContext) -> bool:
-        if self.truststore_certificates:
-            origin, pem = "ssl.truststore.certificates", pem_of_text(self.truststore_certificates.value)
-        elif self.truststore_location:
-            origin = self.truststore_location
-            pem = trusted_pem(origin, self.truststore_type, _shown(self.truststore_password))
-        else:
+        found = self._trusted_pem()
+        if found is None:
             return False
+        origin, pem = found
         try:
             context.load_verify_locations(cadata=pem.decode("ascii", errors="ignore"))
         except OSError as error:

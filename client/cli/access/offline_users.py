@@ -17,7 +17,7 @@ _SALT_BYTES: Final = 24
 
 
 def store(
-    connect: str, config: Path | None, wanted: Sequence[ScramCredentialUpsertion], timeout_s: float
+    connect: str, wanted: Sequence[ScramCredentialUpsertion], timeout_s: float, config: Path | None = None
 ) -> list[UserOutcome]:
     """Write the credentials of one user, with the login in a broker's config; CommandError if that fails."""
     (user,) = {each.user for each in wanted}

@@ -180,7 +180,7 @@ def _set(
     if zookeeper is not None:
         from ottla.client.cli.access.offline_users import store
 
-        results = store(zookeeper, zookeeper_config, wanted, target.timeout_s)
+        results = store(zookeeper, wanted, target.timeout_s, zookeeper_config)
     else:
 
         async def work(admin: Admin) -> tuple[UserOutcome, ...]:

@@ -1,4 +1,4 @@
-"""A process with a session and a guardian, for tests that kill it: `python -m ... CONNECT NODE`.
+"""A process with a session and a guardian, for tests that kill it: `python -m ... CONNECT NODE [OPTION=VALUE]...`.
 
 It creates an ephemeral node, prints `ready GUARDIAN_PID`, and obeys the lines that it reads:
 
@@ -18,24 +18,24 @@ import sys
 import structlog
 from tests.broker.sessions import expire
 
+from ottla.broker.app.zookeeper_session import zookeeper_session
 from ottla.broker.cluster.guardian import Guardian
-from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import BrokerConfig
 
 # Longer than any test waits: what happens in a test is not the timeout.
 SESSION_TIMEOUT_MS = 40_000
 
 
-def main(connect: str, node: str) -> None:
+def main(connect: str, node: str, *options: str) -> None:
     """Obey until the end of the input."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     guardian = Guardian()
-    zookeeper = ZooKeeper(
-        BrokerConfig.of({"zookeeper.connect": connect}).zookeeper,
-        session_timeout_ms=SESSION_TIMEOUT_MS,
-        connection_timeout_ms=SESSION_TIMEOUT_MS,
-        guardian=guardian,
-    )
+    config = {
+        "zookeeper.connect": connect,
+        "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        **dict(option.split("=", 1) for option in options),
+    }
+    zookeeper = zookeeper_session(BrokerConfig.of(config), guardian)
     zookeeper.start()
     zookeeper.create(node, b"alive", ephemeral=True)
     _say(f"ready {guardian.pid}")

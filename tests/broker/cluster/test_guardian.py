@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 import pytest
@@ -26,9 +26,12 @@ BEFORE_THE_TIMEOUT_S = SESSION_TIMEOUT_MS / 1000 / 2
 class Guarded:
     """A process with a session and a guardian."""
 
-    def __init__(self, connect: str, node: str = NODE) -> None:
+    def __init__(self, connect: str, node: str = NODE, options: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.broker.cluster.guarded_session", connect, node],
+            [
+                *(sys.executable, "-m", "tests.broker.cluster.guarded_session", connect, node),
+                *(f"{name}={value}" for name, value in (options or {}).items()),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -193,7 +196,7 @@ def test_a_line_that_is_torn_does_not_count() -> None:
     reading_end, writing_end = os.pipe()
     os.write(writing_end, b"session first\nsession sec")
     os.close(writing_end)
-    script = "import guardian_process; print(guardian_process.last_order(-1).decode())"
+    script = "import guardian_process; print(guardian_process.last_order(-1)[0].decode())"
     folder = os.path.dirname(guardian_process.__file__)
     try:
         answer = subprocess.run(

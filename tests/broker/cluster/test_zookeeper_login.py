@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.broker.cluster.guarded_session import SESSION_TIMEOUT_MS
+from tests.broker.cluster.test_guardian import Guarded
 from tests.broker.security.certificates import Certificates
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.broker.app.zookeeper_session import zookeeper_session
@@ -48,23 +52,28 @@ class Secured:
         text = f'{module} required username="{user}" password="{password or PASSWORDS[user]}";'
         return {"ottla.zookeeper.sasl.jaas.config": text, "zookeeper.set.acl": "true"}
 
-    def session(self, options: Mapping[str, str], chroot: str | None = None) -> ZooKeeper:
-        """Return a session that is not started."""
-        config = BrokerConfig.of(
-            {
-                "zookeeper.connect": self.server.connect + (self.chroot if chroot is None else chroot),
-                "zookeeper.session.timeout.ms": "10000",
-                "zookeeper.ssl.client.enable": "true",
-                "zookeeper.ssl.truststore.location": str(self._certificates.truststore),
-                "zookeeper.ssl.truststore.type": "PEM",
-                **options,
-            }
-        )
-        return zookeeper_session(config)
+    @property
+    def connect(self) -> str:
+        """The connect string, with the chroot."""
+        return self.server.connect + self.chroot
 
-    def connected(self, options: Mapping[str, str], chroot: str | None = None) -> ZooKeeper:
+    @property
+    def tls(self) -> dict[str, str]:
+        """The options for TLS."""
+        return {
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.truststore.location": str(self._certificates.truststore),
+            "zookeeper.ssl.truststore.type": "PEM",
+        }
+
+    def session(self, options: Mapping[str, str]) -> ZooKeeper:
+        """Return a session that is not started."""
+        own = {"zookeeper.connect": self.connect, "zookeeper.session.timeout.ms": "10000"}
+        return zookeeper_session(BrokerConfig.of({**own, **self.tls, **options}))
+
+    def connected(self, options: Mapping[str, str]) -> ZooKeeper:
         """Return a session that is closed after the test."""
-        made = self.session(options, chroot)
+        made = self.session(options)
         made.start()
         self._stack.callback(made.close)
         return made
@@ -211,6 +220,19 @@ def test_a_session_logs_in_again_after_a_restart_of_the_server(certificates: Cer
         own.start()
         broker.write("/controller", b"2")
         assert broker.session_id == session_id
+
+
+def test_the_guardian_closes_the_session_of_a_dead_broker_through_tls(secured: Secured) -> None:
+    """Long before it times out; it trusts only the servers that the broker trusts."""
+    stranger = secured.stranger()
+    guarded = Guarded(secured.connect, "/guarded", {**secured.tls, **secured.login("broker")})
+    try:
+        assert stranger.exists("/guarded") is not None
+        guarded.signal(signal.SIGKILL)
+        until(lambda: stranger.exists("/guarded") is None, "the node is gone", seconds=SESSION_TIMEOUT_MS / 2000)
+    finally:
+        guarded.process.kill()
+        guarded.process.communicate()
 
 
 def tree(zookeeper: ZooKeeper) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 import time
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -121,7 +122,7 @@ def written(name: x509.Name) -> str:
     return ",".join("+".join(map(attribute, part)) for part in reversed(list(name.rdns)))
 
 
-def attribute(found: x509.NameAttribute) -> str:
+def attribute(found: x509.NameAttribute[Any]) -> str:
     """One attribute: its word, or its number and the bytes of its value."""
     keyword, value = KEYWORDS.get(found.oid), str(found.value)
     if keyword is None:
@@ -145,7 +146,7 @@ def text(kind: _ASN1Type) -> st.SearchStrategy[str]:
 
 
 @st.composite
-def attributes(draw: st.DrawFn) -> x509.NameAttribute:
+def attributes(draw: st.DrawFn) -> x509.NameAttribute[Any]:
     """One attribute of any type, with any type of string."""
     kind = draw(st.sampled_from(sorted(ENCODINGS, key=lambda each: each.value)))
     # A country has two letters.
