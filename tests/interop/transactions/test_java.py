@@ -7,22 +7,24 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.interop.conftest import CreateTopic
 from tests.interop.raw import stored_batches
 from tests.interop.transactions import librdkafka
-from tests.interop.transactions.java_clients import JavaClient, JavaClients, thrown
+from tests.interop.transactions.foreign_clients import ForeignClient, ForeignClients, thrown
 from tests.kit.apache_kafka import LIBS, LIBS_4
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.java_tools import TOOL_SECONDS_MAX, RunTool
-from tests.kit.kafka_process import kafka_or_skip
+from tests.kit.kafka_process import kafka_command, kafka_or_skip
 from tests.kit.waiting import until
 
 # In `make test-all`: `make test` has confluent-kafka and aiokafka.
 pytestmark = pytest.mark.long
 
+PROGRAM = Path(__file__).with_name("JavaClients.java")
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 STEPS = ["commit", *(pytest.param(step, marks=pytest.mark.long) for step in ("abort", "send", "offset"))]
@@ -33,16 +35,17 @@ COPIED = 60
 @pytest.fixture(
     scope="module", params=[LIBS, pytest.param(LIBS_4, marks=pytest.mark.long)], ids=["clients-3.9", "clients-4.1"]
 )
-def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClients]:
+def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignClients]:
     """The process of the clients, of either line of versions."""
     kafka_or_skip(request.param)
-    clients = JavaClients(tmp_path_factory.mktemp("java") / "clients.log", request.param)
+    log = tmp_path_factory.mktemp("java") / "clients.log"
+    clients = ForeignClients(log, kafka_command(str(PROGRAM), libs=request.param))
     yield clients
     clients.close()
 
 
 @pytest.fixture
-def producer(java: JavaClients, broker: BrokerProcess, transactional_id: str) -> Iterator[JavaClient]:
+def producer(java: ForeignClients, broker: BrokerProcess, transactional_id: str) -> Iterator[ForeignClient]:
     """A producer that may begin its first transaction."""
     with new_producer(java, broker, transactional_id) as client:
         client.do("init")
@@ -50,22 +53,22 @@ def producer(java: JavaClients, broker: BrokerProcess, transactional_id: str) ->
 
 
 def new_producer(
-    java: JavaClients, broker: BrokerProcess, transactional_id: str, **options: object
-) -> AbstractContextManager[JavaClient]:
+    java: ForeignClients, broker: BrokerProcess, transactional_id: str, **options: object
+) -> AbstractContextManager[ForeignClient]:
     """Give a producer that has not called `initTransactions` yet."""
     return java.client("producer", broker.bootstrap, transactional_id=transactional_id, **options)
 
 
 def new_consumer(
-    java: JavaClients, broker: BrokerProcess, isolation: str = "read_committed", **options: object
-) -> AbstractContextManager[JavaClient]:
+    java: ForeignClients, broker: BrokerProcess, isolation: str = "read_committed", **options: object
+) -> AbstractContextManager[ForeignClient]:
     """Give a consumer that commits nothing by itself."""
     given = {"auto_offset_reset": "earliest", "enable_auto_commit": "false", "isolation_level": isolation, **options}
     return java.client("consumer", broker.bootstrap, **given)
 
 
 def test_committed_records_are_read_and_aborted_ones_only_by_who_wants_them(
-    java: JavaClients, run_tool: RunTool, broker: BrokerProcess, topic: str, producer: JavaClient
+    java: ForeignClients, run_tool: RunTool, broker: BrokerProcess, topic: str, producer: ForeignClient
 ) -> None:
     """With the consumer, and with kafka-console-consumer and its option --isolation-level."""
     for outcome, values in (("commit", "ab"), ("abort", "cd"), ("commit", "e")):
@@ -90,7 +93,7 @@ def test_committed_records_are_read_and_aborted_ones_only_by_who_wants_them(
 
 
 def test_an_open_transaction_holds_readers_back(
-    java: JavaClients, broker: BrokerProcess, topic: str, producer: JavaClient
+    java: ForeignClients, broker: BrokerProcess, topic: str, producer: ForeignClient
 ) -> None:
     """They are not behind as long as it is open."""
     producer.do("begin")
@@ -110,7 +113,7 @@ def test_an_open_transaction_holds_readers_back(
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.long)])
 def test_records_are_copied_exactly_once(
     protocol: str,
-    java: JavaClients,
+    java: ForeignClients,
     broker: BrokerProcess,
     create_topic: CreateTopic,
     transactional_id: str,
@@ -140,7 +143,7 @@ def test_records_are_copied_exactly_once(
     assert len(librdkafka.read(broker.bootstrap, target, "read_uncommitted")) > len(expected)
 
 
-def copy(reader: JavaClient, writer: JavaClient, source: str, target: str, outcomes: Iterator[str]) -> bool:
+def copy(reader: ForeignClient, writer: ForeignClient, source: str, target: str, outcomes: Iterator[str]) -> bool:
     """Copy what each poll returns; return whether that is done, not given up."""
     position = 0
     while position < COPIED:
@@ -162,7 +165,7 @@ def copy(reader: JavaClient, writer: JavaClient, source: str, target: str, outco
 
 
 def test_a_member_of_an_earlier_generation_cannot_commit(
-    java: JavaClients, broker: BrokerProcess, topic: str, group: str, producer: JavaClient
+    java: ForeignClients, broker: BrokerProcess, topic: str, group: str, producer: ForeignClient
 ) -> None:
     """Its transaction must be aborted; with what the group knows of it now, the next one is committed."""
     options: dict[str, Any] = {"group_id": group, "heartbeat_interval_ms": 300}
@@ -182,7 +185,7 @@ def test_a_member_of_an_earlier_generation_cannot_commit(
         assert second.number("committed", topic, 0) == 2
 
 
-def join(consumer: JavaClient, topic: str) -> None:
+def join(consumer: ForeignClient, topic: str) -> None:
     """Become the member that has the topic."""
     consumer.do("subscribe", topic)
     until(lambda: consumer.do("assignment") == [f"{topic}-0"], "all", meanwhile=lambda: consumer.do("poll", 100))
@@ -190,7 +193,7 @@ def join(consumer: JavaClient, topic: str) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_second_instance_fences_the_first(
-    step: str, java: JavaClients, broker: BrokerProcess, topic: str, transactional_id: str, producer: JavaClient
+    step: str, java: ForeignClients, broker: BrokerProcess, topic: str, transactional_id: str, producer: ForeignClient
 ) -> None:
     """What the first has begun is aborted before the second begins, whatever the first does next."""
     producer.do("begin")
@@ -209,7 +212,7 @@ def test_a_second_instance_fences_the_first(
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
-    step: str, java: JavaClients, broker: BrokerProcess, topic: str, transactional_id: str
+    step: str, java: ForeignClients, broker: BrokerProcess, topic: str, transactional_id: str
 ) -> None:
     """Readers go on without it."""
     with new_producer(java, broker, transactional_id, transaction_timeout_ms=SHORT_MS) as producer:
@@ -224,7 +227,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
 
 @pytest.mark.parametrize("step", STEPS)
 def test_an_administrator_fences_a_producer(
-    step: str, java: JavaClients, broker: BrokerProcess, topic: str, transactional_id: str, producer: JavaClient
+    step: str, java: ForeignClients, broker: BrokerProcess, topic: str, transactional_id: str, producer: ForeignClient
 ) -> None:
     """With `Admin.fenceProducers`: its transaction is aborted."""
     producer.do("begin")
@@ -239,7 +242,7 @@ def test_an_administrator_fences_a_producer(
     assert librdkafka.read(broker.bootstrap, topic) == []
 
 
-def check_fenced(step: str, java: JavaClients, broker: BrokerProcess, topic: str, producer: JavaClient) -> None:
+def check_fenced(step: str, java: ForeignClients, broker: BrokerProcess, topic: str, producer: ForeignClient) -> None:
     """Expect that a step of a producer with an open transaction fails, and that it can do nothing more."""
     if step == "send":
         # Leaders say that the epoch is over; the coordinator, which the client asks next, that it is fenced.
@@ -260,7 +263,7 @@ def check_fenced(step: str, java: JavaClients, broker: BrokerProcess, topic: str
 
 
 def test_an_administrator_ends_a_transaction_in_a_partition(
-    java: JavaClients, broker: BrokerProcess, topic: str, producer: JavaClient
+    java: ForeignClients, broker: BrokerProcess, topic: str, producer: ForeignClient
 ) -> None:
     """With `Admin.abortTransaction`, which finds it with `describeProducers`: readers go on."""
     producer.do("begin")
@@ -273,7 +276,7 @@ def test_an_administrator_ends_a_transaction_in_a_partition(
     assert librdkafka.read(broker.bootstrap, topic, "read_uncommitted") == [b"a"]
 
 
-def test_what_is_not_allowed_is_refused(java: JavaClients, broker: BrokerProcess, topic: str) -> None:
+def test_what_is_not_allowed_is_refused(java: ForeignClients, broker: BrokerProcess, topic: str) -> None:
     """Calls out of order by the client itself, too long a timeout by the broker."""
     with new_producer(java, broker, f"{topic}-out-of-order") as producer:
         with thrown("IllegalStateException"):
@@ -293,7 +296,7 @@ def test_what_is_not_allowed_is_refused(java: JavaClients, broker: BrokerProcess
 
 
 def test_a_record_that_times_out_spoils_the_transaction_but_not_the_producer(
-    java: JavaClients, broker: BrokerProcess, topic: str, transactional_id: str
+    java: ForeignClients, broker: BrokerProcess, topic: str, transactional_id: str
 ) -> None:
     """Nobody knows whether it was written. After the abort the producer goes on with another epoch (KIP-360)."""
     options = {"request_timeout_ms": 500, "delivery_timeout_ms": 1000, "linger_ms": 0}
@@ -318,7 +321,7 @@ def test_a_record_that_times_out_spoils_the_transaction_but_not_the_producer(
 
 
 def test_a_transaction_outlives_a_restart_of_the_broker(
-    broker: BrokerProcess, topic: str, producer: JavaClient, java: JavaClients, group: str
+    broker: BrokerProcess, topic: str, producer: ForeignClient, java: ForeignClients, group: str
 ) -> None:
     """The coordinator, the partition and the group know it from their logs."""
     producer.do("begin")

@@ -1,40 +1,42 @@
-"""Java's own producer, consumer and admin client, in one process that a module of tests starts once."""
+"""Clients in other languages: a process has some of them, and makes the calls that it reads from its standard input.
+
+A call is a line with what to do, the name of the client, and arguments, with tabs between them. The answer is a line
+with `ok` and results, or with `error`, the name of the error and its message.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.kit.apache_kafka import JarSet
-from tests.kit.kafka_process import kafka_command
 from tests.kit.waiting import until
 
-SOURCE = Path(__file__).with_name("JavaClients.java")
 CALL_SECONDS_MAX = 120
 
 
-class JavaError(Exception):
-    """What a client has thrown: the simple name of its class, and the message."""
+class ForeignError(Exception):
+    """An error of a client: its name, which is that of an exception or of an error code, and the message."""
 
     def __init__(self, name: str, message: str) -> None:
         self.name = name
         super().__init__(f"{name}: {message}")
 
 
-class JavaClient:
-    """One client; a method's name is what `JavaClients.java` calls it."""
+class ForeignClient:
+    """One client; a method's name is what its program calls it."""
 
     def __init__(self, call: Callable[..., list[str]], name: str) -> None:
         self._call = call
         self._name = name
 
     def do(self, what: str, *arguments: object) -> list[str]:
-        """Make a call and return its results; JavaError where it fails."""
+        """Make a call and return its results; ForeignError where it fails."""
         return self._call(what, self._name, *arguments)
 
     def number(self, what: str, *arguments: object) -> int:
@@ -53,15 +55,20 @@ class JavaClient:
         return values
 
 
-class JavaClients:
-    """The process."""
+class ForeignClients:
+    """The process; its log has what it writes to standard error."""
 
-    def __init__(self, log: Path, libs: JarSet) -> None:
+    def __init__(self, log: Path, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self._numbers = count()
-        command = kafka_command(str(SOURCE), libs=libs)
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, text=True, encoding="utf-8"
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+                encoding="utf-8",
+                env={**os.environ, **(environment or {})},
             )
 
     def close(self) -> None:
@@ -71,12 +78,12 @@ class JavaClients:
             self._process.wait()
 
     @contextmanager
-    def client(self, kind: str, bootstrap: str, **options: object) -> Iterator[JavaClient]:
-        """Give a producer, consumer or admin client, closed in the end; options have `_` for `.`."""
+    def client(self, kind: str, bootstrap: str, **options: object) -> Iterator[ForeignClient]:
+        """Give a client of a kind that the program has, closed in the end; options have `_` for `.`."""
         properties = {"bootstrap.servers": bootstrap} | {
             name.replace("_", "."): str(value) for name, value in options.items()
         }
-        client = JavaClient(self._call, f"{kind}-{next(self._numbers)}")
+        client = ForeignClient(self._call, f"{kind}-{next(self._numbers)}")
         client.do(kind, *(f"{name}={value}" for name, value in properties.items()))
         try:
             yield client
@@ -98,14 +105,14 @@ class JavaClients:
         assert answer, f"{words} ended the process, or was ended"
         outcome, *results = answer.split("\t")
         if outcome == "error":
-            raise JavaError(*results)
+            raise ForeignError(*results)
         return results
 
 
 @contextmanager
 def thrown(name: str, words: str = "") -> Iterator[None]:
-    """Expect an exception of a Java class, and some words in its message."""
-    with pytest.raises(JavaError) as raised:
+    """Expect an error of this name, and some words in its message."""
+    with pytest.raises(ForeignError) as raised:
         yield
     assert raised.value.name == name, raised.value
     assert words in str(raised.value)
