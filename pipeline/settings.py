@@ -42,6 +42,7 @@ class StreamSettings(JobSettings):
     checkpoint: str | None = option(None, "Where the query keeps its progress; _checkpoint in its output by default.")
     interval_seconds: float = option(5.0, "A batch as often as this.", minimum=0)
     once: bool = option(False, "Read what is there now, and end.")
+    exactly_once: bool = option(True, "Topics are written exactly once, for readers of committed records.")
     attempts: int = option(5, "Give up after so many failures without a batch in between.", minimum=1)
     stop_timeout_seconds: float = option(45.0, "On a signal, so long a batch may take to finish.", minimum=0)
 
@@ -49,6 +50,11 @@ class StreamSettings(JobSettings):
         """Refuse what cannot work, with SettingsError."""
         if bool(self.topics) == bool(self.topic_pattern):
             raise SettingsError("say what to read: either --topics or --topic-pattern")
+
+    @property
+    def sends_once(self) -> bool:
+        """Whether topics are written exactly once, which only our connector can."""
+        return self.exactly_once and self.connector != "kafka"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +65,6 @@ class ArchiveSettings(StreamSettings):
     reject: str = option("none", "Which records are bad: none, what is not JSON.", choices=("none", "json"))
     schema: str | None = option(None, "Records whose JSON is not so are bad, too: 'id BIGINT NOT NULL, name STRING'.")
     dead_letter_topic: str | None = option(None, "Where bad records go, with the reason in a header.")
-    exactly_once: bool = option(True, "Dead letters are written exactly once, for readers of committed records.")
     compression: str = option("zstd", "The codec of the files.", choices=("zstd", "snappy", "gzip", "lz4_raw", "none"))
 
     def __post_init__(self) -> None:
@@ -68,11 +73,6 @@ class ArchiveSettings(StreamSettings):
         require(self, "archive")
         if self.dead_letter_topic and not self.rejects:
             raise SettingsError("nothing can get to --dead-letter-topic: say with --reject or --schema what is bad")
-
-    @property
-    def sends_once(self) -> bool:
-        """Whether dead letters are written exactly once, which only our connector can."""
-        return self.exactly_once and self.connector == "ottla"
 
     @property
     def rejects(self) -> bool:

@@ -26,7 +26,10 @@ HandleBatch: TypeAlias = Callable[[DataFrame, int], None]
 _POLL_S: Final = 0.2
 _PAUSE_S_MAX: Final = 30.0
 # Errors that come again, however often the query is started.
-_FINAL: Final = ("DataLossError", "SourceOptionError", "ArchiveError", "AnalysisException")
+_FINAL: Final = ("DataLossError", "SourceOptionError", "ArchiveError")
+# So does an error in the query itself. Spark has the same name for a commit of a sink that has failed.
+_ANALYSIS: Final = "AnalysisException"
+_SINK_FAILED: Final = "PYTHON_DATA_SOURCE_ERROR"
 
 
 class BatchGate:
@@ -96,12 +99,17 @@ def run_query(spark: SparkSession, query: Query, settings: StreamSettings) -> No
                 return
             attempts = 0 if gate.batches else attempts + 1
             reason = reason_of(failure)
-            if attempts >= settings.attempts or any(name in str(failure) for name in _FINAL):
+            if attempts >= settings.attempts or is_final(str(failure)):
                 raise PipelineError(f"the query {query.name} failed: {reason}") from failure
             pause_s = min(_PAUSE_S_MAX, 2.0**attempts)
             say(f"the query {query.name} failed, and is started again in {pause_s:.0f} s: {reason}")
             if signals.wait(pause_s):
                 return
+
+
+def is_final(failure: str) -> bool:
+    """Whether an error comes again, however often the query is started."""
+    return any(name in failure for name in _FINAL) or (_ANALYSIS in failure and _SINK_FAILED not in failure)
 
 
 def _run_once(

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 # What a row of the sink may have besides.
 SINK_COLUMNS: Final = ("key", "value", "topic", "partition", "headers")
+# Tasks that write what a batch of a stream sends; a sink keeps its number for good.
+STREAM_SHARDS: Final = 4
+# Spark sets this for all that a batch of a query does; it is the id in the checkpoint.
+_QUERY_ID: Final = "sql.streaming.queryId"
 
 
 class SinkBatch(NamedTuple):
@@ -28,6 +32,12 @@ class SinkBatch(NamedTuple):
     number: int
     shards: int
     fail_on_data_loss: bool = True
+
+
+def stream_batch(rows: DataFrame, name: str, batch_id: int, settings: StreamSettings) -> SinkBatch:
+    """Return the batch of a sink that a stream writes to in foreachBatch; the checkpoint makes its name unique."""
+    query = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    return SinkBatch(f"{name}-{query}", batch_id, STREAM_SHARDS, settings.fail_on_data_loss)
 
 
 def client_options(settings: JobSettings) -> dict[str, str]:

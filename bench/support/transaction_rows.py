@@ -17,6 +17,7 @@ from pathlib import Path
 from bench.support.contender import Contender
 from bench.support.rows import MB, Row, Target, Values, at_least, at_most, topic_for
 from bench.support.usage import cpu_seconds
+from bench.support.wire_producer import WireProducer
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.cimpl import TopicPartition
 from tests.broker.transactions.coordinating import A, coordinating
@@ -25,6 +26,7 @@ from ottla.protocol.errors import ErrorCode
 
 WAIT_SECONDS = 60.0
 PARTITIONS = 3
+VALUE = b"v" * 100
 RECORD_BYTES = 1024
 READ_RECORDS = 300_000
 READ_RECORDS_IN_TRANSACTION = 100
@@ -36,8 +38,11 @@ def transaction_rows(seconds: float, brokers: int) -> list[Row]:
     """The rows for a cluster of so many brokers; each load goes on for so many seconds."""
     where = f", {brokers} broker{'s' if brokers > 1 else ''}"
     rows = [
-        Row(f"one record, commit{where}", _commits(seconds, 1), _COMMIT_GOALS),
-        Row(f"100 records, commit{where}", _commits(seconds, 100), _COMMIT_GOALS),
+        Row(f"{name}, commit, {client}{where}", commits(seconds, records), _COMMIT_GOALS)
+        for client, commits in (("librdkafka", _librdkafka_commits), ("light client", _wire_commits))
+        for name, records in (("one record", 1), ("100 records", 100))
+    ]
+    rows += [
         Row(f"1 KB records, 100 ms each{where}", _stream(seconds), {"MB/s": at_least(1.0)}),
     ]
     if brokers == 1:
@@ -84,36 +89,50 @@ def _ignore(_code: ErrorCode) -> None:
     """Nobody waits for it."""
 
 
-def _commits(seconds: float, records: int) -> Callable[[Contender], Values]:
+def _librdkafka_commits(seconds: float, records: int) -> Callable[[Contender], Values]:
     def measure(contender: Contender) -> Values:
-        value = b"v" * 100
-        took: list[float] = []
         # The producer is not to wait for more records than there are.
         with topic_for(contender, PARTITIONS) as topic, _producer(contender, linger_ms=0) as producer:
 
             def transaction() -> None:
                 producer.begin_transaction()
                 for number in range(records):
-                    producer.produce(topic, value, partition=number % PARTITIONS)
+                    producer.produce(topic, VALUE, partition=number % PARTITIONS)
                 producer.commit_transaction(WAIT_SECONDS)
 
-            transaction()
-            used = cpu_seconds(contender.pids)
-            begun = time.perf_counter()
-            while (at := time.perf_counter()) < begun + seconds:
-                transaction()
-                took.append(time.perf_counter() - at)
-            took_all = time.perf_counter() - begun
-            used = cpu_seconds(contender.pids) - used
-        cuts = statistics.quantiles(took, n=100)
-        return {
-            "tx/s": len(took) / took_all,
-            "p50 ms": cuts[49] * 1000,
-            "p99 ms": cuts[98] * 1000,
-            "CPU ms/tx": used * 1000 / len(took),
-        }
+            return _repeated(contender, seconds, transaction)
 
     return measure
+
+
+def _wire_commits(seconds: float, records: int) -> Callable[[Contender], Values]:
+    counts = [len(range(partition, records, PARTITIONS)) for partition in range(PARTITIONS)]
+
+    def measure(contender: Contender) -> Values:
+        with topic_for(contender, PARTITIONS) as topic, WireProducer(contender, topic, counts, VALUE) as producer:
+            return _repeated(contender, seconds, producer.commit)
+
+    return measure
+
+
+def _repeated(contender: Contender, seconds: float, transaction: Callable[[], None]) -> Values:
+    """Commit for so long, after a first time that does not count."""
+    transaction()
+    took: list[float] = []
+    used = cpu_seconds(contender.pids)
+    begun = time.perf_counter()
+    while (at := time.perf_counter()) < begun + seconds:
+        transaction()
+        took.append(time.perf_counter() - at)
+    took_all = time.perf_counter() - begun
+    used = cpu_seconds(contender.pids) - used
+    cuts = statistics.quantiles(took, n=100)
+    return {
+        "tx/s": len(took) / took_all,
+        "p50 ms": cuts[49] * 1000,
+        "p99 ms": cuts[98] * 1000,
+        "CPU ms/tx": used * 1000 / len(took),
+    }
 
 
 def _stream(seconds: float) -> Callable[[Contender], Values]:

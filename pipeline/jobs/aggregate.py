@@ -1,7 +1,7 @@
 """`aggregate`: counts, sums and quantiles of JSON events by key and window, to a compacted topic and to Parquet.
 
-A batch that comes again after a crash gives the same results: in the topic they have the same keys, and in Parquet they
-replace the folder of the batch. So the output belongs to one checkpoint.
+A batch that comes again after a crash gives the same results: the sink of the topic knows which of them are committed,
+and in Parquet they replace the folder of the batch. So the output belongs to one checkpoint.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from ottla.pipeline.archives.archive import CHECKPOINT
 from ottla.pipeline.archives.files import Files
 from ottla.pipeline.errors import SettingsError, reason_of
 from ottla.pipeline.settings import AggregateSettings
+from ottla.pipeline.sources.sharding import sharded
 from ottla.pipeline.streaming import Query, query_metrics, run_query
-from ottla.pipeline.topics import ensure_topic, send, stream_of
+from ottla.pipeline.topics import ensure_topic, send, stream_batch, stream_of
 from ottla.pipeline.transforms.windows import as_records, events, windowed
 
 QUERY: Final = "aggregate"
@@ -65,5 +66,15 @@ def _write(results: DataFrame, batch_id: int, settings: AggregateSettings, outpu
     if output is not None:
         results.write.mode("overwrite").parquet(output.path(f"batch={batch_id:020d}"))
     if settings.output_topic:
-        send(as_records(results), settings, settings.output_topic)
+        _send(as_records(results), batch_id, settings)
     say(f"batch {batch_id}: {results.count()} results")
+
+
+def _send(records: DataFrame, batch_id: int, settings: AggregateSettings) -> None:
+    """Send results; if the batch is repeated, not again."""
+    if not settings.sends_once:
+        send(records, settings, settings.output_topic)
+        return
+    batch = stream_batch(records, "windows", batch_id, settings)
+    # By the key: sums and quantiles may differ in their last digits when a batch is computed again.
+    send(sharded(records, batch.shards, "key"), settings, settings.output_topic, batch)

@@ -16,14 +16,10 @@ from ottla.pipeline.errors import SettingsError
 from ottla.pipeline.settings import ArchiveSettings
 from ottla.pipeline.sources.sharding import SHARD, sharded
 from ottla.pipeline.streaming import HandleBatch, Query, query_metrics, run_query
-from ottla.pipeline.topics import SinkBatch, send, stream_of
+from ottla.pipeline.topics import send, stream_batch, stream_of
 from ottla.pipeline.transforms.quality import REASON, dead_letters, with_reason
 
 QUERY: Final = "archive"
-# Spark sets this for all that a batch of a query does; it is the id in the checkpoint.
-_QUERY_ID: Final = "sql.streaming.queryId"
-# Tasks that write dead letters; a sink keeps its number for good.
-_LETTER_SHARDS: Final = 4
 
 
 def run(spark: SparkSession, settings: ArchiveSettings) -> int:
@@ -82,8 +78,7 @@ def _send_letters(bad: DataFrame, batch_id: int, settings: ArchiveSettings) -> N
     if not settings.sends_once:
         send(dead_letters(bad), settings, settings.dead_letter_topic)
         return
-    query = bad.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-    batch = SinkBatch(f"dead-letters-{query}", batch_id, _LETTER_SHARDS, settings.fail_on_data_loss)
+    batch = stream_batch(bad, "dead-letters", batch_id, settings)
     ordered = sharded(bad, batch.shards, "topic", "partition").sortWithinPartitions("topic", "partition", "offset")
     send(dead_letters(ordered, SHARD), settings, settings.dead_letter_topic, batch)
 

@@ -1,7 +1,8 @@
 """`format("failing")`: our sink, which fails where the option `failAt` says, after what it does there.
 
-Run as a program it is a stream between two topics, whose driver stops after a batch is committed in the sink and before
-Spark has noted that: `python -m tests.pipeline.failing_sink SERVERS SOURCE TARGET CHECKPOINT STOPPED_FILE`.
+Run as a program it is a stream between two topics. With the name of a file, its driver makes that file and stops when
+a batch is committed in the sink, before Spark has noted that:
+`python -m tests.pipeline.failing_sink MASTER SERVERS SOURCE TARGET CHECKPOINT [STOPPED_FILE]`.
 """
 
 from __future__ import annotations
@@ -116,7 +117,11 @@ if __name__ == "__main__":
     from ottla.pipeline.session import build_session
     from ottla.pipeline.settings import JobSettings
 
-    session = build_session(JobSettings(master="local[2]", driver_memory="512m", log_level="ERROR"))
+    master, *arguments = sys.argv[1:]
+    # Of a cluster as well, all processes are on this machine.
+    loopback = {"driver.host": "127.0.0.1", "driver.bindAddress": "127.0.0.1", "executor.memory": "512m"}
+    settings = JobSettings(master=master, driver_memory="512m", log_level="ERROR", spark=loopback)
+    session = build_session(settings)
     # By the name under which Spark's workers can import it.
     session.dataSource.register(failing_sink.FailingSource)
-    start_copy(session, *sys.argv[1:]).awaitTermination()
+    start_copy(session, *arguments).awaitTermination()

@@ -16,10 +16,14 @@ from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 from tests.kit.guarded_process import GuardedProcess
+from tests.kit.kafka_process import new_kafka
 from tests.kit.waiting import until
+from tests.kit.zookeeper import ZooKeeperServer
 from tests.pipeline.conftest import MakeTopic
 from tests.pipeline.failing_sink import SHARDS, FailingSource, start_copy
+from tests.pipeline.spark_cluster import SparkCluster
 
+from ottla.client.admin.results import NewTopic
 from ottla.client.testing.fault_cluster import FaultCluster
 from ottla.pipeline.session import SPARK_ERRORS
 from ottla.pipeline.sources.sharding import sharded
@@ -39,9 +43,9 @@ END = b"end"
 class Target:
     """A topic that batches are written to."""
 
-    def __init__(self, spark: SparkSession, cluster: FaultCluster, topic: str) -> None:
+    def __init__(self, spark: SparkSession, servers: str, topic: str) -> None:
         self.topic = topic
-        self.servers = cluster.bootstrap_servers
+        self.servers = servers
         self.sink = f"sink-{uuid.uuid4().hex}"
         self._spark = spark
 
@@ -91,7 +95,7 @@ def produce(servers: str, topic: str, values: list[bytes]) -> None:
 def target(spark: SparkSession, pipeline_cluster: FaultCluster, pipeline_topic: MakeTopic) -> Iterator[Target]:
     """A topic, and the name of a sink whose control topic is deleted afterwards."""
     spark.dataSource.register(FailingSource)
-    made = Target(spark, pipeline_cluster, pipeline_topic(partitions=PARTITIONS))
+    made = Target(spark, pipeline_cluster.bootstrap_servers, pipeline_topic(partitions=PARTITIONS))
     yield made
     with Admin(bootstrap_servers=made.servers) as admin:
         admin.delete_topics([f"ottla-sink-{made.sink}"], raise_errors=False)
@@ -228,8 +232,7 @@ def test_a_stream_goes_on_after_its_driver_was_killed_between_the_commits(
     source = pipeline_topic(partitions=PARTITIONS)
     produce(target.servers, source, [b"%d" % number for number in range(100)])
     checkpoint, stopped, log = (tmp_path / name for name in ("checkpoint", "stopped", "log"))
-    command = [sys.executable, "-m", "tests.pipeline.failing_sink", target.servers, source, target.topic]
-    driver = GuardedProcess([*command, str(checkpoint), str(stopped)], log)
+    driver = GuardedProcess([*copy_command("local[2]", target, source, checkpoint), str(stopped)], log)
     until(stopped.exists, lambda: log.read_text(errors="replace"), seconds=DEADLINE_S, pause_s=0.1)
     driver.end(signal.SIGKILL)
     run_copy(spark, target, source, checkpoint)
@@ -238,11 +241,72 @@ def test_a_stream_goes_on_after_its_driver_was_killed_between_the_commits(
     delete_control_topic(target, checkpoint)
 
 
+def copy_command(master: str, target: Target, source: str, checkpoint: Path) -> list[str]:
+    """Return the command of a process that copies a topic."""
+    program = [sys.executable, "-m", "tests.pipeline.failing_sink"]
+    return [*program, master, target.servers, source, target.topic, str(checkpoint)]
+
+
 def delete_control_topic(target: Target, checkpoint: Path) -> None:
     """Delete the control topic of a stream, which is named after the id in its checkpoint."""
     query = json.loads((checkpoint / "metadata").read_text())["id"]
     with Admin(bootstrap_servers=target.servers) as admin:
         admin.delete_topics([f"ottla-sink-{query}"])
+
+
+@pytest.mark.long
+def test_rows_are_written_exactly_once_to_brokers_of_kafka(
+    spark: SparkSession, zookeeper_server: ZooKeeperServer, tmp_path: Path
+) -> None:
+    """The same failures of batches, and of a stream, with Apache Kafka 3.9."""
+    spark.dataSource.register(FailingSource)
+    with new_kafka("kafka-3.9", tmp_path / "kafka", zookeeper_server) as kafka:
+        source, topic = f"source-{uuid.uuid4().hex}", f"target-{uuid.uuid4().hex}"
+        with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+            admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (source, topic)])
+        target = Target(spark, kafka.bootstrap, topic)
+        for at in ("task", "before", "between", "after"):
+            with pytest.raises(PySparkException, match="dies"):
+                target.write(target.rows(range(100)), 1, failAt=at)
+        target.write(target.rows(range(100)), 1)
+        target.write(target.rows(range(100, 120)), 2)
+        produce(target.servers, source, [b"%d" % number for number in range(120, 200)])
+        for at in ("between", "after"):
+            with pytest.raises(PySparkException, match="the driver dies"):
+                run_copy(spark, target, source, tmp_path / "checkpoint", at)
+        run_copy(spark, target, source, tmp_path / "checkpoint")
+
+        assert target.read() == list(range(200))
+
+
+@pytest.mark.long
+def test_a_stream_on_a_cluster_of_spark_goes_on_after_an_executor_and_its_driver_were_killed(
+    target: Target, pipeline_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """A master and two workers: Spark repeats the tasks of the executor, and the next driver the batch under way."""
+    source = pipeline_topic(partitions=PARTITIONS)
+    records = 400
+    produce(target.servers, source, [b"%d" % number for number in range(records)])
+    checkpoint, log = tmp_path / "checkpoint", tmp_path / "driver.log"
+    with SparkCluster(tmp_path / "cluster", workers=2) as cluster:
+
+        def wait_for_batches(driver: GuardedProcess, count: int) -> None:
+            def are_there() -> bool:
+                assert driver.poll() is None, log.read_text(errors="replace")
+                return len(list(checkpoint.glob("commits/[0-9]*"))) >= count
+
+            until(are_there, lambda: log.read_text(errors="replace"), seconds=DEADLINE_S, pause_s=0.05)
+
+        command = copy_command(cluster.master, target, source, checkpoint)
+        driver = GuardedProcess(command, log, cluster.environment)
+        wait_for_batches(driver, 2)
+        cluster.kill_executor()
+        wait_for_batches(driver, 5)
+        driver.end(signal.SIGKILL)
+        assert GuardedProcess(command, log, cluster.environment).wait(DEADLINE_S) == 0, log.read_text(errors="replace")
+
+    assert target.read() == list(range(records))
+    delete_control_topic(target, checkpoint)
 
 
 def test_a_batch_with_other_rows_than_before_is_an_error(target: Target) -> None:

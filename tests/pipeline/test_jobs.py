@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.pipeline.conftest import MakeTopic
+from tests.pipeline.failing_sink import FailingSource
 
 from ottla.client.testing.fault_cluster import FaultCluster
 from ottla.client.types import ConsumerRecord
 from ottla.sync import Admin, Consumer, Producer
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 # Dozens of small queries, on a machine that may have other things to do.
 pytestmark = pytest.mark.timeout(1800)
@@ -270,5 +272,62 @@ def test_results_of_windows_go_to_a_compacted_topic_and_to_parquet(
     assert found == {("a", 2, 4.0, 1.0), ("b", 1, 5.0, 5.0)}
     rows = spark.read.parquet(str(tmp_path / "results")).collect()
     assert {(row["key"], row["count"]) for row in rows} == {("a", 2), ("b", 1)}
-    with Admin(bootstrap_servers=pipeline_cluster.bootstrap_servers) as admin:
-        admin.delete_topics([results])
+    delete_results(pipeline_cluster, results, tmp_path / "results" / "_checkpoint")
+
+
+def delete_results(cluster: FaultCluster, topic: str, checkpoint: Path) -> None:
+    """Delete the topic of the results, and what its sink keeps in the cluster."""
+    query = json.loads((checkpoint / "metadata").read_text())["id"]
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.delete_topics([topic, f"ottla-sink-windows-{query}"])
+
+
+@pytest.mark.parametrize("at", ["between", pytest.param("after", marks=pytest.mark.long)])
+def test_results_of_a_batch_that_is_repeated_are_sent_once(
+    at: str,
+    spark: SparkSession,
+    pipeline_cluster: FaultCluster,
+    pipeline_topic: MakeTopic,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The driver dies twice between the commits of the shards, or after them; the query starts again with the batch."""
+    from ottla.pipeline import topics
+    from ottla.pipeline.jobs import aggregate
+    from ottla.pipeline.settings import AggregateSettings, JobSettings
+
+    spark.dataSource.register(FailingSource)
+    topic, results = pipeline_topic(partitions=2), pipeline_topic(partitions=1)
+    keys = [f"key-{number}" for number in range(20)]
+    events = [{"who": key, "at": f"2026-11-16T12:{minute:02d}:00Z"} for minute in (0, 1, 10) for key in keys]
+    produce(pipeline_cluster, topic, [json.dumps(event).encode() for event in events])
+    settings = AggregateSettings(
+        bootstrap_servers=pipeline_cluster.bootstrap_servers,
+        topics=(topic,),
+        key_field="who",
+        time_field="at",
+        output_topic=results,
+        checkpoint=str(tmp_path),
+        once=True,
+    )
+    failures = [at] * 2
+
+    def send(rows: DataFrame, given: JobSettings, *arguments: Any) -> None:
+        really_send(rows, replace(given, connector="failing") if failures else given, *arguments)
+
+    def client_options(given: JobSettings) -> dict[str, str]:
+        options = really_client_options(given)
+        return {**options, "failAt": failures.pop()} if given.connector == "failing" else options
+
+    really_send, really_client_options = topics.send, topics.client_options
+    monkeypatch.setattr(aggregate, "send", send)
+    monkeypatch.setattr(topics, "client_options", client_options)
+    monkeypatch.setattr("ottla.pipeline.streaming._PAUSE_S_MAX", 0.0)
+
+    assert aggregate.run(spark, settings) == 0
+
+    assert not failures
+    found = [json.loads(each.value or b"") for each in committed(pipeline_cluster, results, 1)]
+    expected = [(key, f"2026-11-16T12:{minute:02d}:00.000Z", 1) for minute in (0, 1) for key in keys]
+    assert sorted((each["key"], each["window_start"], each["count"]) for each in found) == sorted(expected)
+    delete_results(pipeline_cluster, results, tmp_path)

@@ -78,8 +78,22 @@ def test_failures_count_only_without_a_batch_in_between(monkeypatch: pytest.Monk
     assert run(monkeypatch, away, away, away, away, (None, 0)) == 5
 
 
+def test_a_commit_of_a_sink_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark gives it the name of an error in the query itself."""
+    failure = "AnalysisException: [PYTHON_DATA_SOURCE_ERROR] Failed to commit: NoBrokersAvailable: nobody answers"
+
+    assert run(monkeypatch, (failure, 0), (None, 0)) == 2
+
+
 @pytest.mark.parametrize(
-    "failures", [["KafkaError: away"] * 2, ["DataLossError: gone"], ["ottla.pipeline.errors.ArchiveError: torn"]]
+    "failures",
+    [
+        ["KafkaError: away"] * 2,
+        ["DataLossError: gone"],
+        ["ottla.pipeline.errors.ArchiveError: torn"],
+        ["AnalysisException: no such column"],
+        ["AnalysisException: PYTHON_DATA_SOURCE_ERROR: SourceOptionError: shards"],
+    ],
 )
 def test_a_query_that_fails_for_good_ends_the_job(monkeypatch: pytest.MonkeyPatch, failures: list[str]) -> None:
     """After some attempts, or at once where another would end in the same way; the error says why."""

@@ -9,8 +9,12 @@ const clients = new Map()
 const RETRY = { retries: 30, initialRetryTime: 50, maxRetryTime: 1000 }
 const COPIED_AT_ONCE = 10
 
+// Standard output is for answers.
+const logCreator = () => ({ namespace, label, log }) => console.error(label, namespace, JSON.stringify(log))
+
 function newKafka(options) {
-  return new Kafka({ brokers: options['bootstrap.servers'].split(','), logLevel: logLevel.NOTHING, retry: RETRY })
+  const brokers = options['bootstrap.servers'].split(',')
+  return new Kafka({ brokers, logLevel: logLevel.INFO, logCreator, retry: RETRY })
 }
 
 class ProducerCalls {
