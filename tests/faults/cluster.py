@@ -162,8 +162,10 @@ class Cluster:
         if self.zookeeper.pid is None:
             self.zookeeper.start()
         self.zookeeper.resume()
-        for broker in [*self._paused]:
+        # One that was killed in its sleep has nothing to wake up for.
+        for broker in self._paused.intersection(self._running()):
             self.resume(broker)
+        self._paused.clear()
         gone = set(self.brokers) - set(self._running())
         if gone:
             self.start_brokers(*gone)

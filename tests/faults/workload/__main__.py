@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.faults.workload.drain import drain
 from tests.faults.workload.observer import Observer
 from tests.faults.workload.producer import ProducerWorker
 from tests.faults.workload.settings import Settings
+from tests.faults.workload.stop_signal import StopSignal
 
 
 def main() -> int:
@@ -37,7 +37,7 @@ def main() -> int:
     if options.drain is not None:
         return 0 if drain(producing, json.loads(options.drain), options.seconds_max) else 1
 
-    signal.signal(signal.SIGTERM, lambda *_: producing.stopping.set())
+    stop_signal = StopSignal()
     writers, readers = Crew(), Crew()
     for number in range(options.producers):
         writers.start(ProducerWorker(producing, f"p{number}", options.rate).run)
@@ -46,7 +46,7 @@ def main() -> int:
     for number in range(options.consumers):
         readers.start(ConsumerWorker(reading, f"c{number}").run)
     readers.start(Observer(reading, "observer").run)
-    producing.stopping.wait(options.seconds_max)
+    stop_signal.wait(options.seconds_max)
     producing.stopping.set()
     writers.join()
     reading.stopping.set()

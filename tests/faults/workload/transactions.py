@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import threading
 import time
@@ -33,6 +32,7 @@ from tests.faults.workload.group_offsets import INTERVAL_S, GroupOffsets
 from tests.faults.workload.observer import Observer
 from tests.faults.workload.producer import ProducerWorker
 from tests.faults.workload.settings import Settings
+from tests.faults.workload.stop_signal import StopSignal
 from tests.faults.workload.transactional_writer import TransactionalWriter
 from tests.faults.workload.transformer import Transformer
 
@@ -128,10 +128,9 @@ def main() -> int:
     )
     if options.drain is not None:
         return 0 if workload.drain(options.seconds_max, json.loads(options.drain)) else 1
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    stop_signal = StopSignal()
     workload.start()
-    stopping.wait(options.seconds_max)
+    stop_signal.wait(options.seconds_max)
     return 1 if workload.stop() else 0
 
 
