@@ -7,10 +7,11 @@ time; what the coordinator has to do for the first one is not counted.
 from __future__ import annotations
 
 import statistics
+import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,12 +22,16 @@ from bench.support.wire_producer import WireProducer
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.cimpl import TopicPartition
 from tests.broker.transactions.coordinating import A, coordinating
+from tests.kit.kafka_process import kafka_command
 
 from ottla.protocol.errors import ErrorCode
 
 WAIT_SECONDS = 60.0
 PARTITIONS = 3
 VALUE = b"v" * 100
+JAVA_COMMITS = Path(__file__).with_name("JavaCommits.java")
+# Java compiles what it runs often; the class itself is compiled at each start.
+JAVA_WARM_UP_SECONDS = 4.0
 RECORD_BYTES = 1024
 READ_RECORDS = 300_000
 READ_RECORDS_IN_TRANSACTION = 100
@@ -39,7 +44,7 @@ def transaction_rows(seconds: float, brokers: int) -> list[Row]:
     where = f", {brokers} broker{'s' if brokers > 1 else ''}"
     rows = [
         Row(f"{name}, commit, {client}{where}", commits(seconds, records), _COMMIT_GOALS)
-        for client, commits in (("librdkafka", _librdkafka_commits), ("light client", _wire_commits))
+        for client, commits in CLIENTS.items()
         for name, records in (("one record", 1), ("100 records", 100))
     ]
     rows += [
@@ -69,8 +74,11 @@ def _producer(target: Target, **settings: object) -> Iterator[Producer]:
     producer.flush(WAIT_SECONDS)
 
 
-def loading_seconds(ids: int) -> float:
-    """Return how long a new coordinator takes to load so many transactional ids, each with two transactions."""
+def loading_seconds(ids: int) -> tuple[float, float]:
+    """Return how long a new coordinator takes to load so many transactional ids, and how much of that on a processor.
+
+    Each id has two transactions.
+    """
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder, coordinating(Path(folder)) as led:
         led.lead(replicas=(1,))
         for number in range(ids):
@@ -80,9 +88,9 @@ def loading_seconds(ids: int) -> float:
                 led.coordinator.add_partitions(name, producer.producer_id, producer.producer_epoch, {A}, _ignore)
                 led.coordinator.end(name, producer.producer_id, producer.producer_epoch, _ignore, commit=True)
                 led.coordinator.marked(*led.decided.pop(), A)
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), time.process_time()
         led.fail_over(epoch=1)
-        return time.perf_counter() - begun
+        return time.perf_counter() - begun, time.process_time() - used
 
 
 def _ignore(_code: ErrorCode) -> None:
@@ -124,15 +132,31 @@ def _repeated(contender: Contender, seconds: float, transaction: Callable[[], No
     while (at := time.perf_counter()) < begun + seconds:
         transaction()
         took.append(time.perf_counter() - at)
-    took_all = time.perf_counter() - begun
     used = cpu_seconds(contender.pids) - used
+    return {**_summary(took), "CPU ms/tx": used * 1000 / len(took)}
+
+
+def _summary(took: Sequence[float]) -> Values:
+    """Return what the seconds that each transaction took say; one began where the one before it ended."""
     cuts = statistics.quantiles(took, n=100)
-    return {
-        "tx/s": len(took) / took_all,
-        "p50 ms": cuts[49] * 1000,
-        "p99 ms": cuts[98] * 1000,
-        "CPU ms/tx": used * 1000 / len(took),
-    }
+    return {"tx/s": len(took) / sum(took), "p50 ms": cuts[49] * 1000, "p99 ms": cuts[98] * 1000}
+
+
+def _java_commits(seconds: float, records: int) -> Callable[[Contender], Values]:
+    def measure(contender: Contender) -> Values:
+        with topic_for(contender, PARTITIONS) as topic:
+            arguments = (contender.bootstrap, f"bench-{uuid.uuid4().hex}", topic, PARTITIONS, records, len(VALUE))
+            command = kafka_command(str(JAVA_COMMITS), *map(str, arguments), str(JAVA_WARM_UP_SECONDS), str(seconds))
+            limit = WAIT_SECONDS + seconds
+            done = subprocess.run(
+                command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=limit
+            )
+        return _summary([int(line) / 1e9 for line in done.stdout.split()])
+
+    return measure
+
+
+CLIENTS = {"librdkafka": _librdkafka_commits, "Java": _java_commits, "light client": _wire_commits}
 
 
 def _stream(seconds: float) -> Callable[[Contender], Values]:

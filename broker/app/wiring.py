@@ -140,6 +140,7 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
     markers = MarkerSender(
         transactions,
         broker_id,
+        lambda: membership.broker_epoch,
         partial(_leader_of, metadata),
         marker_writer.write,
         lambda broker: link_to(broker, "markers"),

@@ -26,7 +26,12 @@ from ottla.broker.replication.waits import PartitionWaits, PendingAppend
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.maintenance.group_commit import Callback, GroupCommit
 from ottla.broker.storage.open_files import FileSlice
-from ottla.broker.storage.producers.producers import FROM_CLIENT, FROM_COORDINATOR, AppendOrigin
+from ottla.broker.storage.producers.producers import (
+    FROM_CLIENT,
+    FROM_COORDINATOR,
+    AppendOrigin,
+    TransactionNumber,
+)
 from ottla.broker.storage.producers.verification import VerificationGuard
 from ottla.broker.storage.validation import validated
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -226,7 +231,7 @@ class Partition:
             batch, -1, AppendOrigin(False, must_be_verified, guard) if must_be_verified else FROM_COORDINATOR
         )
 
-    def append_marker(self, batch: RecordBatch, transaction_number: int) -> PendingAppend:
+    def append_marker(self, batch: RecordBatch, transaction_number: TransactionNumber) -> PendingAppend:
         """Append a marker with acks=all. One of a transaction that has its marker already is not appended again."""
         return self._append(batch, -1, AppendOrigin(is_client=False, transaction_number=transaction_number))
 

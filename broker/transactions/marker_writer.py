@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.waits import PendingAppend, PendingAppends
+from ottla.broker.storage.producers.producers import TransactionNumber
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -74,4 +75,5 @@ class MarkerWriter:
             producer_epoch=marker.producer_epoch,
             timestamp=self._clock(),
         )
-        return partition.append_marker(RecordBatch(batch), marker.transaction_number)
+        number = TransactionNumber(marker.coordinator_broker_epoch, marker.transaction_number)
+        return partition.append_marker(RecordBatch(batch), number)

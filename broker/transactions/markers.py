@@ -10,7 +10,6 @@ transaction. So each decision has a number, which our brokers compare (`Producer
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -20,6 +19,7 @@ import structlog
 
 from ottla.broker.coordination.broker_channels import BrokerChannels, Link
 from ottla.broker.coordination.work import Work
+from ottla.broker.storage.producers.producers import TransactionNumber
 from ottla.broker.transactions.coordinator import CoordinatedTransaction, TransactionCoordinator
 from ottla.broker.transactions.transaction import StoredTransaction, TransactionState
 from ottla.protocol.api import Api
@@ -53,8 +53,7 @@ class MarkerDelivery:
     coordinator_epoch: int
     # The state in which the outcome was decided.
     decided: StoredTransaction
-    # Rises from decision to decision of this coordinator.
-    number: int
+    number: TransactionNumber
     partitions: frozenset[TopicPartition]
 
     def marker(self) -> WritableTxnMarker:
@@ -71,7 +70,8 @@ class MarkerDelivery:
                 for topic, partitions in by_topic.items()
             ],
             coordinator_epoch=self.coordinator_epoch,
-            transaction_number=self.number,
+            transaction_number=self.number.number,
+            coordinator_broker_epoch=self.number.broker_epoch,
         )
 
 
@@ -82,17 +82,23 @@ class MarkerSender:
         self,
         coordinator: TransactionCoordinator,
         broker_id: int,
+        broker_epoch: Callable[[], int],
         leader_of: Callable[[TopicPartition], int | None],
         write_here: WriteHere,
         link_to: Callable[[int], Link],
     ) -> None:
-        """`leader_of` returns the leader, NO_LEADER while there is none, and None for a partition that is gone."""
+        """`broker_epoch` returns the present one, -1 while this broker is not registered.
+
+        `leader_of` returns the leader, NO_LEADER while there is none, and None for a partition that is gone.
+        """
         self._coordinator = coordinator
         self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        # The highest so far.
+        self._known_broker_epoch = -1
         self._leader_of = leader_of
         self._write_here = write_here
-        # From the clock: a coordinator that has restarted must not use numbers again that leaders remember.
-        self._numbers = count(time.time_ns())
+        self._numbers = count()
         self.channels: BrokerChannels[MarkerDelivery] = BrokerChannels(
             "transaction-markers-to", link_to, self._send, self._not_sent
         )
@@ -116,7 +122,7 @@ class MarkerSender:
             if not transaction.state.is_prepared:
                 return
             partitions = frozenset(transaction.unmarked)
-            delivery = MarkerDelivery(entry, entry.shard.epoch, transaction.stored, next(self._numbers), partitions)
+            delivery = MarkerDelivery(entry, entry.shard.epoch, transaction.stored, self._next_number(), partitions)
         self.route(delivery)
 
     def route(self, delivery: MarkerDelivery) -> None:
@@ -139,6 +145,10 @@ class MarkerSender:
         if here:
             part = replace(delivery, partitions=frozenset(here))
             self._write_here(part.marker(), lambda codes: self._answered(part, codes))
+
+    def _next_number(self) -> TransactionNumber:
+        self._known_broker_epoch = max(self._known_broker_epoch, self._broker_epoch())
+        return TransactionNumber(self._known_broker_epoch, next(self._numbers))
 
     @property
     def waiting(self) -> int:

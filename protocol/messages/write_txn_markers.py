@@ -19,8 +19,10 @@ class WritableTxnMarker(Message):
     transaction_result: bool = wire(Boolean)
     topics: list[WritableTxnMarkerTopic] = wire(Array(WritableTxnMarkerTopic))
     coordinator_epoch: int = wire(Int32)
-    # Ours alone: Kafka's brokers neither send nor read it. Counts the transactions that a coordinator has ended.
+    # Ours alone: Kafka's brokers neither send nor read them. The first counts the transactions that a coordinator has
+    # ended since its broker has started; the second is its broker epoch, which is higher after each start.
     transaction_number: int = wire(Int64, "1+", tag=10_000, ignorable=True, default=-1)
+    coordinator_broker_epoch: int = wire(Int64, "1+", tag=10_001, ignorable=True, default=-1)
 
 
 @message("0-1", flexible="1+")

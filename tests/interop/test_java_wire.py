@@ -42,7 +42,7 @@ LATER = {
 BY_HAND = (AbortedTxn, ControlRecordType, EndTxnMarker, ProducerSnapshot)
 
 # Tagged fields between our own brokers. Kafka keeps the bytes, and knows no names for them.
-OURS_ALONE = {("WritableTxnMarker", "transaction_number")}
+OURS_ALONE = {("WritableTxnMarker", name) for name in ("transaction_number", "coordinator_broker_epoch")}
 NOT_IN_KAFKA = {
     (cls, version)
     for api, first in LATER.items()

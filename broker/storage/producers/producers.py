@@ -40,7 +40,6 @@ from ottla.protocol.records import (
 BATCHES_MAX: Final = 5
 SEQUENCE_MAX: Final = (1 << 31) - 1
 NO_COORDINATOR_EPOCH: Final = -1
-NO_TRANSACTION_NUMBER: Final = -1
 NO_CRC: Final = -1
 
 
@@ -56,6 +55,19 @@ class BatchMetadata(NamedTuple):
     crc: int = NO_CRC
 
 
+class TransactionNumber(NamedTuple):
+    """Which of the transactions that a coordinator has ended; a later one is greater."""
+
+    # Of the coordinator's broker: higher after each start, whatever its clock says.
+    broker_epoch: int
+    # Counts from the start of the broker.
+    number: int
+
+
+# Coordinators of Kafka do not number transactions.
+NO_TRANSACTION_NUMBER: Final = TransactionNumber(-1, -1)
+
+
 class AppendOrigin(NamedTuple):
     """Where a batch of the leader comes from: what is checked depends on it."""
 
@@ -64,8 +76,8 @@ class AppendOrigin(NamedTuple):
     # A batch that begins a transaction must come with the guard of its verification.
     must_be_verified: bool = False
     guard: VerificationGuard | None = None
-    # Which one a marker ends, of the transactions that its coordinator has ended; coordinators of Kafka do not say.
-    transaction_number: int = NO_TRANSACTION_NUMBER
+    # Which one a marker ends.
+    transaction_number: TransactionNumber = NO_TRANSACTION_NUMBER
 
 
 FROM_CLIENT: Final = AppendOrigin()
@@ -75,7 +87,7 @@ FROM_COORDINATOR: Final = AppendOrigin(is_client=False)
 class EndedTransaction(NamedTuple):
     """The last transaction that a numbered marker has ended."""
 
-    number: int
+    number: TransactionNumber
     marker_offset: int
 
 
@@ -276,7 +288,7 @@ class Producers:
         last_stable_offset = next(iter(self._ongoing), marker_offset + 1)
         return AbortedIndexEntry(producer_id, first_offset, marker_offset, last_stable_offset)
 
-    def number_marker(self, producer_id: int, transaction_number: int, marker_offset: int) -> None:
+    def number_marker(self, producer_id: int, transaction_number: TransactionNumber, marker_offset: int) -> None:
         """Note which transaction the last marker of a producer has ended."""
         self._states[producer_id].ended_transaction = EndedTransaction(transaction_number, marker_offset)
 
@@ -379,7 +391,7 @@ def _is_of_another_transaction(state: KnownProducer, batch: RecordBatch, known: 
 
 
 def _repeated_marker(
-    state: KnownProducer | None, marker: EndTransactionMarker, transaction_number: int
+    state: KnownProducer | None, marker: EndTransactionMarker, transaction_number: TransactionNumber
 ) -> BatchMetadata | None:
     """Return where the marker of this transaction, or of a later one, is; None if this one is not known to be late.
 

@@ -31,7 +31,9 @@ class Measured:
         def nobody(broker: int) -> Link:
             raise AssertionError(broker)
 
-        self.markers = MarkerSender(led.coordinator, 1, lambda _: NO_LEADER, lambda _marker, _done: None, nobody)
+        self.markers = MarkerSender(
+            led.coordinator, 1, lambda: -1, lambda _: NO_LEADER, lambda _marker, _done: None, nobody
+        )
         led.coordinator.send_markers = self.markers.send
         self.verifier = Verifier(led.coordinator, 1, lambda _id: NO_LEADER, nobody)
         self._registry = CollectorRegistry()

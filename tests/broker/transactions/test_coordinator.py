@@ -246,6 +246,25 @@ def test_a_transaction_that_takes_too_long_is_aborted(led: Coordinating) -> None
     assert led.add(producer, A) is ErrorCode.PRODUCER_FENCED
 
 
+def test_a_clock_that_jumps_makes_a_timeout_early_or_late_and_does_nothing_else(led: Coordinating) -> None:
+    """A transaction over which the clock is set back is not aborted, and ends as ever; set forward, it is."""
+    producer = led.producer()
+    led.add(producer, A)
+    led.broker.now_ms -= 3_600_000
+    led.coordinator.abort_late()
+    led.coordinator.expire()
+    assert led.end(producer) is ErrorCode.NONE
+    led.mark(A)
+    assert led.add(producer, A) is ErrorCode.NONE
+
+    led.broker.now_ms += 3_600_000
+    led.coordinator.abort_late()
+    led.mark(A)
+
+    assert led.state() is COMPLETE_ABORT
+    assert led.init() == InitializedProducer(ErrorCode.NONE, FIRST_PRODUCER, 2)
+
+
 def test_an_id_that_nobody_uses_is_forgotten(tmp_path: Path) -> None:
     """In memory and in the log. Later requests know nothing of it, and a new producer begins anew."""
     with coordinating(tmp_path, TransactionLimits(expiration_ms=1000)) as led:

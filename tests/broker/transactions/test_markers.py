@@ -43,12 +43,12 @@ class Link:
         self.errors: dict[TopicPartition, list[ErrorCode]] = {}
         self.before_answer: Callable[[], None] = lambda: None
         self.is_closed = threading.Event()
-        self.numbers: list[int] = []
+        self.numbers: list[tuple[int, int]] = []
 
     def request(self, api: Api, build: Callable[[int], Any]) -> WriteTxnMarkersResponse:
         """Note what came, and answer."""
         request: WriteTxnMarkersRequest = build(api.versions.last)
-        self.numbers += [marker.transaction_number for marker in request.markers]
+        self.numbers += [(marker.coordinator_broker_epoch, marker.transaction_number) for marker in request.markers]
         seen: list[Seen] = []
         results = []
         for marker in request.markers:
@@ -85,14 +85,22 @@ class Link:
 class Sending:
     """A coordinator whose markers go to fake brokers; nothing moves unless a test says so."""
 
-    def __init__(self, led: Coordinating) -> None:
+    def __init__(self, led: Coordinating, broker_epoch: int = 100) -> None:
         self.led = led
+        self.broker_epoch = broker_epoch
         self.links: dict[int, Link] = {2: Link(), 3: Link()}
         self.leaders: dict[TopicPartition, int | None] = {A: 2, B: 3}
         # What this broker is to write, and how it answers.
         self.written_here: list[WritableTxnMarker] = []
         self.code_here = ErrorCode.NONE
-        self.sender = MarkerSender(led.coordinator, HERE, self.leaders.get, self._write_here, self.links.__getitem__)
+        self.sender = MarkerSender(
+            led.coordinator,
+            HERE,
+            lambda: self.broker_epoch,
+            self.leaders.get,
+            self._write_here,
+            self.links.__getitem__,
+        )
         led.coordinator.send_markers = self.sender.send
 
     def _write_here(self, marker: WritableTxnMarker, done: Callable[[Codes], None]) -> None:
@@ -208,14 +216,25 @@ def test_each_decision_has_a_higher_number(sending: Sending) -> None:
 
 
 def test_a_coordinator_that_has_restarted_numbers_higher_than_before(sending: Sending) -> None:
-    """Even in the same epoch: leaders that know its earlier numbers would take its markers for late ones."""
-    sending.commit(A)
-    sending.move()
-    again = Sending(sending.led)
+    """In the same coordinator epoch, and whatever the clock says: leaders would take its markers for late ones."""
+    for _ in range(2):
+        sending.commit(A)
+        sending.move()
+    again = Sending(sending.led, broker_epoch=101)
     again.commit(A)
     again.move()
 
     assert again.links[2].numbers > sending.links[2].numbers
+
+
+def test_numbers_rise_while_the_broker_is_not_registered(sending: Sending) -> None:
+    """It has no broker epoch then, and a higher one afterwards."""
+    for broker_epoch in (100, -1, 101):
+        sending.broker_epoch = broker_epoch
+        sending.commit(A)
+        sending.move()
+
+    assert sending.links[2].numbers == [(100, 0), (100, 1), (101, 2)]
 
 
 def test_partitions_of_this_broker_get_their_marker_at_once(sending: Sending) -> None:
