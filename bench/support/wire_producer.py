@@ -44,6 +44,9 @@ _CRC_POSITION, _SEQUENCE_POSITION = 17, 53
 _RETRIED: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.NOT_COORDINATOR,
@@ -137,8 +140,12 @@ class WireProducer:
             batch.advance()
         for connection, request in self._produce:
             connection.socket.sendall(request)
-        for connection, _ in self._produce:
-            _check_produced(connection.receive())
+        for connection, request in self._produce:
+            response = connection.receive()
+            # The first one may come in before the leader knows the topic; batches that it has are not stored again.
+            while (code := _produced(response)) is not ErrorCode.NONE:
+                _wait(code, deadline)
+                response = connection.ask(request)
         if (code := _error_at_end(self._coordinator.ask(self._end))) is not ErrorCode.NONE:
             raise KafkaError(code)
 
@@ -150,12 +157,18 @@ class WireProducer:
         return connection
 
     def _leaders(self) -> Mapping[str, list[int]]:
-        """Return the partitions that each leader has, by its address."""
+        """Return the partitions that each leader has, by its address, when all have one."""
         admin = AdminClient({"bootstrap.servers": self._target.bootstrap, "log_level": 0})
-        found = admin.list_topics(self._topic, _SECONDS_MAX)
+        deadline = time.monotonic() + _SECONDS_MAX
+        while True:
+            found = admin.list_topics(self._topic, _SECONDS_MAX)
+            known = found.topics[self._topic].partitions
+            if all(partition in known and known[partition].leader in found.brokers for partition in self._counts):
+                break
+            _wait(ErrorCode.LEADER_NOT_AVAILABLE, deadline)
         leaders: dict[str, list[int]] = {}
         for partition in self._counts:
-            broker = found.brokers[found.topics[self._topic].partitions[partition].leader]
+            broker = found.brokers[known[partition].leader]
             leaders.setdefault(f"{broker.host}:{broker.port}", []).append(partition)
         return leaders
 
@@ -220,9 +233,8 @@ def _error_at_end(response: bytes) -> ErrorCode:
     return ErrorCode.of(int.from_bytes(response[-2:], "big", signed=True))
 
 
-def _check_produced(response: bytes) -> None:
+def _produced(response: bytes) -> ErrorCode:
+    """Return the first error in a response to Produce."""
     _, answer = decode_response(Api.PRODUCE, _PRODUCE, response)
-    for topic in answer.responses:
-        for partition in topic.partition_responses:
-            if partition.error_code:
-                raise KafkaError(partition.error_code)
+    codes = [partition.error_code for topic in answer.responses for partition in topic.partition_responses]
+    return ErrorCode.of(next(filter(None, codes), 0))

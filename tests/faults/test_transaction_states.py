@@ -91,12 +91,18 @@ class ScriptedProducer:
         self._ask(Api.ADD_PARTITIONS_TO_TXN, 2, request)
         for partition in partitions:
             until(
-                partial(self._produce, partition, value), f"{value!r} is in partition {partition}", not_yet=KafkaError
+                partial(self._is_written, partition, value),
+                f"{value!r} is in partition {partition}",
+                not_yet=KafkaError,
             )
 
     def commit(self, *apart_from: int) -> None:
         """Commit, as often as it takes."""
         self._ask(Api.END_TXN, 2, self._end_request(), *apart_from)
+
+    def abort(self) -> None:
+        """Abort."""
+        self._ask(Api.END_TXN, 2, self._end_request(is_commit=False))
 
     def commit_in_background(self, coordinator: int) -> threading.Thread:
         """Ask for a commit, and do not care for the answer."""
@@ -117,10 +123,10 @@ class ScriptedProducer:
         answer = self.cluster.request(coordinator, Api.DESCRIBE_TRANSACTIONS, 0, request).transaction_states[0]
         return str(answer.transaction_state)
 
-    def _end_request(self) -> EndTxnRequest:
+    def _end_request(self, *, is_commit: bool = True) -> EndTxnRequest:
         producer_id, epoch = self._producer
         return EndTxnRequest(
-            transactional_id=self.transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=True
+            transactional_id=self.transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=is_commit
         )
 
     def _ask(self, api: Api, version: int, request: Any, *apart_from: int) -> Any:
@@ -136,7 +142,8 @@ class ScriptedProducer:
 
         return until(ask, f"an answer to {api.name}", not_yet=KafkaError)
 
-    def _produce(self, partition: int, value: bytes) -> bool:
+    def produce(self, partition: int, value: bytes) -> ErrorCode:
+        """Send a value, whether the partition is part of the transaction or not."""
         builder = RecordBatchBuilder()
         builder.append(int(time.time() * 1000), None, value)
         producer_id, epoch = self._producer
@@ -155,10 +162,13 @@ class ScriptedProducer:
         )
         leader = self.cluster.state.partition(self.topic, partition).leader
         answer = self.cluster.request(leader, Api.PRODUCE, 8, request)
-        code = ErrorCode.of(answer.responses[0].partition_responses[0].error_code)
+        return ErrorCode.of(answer.responses[0].partition_responses[0].error_code)
+
+    def _is_written(self, partition: int, value: bytes) -> bool:
+        code = self.produce(partition, value)
         if code.retriable:
             return False
-        assert code is ErrorCode.NONE, answer
+        assert code is ErrorCode.NONE
         self._sequences[partition] = self._sequences.get(partition, 0) + 1
         return True
 
@@ -320,5 +330,16 @@ def test_f41_a_leader_dies_between_the_decision_and_its_marker(cluster: Cluster,
     cluster.wait_for_partition(topic, 0, lambda state: state.leader == second)
     until(lambda: other.state(coordinator) == "CompleteCommit", "the next leader has the marker", not_yet=KafkaError)
     assert librdkafka.read(cluster.brokers[second].bootstrap, topic) == [b"a"]
+
+    check_all_is_committed(producer)
+
+
+def test_f41_a_batch_that_comes_after_the_abort_begins_no_transaction(producer: ScriptedProducer) -> None:
+    """The coordinator does not know that the partition is part of a transaction, so readers wait for nothing."""
+    producer.begin(0, value=b"b")
+    producer.abort()
+    until(lambda: markers(producer, 0) == 2, "the marker of the abort")
+    assert producer.produce(0, b"late") is ErrorCode.INVALID_TXN_STATE
+    assert librdkafka.end(producer.cluster.bootstrap, producer.topic) == 4
 
     check_all_is_committed(producer)
