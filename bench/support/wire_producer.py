@@ -65,7 +65,7 @@ class _Connection:
         (size,) = _SIZE.unpack(self._read(_SIZE.size))
         return self._read(size)
 
-    def ask(self, request: bytes) -> bytes:
+    def ask(self, request: bytes | bytearray) -> bytes:
         """Send a frame and return the response."""
         self.socket.sendall(request)
         return self.receive()
