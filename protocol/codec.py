@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any, TypeVar
 
-from ottla.protocol.decoder import Decoder, compile_decoder
+from ottla.protocol.decoder import ENTRIES_UNLIMITED, Decoder, compile_decoder
 from ottla.protocol.encoder import Encoder, compile_encoder
 from ottla.protocol.errors import DecodeError, EncodeError
 from ottla.protocol.message import Message
@@ -43,14 +43,17 @@ def encoder(cls: type[Message], version: int) -> Encoder:
     return known
 
 
-def decode_from(cls: type[T], version: int, data: Buffer, position: int = 0) -> tuple[T, int]:
+def decode_from(
+    cls: type[T], version: int, data: Buffer, position: int = 0, entries_max: int = ENTRIES_UNLIMITED
+) -> tuple[T, int]:
     """Decode the message at `position`; return it and the position after it.
 
-    Records in it are views of `data`; everything else is copied.
+    Records in it are views of `data`; everything else is copied. A message with more than `entries_max` entries in its
+    arrays is refused before they are created.
     """
     view = data if type(data) is memoryview else memoryview(data)
     try:
-        return (_decoders.get((cls, version)) or decoder(cls, version))(view, position)
+        return (_decoders.get((cls, version)) or decoder(cls, version))(view, position, entries_max)
     except (struct.error, IndexError, UnicodeDecodeError, DecodeError) as error:
         raise _explained(cls, version, view[position:], error) from error
 

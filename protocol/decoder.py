@@ -10,19 +10,35 @@ nothing. For a one-partition Produce request of version 7:
 Every length is checked against the bytes left before anything is allocated, and the count of an array against the
 minimum size of that many items. On bad bytes such code raises `struct.error`, `IndexError` (a read past the end) or
 `UnicodeDecodeError`; `codec.decode` turns them into DecodeError.
+
+An item of two bytes becomes an object of a hundred, so the caller limits how many entries a message may have: the items
+of all its arrays, and tagged fields that nobody knows.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from ottla.protocol.errors import DecodeError
 from ottla.protocol.message import Message, WireField
-from ottla.protocol.primitives import UVARINT_BYTES_MAX, Array, Bytes, Records, String, Uuid, WireType
+from ottla.protocol.primitives import (
+    INT32_MAX,
+    STRING_BYTES_MAX,
+    UVARINT_BYTES_MAX,
+    Array,
+    Bytes,
+    Records,
+    String,
+    Uuid,
+    WireType,
+)
 
-Decoder = Callable[[memoryview, int], tuple[Any, int]]
+Decoder = Callable[..., tuple[Any, int]]
+
+# More entries than any frame can hold.
+ENTRIES_UNLIMITED: Final = INT32_MAX
 
 
 def uvarint_rest(data: memoryview, position: int, first: int) -> tuple[int, int]:
@@ -37,6 +53,14 @@ def uvarint_rest(data: memoryview, position: int, first: int) -> tuple[int, int]
                 raise DecodeError(f"varint {value} is out of range")
             return value, position
     raise DecodeError(f"varint is longer than {UVARINT_BYTES_MAX} bytes")
+
+
+def long_string_size(data: memoryview, position: int, first: int) -> tuple[int, int]:
+    """Read the rest of the length of a string of 127 bytes or more, plus one."""
+    size, position = uvarint_rest(data, position, first)
+    if size > STRING_BYTES_MAX + 1:
+        raise DecodeError(f"a string of {size - 1} bytes is longer than {STRING_BYTES_MAX}")
+    return size, position
 
 
 def read_uvarint(data: memoryview, position: int) -> tuple[int, int]:
@@ -56,19 +80,27 @@ def next_tag(data: memoryview, position: int, last: int) -> tuple[int, int, int]
     return tag, position, position + size
 
 
-def skip_tags(data: memoryview, position: int, count: int) -> int:
-    """Skip a tagged section without known tags; `count` is its first byte."""
+def skip_tags(data: memoryview, position: int, count: int, left: int) -> tuple[int, int]:
+    """Skip a tagged section without known tags, with `count` as its first byte; return position and entries left."""
     if count > 0x7F:
         count, position = uvarint_rest(data, position, count)
+    left -= count
+    if left < 0:
+        too_many("tagged fields")
     last = -1
     for _ in range(count):
         last, _begin, position = next_tag(data, position, last)
-    return position
+    return position, left
 
 
 def bad_length(name: str, size: int, left: int) -> NoReturn:
     """Raise DecodeError for a length or count that is negative, or too large for the bytes left."""
     raise DecodeError(f"{name}: null is not allowed" if size < 0 else f"{name}: {size} is more than {left} bytes hold")
+
+
+def too_many(name: str) -> NoReturn:
+    """Raise DecodeError for a message with more entries than its receiver allows."""
+    raise DecodeError(f"{name}: the message has more entries than this side allows")
 
 
 class _Source:
@@ -83,6 +115,8 @@ class _Source:
             "uvarint_rest": uvarint_rest,
             "next_tag": next_tag,
             "skip_tags": skip_tags,
+            "long_string_size": long_string_size,
+            "too_many": too_many,
             "bad_length": bad_length,
             "new": object.__new__,
             "unpack_from": struct.unpack_from,
@@ -148,13 +182,15 @@ class _Source:
         self.run.append(("B", count))
         self.flush()
         if not tagged:
-            self.emit(f"if {count}: position = skip_tags(data, position, {count})")
+            self.emit(f"if {count}: position, left = skip_tags(data, position, {count}, left)")
             return
         for field in tagged:
             self.absent(field, f"{made}.{field.name}")
         self.emit(f"if {count}:")
         self.indent += 1
         self.emit(f"if {count} > 127: {count}, position = uvarint_rest(data, position, {count})")
+        self.emit(f"left -= {count}")
+        self.emit("if left < 0: too_many('tagged fields')")
         tag, end = self.variable("tag"), self.variable("end")
         self.emit(f"{tag} = -1")
         self.emit(f"for _ in range({count}):")
@@ -190,7 +226,8 @@ class _Source:
         self.run.append(("B" if compact else "h" if wire_type is String else "i", size))
         self.flush()
         if compact:
-            self.emit(f"if {size} > 127: {size}, position = uvarint_rest(data, position, {size})")
+            read_rest = "long_string_size" if wire_type is String else "uvarint_rest"
+            self.emit(f"if {size} > 127: {size}, position = {read_rest}(data, position, {size})")
             self.emit(f"{size} -= 1")
         if nullable:
             self.emit(f"if {size} < 0: {target} = None")
@@ -229,6 +266,8 @@ class _Source:
         item = wire_type.item
         least = bytes_min(item, self.version, self.flexible)
         self.emit(f"if {negative}{count} * {least} > total - position: bad_length({name!r}, {count}, total - position)")
+        self.emit(f"left -= {count}")
+        self.emit(f"if left < 0: too_many({name!r})")
         if isinstance(item, WireType) and item.code and item is not Uuid:
             self.emit(f"{target} = list(unpack_from(f'>{{{count}}}{item.code}', data, position))")
             self.emit(f"position += {count} * {least}")
@@ -258,11 +297,14 @@ def bytes_min(wire_type: Any, version: int, flexible: bool) -> int:
 
 
 def compile_decoder(cls: type[Message], version: int) -> Decoder:
-    """Return `decode(data, position) -> (message, position after it)` for one version."""
+    """Return `decode(data, position, left) -> (message, position after it)` for one version.
+
+    `left` is how many entries the message may have.
+    """
     source = _Source(version, version in cls.flexible)
     source.message(cls, "decoded")
     source.emit("return decoded, position")
-    text = "def decode(data, position):\n    total = len(data)\n" + "\n".join(source.lines)
+    text = f"def decode(data, position, left={ENTRIES_UNLIMITED}):\n    total = len(data)\n" + "\n".join(source.lines)
     exec(compile(text, f"<decoder of {cls.__name__} version {version}>", "exec"), source.names)  # noqa: S102 - our text
     decode: Decoder = source.names["decode"]
     return decode

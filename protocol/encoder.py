@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from ottla.protocol.errors import EncodeError
 from ottla.protocol.message import Message, WireField
-from ottla.protocol.primitives import Array, String, Uuid, WireType, encode_uvarint
+from ottla.protocol.primitives import STRING_BYTES_MAX, Array, String, Uuid, WireType, encode_uvarint
 
 Encoder = Callable[[Any, list[Any]], None]
 
@@ -24,6 +24,15 @@ _UVARINTS = [encode_uvarint(value) for value in range(1024)]
 def uvarint(value: int) -> bytes:
     """Return the unsigned varint of a length or count; small ones come from a table."""
     return _UVARINTS[value] if value < 1024 else encode_uvarint(value)
+
+
+def string_size(value: int) -> bytes:
+    """Return the unsigned varint of the length of a string, plus one."""
+    if value < 1024:
+        return _UVARINTS[value]
+    if value > STRING_BYTES_MAX + 1:
+        raise EncodeError(f"a string of {value - 1} bytes is longer than {STRING_BYTES_MAX}")
+    return encode_uvarint(value)
 
 
 def tagged_section(payloads: list[tuple[int, list[Any]]]) -> bytes:
@@ -50,6 +59,7 @@ class _Source:
         self.indent = 1
         self.names: dict[str, Any] = {
             "uvarint": uvarint,
+            "string_size": string_size,
             "tagged_section": tagged_section,
             "no_such_field": no_such_field,
             "pack": struct.pack,
@@ -176,7 +186,7 @@ class _Source:
 
     def size(self, length: str, variable: str, nullable: bool, compact: bool, code: str) -> None:
         if compact:
-            prefix = f"uvarint({length} + 1)"
+            prefix = f"{'string_size' if code == 'h' else 'uvarint'}({length} + 1)"
             self.write(f"b'\\0' if {variable} is None else {prefix}" if nullable else prefix)
         else:
             self.run.append((code, f"-1 if {variable} is None else {length}" if nullable else length))

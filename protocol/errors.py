@@ -175,6 +175,9 @@ class ErrorCode(IntEnum):
 _BY_CODE: dict[int, ErrorCode] = {member.value: member for member in ErrorCode}
 
 
+_DETAIL_LENGTH_MAX = 1000
+
+
 class KafkaError(Exception):
     """The only error that broker code raises on purpose; the client's exceptions build on it.
 
@@ -188,7 +191,9 @@ class KafkaError(Exception):
         self.code = ErrorCode.of(code)
         if self.code != code:
             detail = f"{detail} (error code {code} is not in the table)".lstrip()
-        self.detail = detail
+        # Details often repeat a name from a request. They go into log lines, and into responses whose strings are
+        # limited.
+        self.detail = detail if len(detail) <= _DETAIL_LENGTH_MAX else f"{detail[:_DETAIL_LENGTH_MAX]}..."
 
     @property
     def retriable(self) -> bool:

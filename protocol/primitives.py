@@ -8,7 +8,7 @@ Byte layouts (all fixed-size numbers are big-endian):
 
     uvarint          7 bits per byte, low group first, high bit = more; at most 5 bytes
     varint, varlong  zigzag, then as uvarint; at most 5 and 10 bytes
-    classic string   int16 length, -1 = null        flexible: uvarint(length + 1), 0 = null
+    classic string   int16 length, -1 = null        flexible: uvarint(length + 1), 0 = null; at most 32,767 bytes
     classic bytes    int32 length, -1 = null        flexible: uvarint(length + 1), 0 = null
     classic array    int32 count,  -1 = null        flexible: uvarint(count + 1),  0 = null
     uuid             16 bytes; as text 22 characters of unpadded URL-safe base64
@@ -27,6 +27,9 @@ RecordData = Any
 UUID_ZERO = bytes(16)
 UVARINT_BYTES_MAX = 5
 VARLONG_BYTES_MAX = 10
+# The most bytes that a string may have, in both encodings: the classic one has no room for more, and Kafka refuses more
+# in the flexible one, too.
+STRING_BYTES_MAX = 2**15 - 1
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 

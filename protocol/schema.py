@@ -14,7 +14,14 @@ import construct as c
 
 from ottla.protocol.errors import DecodeError, EncodeError
 from ottla.protocol.message import Message, WireField
-from ottla.protocol.primitives import UVARINT_BYTES_MAX, VARLONG_BYTES_MAX, Array, String, WireType
+from ottla.protocol.primitives import (
+    STRING_BYTES_MAX,
+    UVARINT_BYTES_MAX,
+    VARLONG_BYTES_MAX,
+    Array,
+    String,
+    WireType,
+)
 
 
 class _UnsignedVarint(c.Construct):
@@ -111,13 +118,21 @@ class _Prefixed(c.Construct):
 
 class _PrefixedString(_Prefixed):
     def _parse_content(self, size: int, stream: Any, context: Any, path: str) -> Any:
+        _check_string_size(size, path)
         try:
             return c.stream_read(stream, size, path).decode()
         except UnicodeDecodeError as error:
             raise c.StringError(f"not UTF-8: {error}", path=path) from error
 
     def _build_content(self, obj: Any, stream: Any, context: Any, path: str) -> None:
-        super()._build_content(obj.encode(), stream, context, path)
+        encoded = obj.encode()
+        _check_string_size(len(encoded), path)
+        super()._build_content(encoded, stream, context, path)
+
+
+def _check_string_size(size: int, path: str) -> None:
+    if size > STRING_BYTES_MAX:
+        raise c.StringError(f"a string of {size} bytes is longer than {STRING_BYTES_MAX}", path=path)
 
 
 class _PrefixedArray(_Prefixed):
