@@ -12,6 +12,11 @@ import structlog
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n\r"}
 
 
+_TEXT_LENGTH_MAX: Final = 1000
+# Of the broker itself, and worth reading to its end.
+_TRACEBACK: Final = "exception"
+
+
 def configure_logging(level: str = "INFO", *, as_json: bool | None = None, output: TextIO = sys.stdout) -> None:
     """Write the log lines of structlog and of the standard library to one output, in one format."""
     shared: list[structlog.typing.Processor] = [
@@ -19,7 +24,7 @@ def configure_logging(level: str = "INFO", *, as_json: bool | None = None, outpu
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
-        _without_controls,
+        _safe,
     ]
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
@@ -48,8 +53,11 @@ def configure_logging(level: str = "INFO", *, as_json: bool | None = None, outpu
     logging.getLogger("kazoo").setLevel(logging.WARNING)
 
 
-def _without_controls(_logger: object, _method: str, fields: structlog.typing.EventDict) -> structlog.typing.EventDict:
+def _safe(_logger: object, _method: str, fields: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Cut long texts and escape control characters: names come from clients, which must not fill or forge the log."""
     for name, value in fields.items():
-        if isinstance(value, str) and not value.isprintable():
-            fields[name] = value.translate(_CONTROLS)
+        if not isinstance(value, str):
+            continue
+        shown = value if len(value) <= _TEXT_LENGTH_MAX or name == _TRACEBACK else f"{value[:_TEXT_LENGTH_MAX]}..."
+        fields[name] = shown if shown.isprintable() else shown.translate(_CONTROLS)
     return fields

@@ -14,6 +14,7 @@ from ottla.protocol.entity_names import sanitized
 
 DEFAULT: Final = DEFAULT_ENTITY
 _FOUND_MAX: Final = 4096
+_CLIENT_ID_LENGTH_MAX: Final = 256
 
 
 class Entity(NamedTuple):
@@ -49,7 +50,12 @@ class QuotaLimits:
         return bool(self._values)
 
     def of(self, principal: str, client_id: str) -> Limit | None:
-        """Return the limit of a principal such as `User:alice` with a client id; None if there is none."""
+        """Return the limit of a principal such as `User:alice` with a client id; None if there is none.
+
+        Clients choose their ids, and counters are kept for thousands of them. So ids that begin alike for longer than
+        any sensible one count as the same.
+        """
+        client_id = client_id[:_CLIENT_ID_LENGTH_MAX]
         key = (principal, client_id)
         try:
             return self._found[key]

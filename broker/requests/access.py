@@ -24,6 +24,8 @@ from typing import Final
 from ottla.broker.requests.error_answers import error_answer
 from ottla.broker.requests.request import Answer, AnyRequest, Handler, Request, S
 from ottla.broker.security.audit.audit import AuditSubject
+from ottla.broker.security.acls.authorizer import Authorizer
+from ottla.broker.security.session import Session
 from ottla.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -178,8 +180,47 @@ ACCESS: Final[Mapping[Api, Access]] = {
     Api.LIST_PARTITION_REASSIGNMENTS: _of_cluster(DESCRIBE),
 }
 
+# What brokers ask of each other, among other things.
+OF_BROKERS: Final = frozenset(api for api, row in ACCESS.items() if CLUSTER_ACTION in (row.cluster, row.or_cluster))
+
 # The same rights in one dictionary, for fast lookups.
 _NEEDED: Final = {(api, kind): operation for api, row in ACCESS.items() for kind, operation in row.needed.items()}
+
+
+def comes_from_broker(authorizer: Authorizer, session: Session, api: Api) -> bool:
+    """Whether a request may be one of a broker: of such an API, from a client with a broker's right."""
+    return api in OF_BROKERS and authorizer.allows(session, CLUSTER_ACTION, CLUSTER)
+
+
+@dataclass(frozen=True, slots=True)
+class StandingRight:
+    """The right of a client that is asked for later as well, by what its request has set up. Any thread may ask."""
+
+    _authorizer: Authorizer
+    _session: Session
+    _operation: AclOperation
+    _kind: ResourceType
+
+    @property
+    def holder(self) -> object:
+        """Whose right it is."""
+        return self._session.principal, self._session.client_host
+
+    @property
+    def rules(self) -> object:
+        """What the answers follow from: another object once they may have changed."""
+        return self._authorizer.rules
+
+    def denied(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the names for which the client has no right now."""
+        return self._authorizer.denied(self._session, self._operation, self._kind, names)
+
+
+def standing_right(request: AnyRequest, kind: ResourceType) -> StandingRight | None:
+    """Return the right that the API needs for a kind of resource; None if everything is allowed."""
+    if is_open(request):
+        return None
+    return StandingRight(request.services.security.authorizer, request.session, _NEEDED[request.api, kind], kind)
 
 
 def is_open(request: AnyRequest) -> bool:
@@ -231,11 +272,14 @@ def denied(
     authorizer = request.services.security.authorizer
     if authorizer.is_open:
         return _NONE
-    doubtful = authorizer.denied(request.session, _NEEDED[request.api, kind], kind, names)
-    if not doubtful:
-        return doubtful
-    # Another right may replace this one. `allows` also logs the refusals.
-    return frozenset(name for name in doubtful if not allows(request, kind, name, log_if_denied=log_if_denied))
+    session, operation, instead = request.session, _NEEDED[request.api, kind], ACCESS[request.api].or_cluster
+    refused = authorizer.denied(session, operation, kind, names)
+    if refused and instead is not None and authorizer.allows(session, instead, CLUSTER):
+        return _NONE
+    if log_if_denied:
+        for name in refused:
+            authorizer.note_refusal(session, operation, kind, name)
+    return refused
 
 
 def operations(request: AnyRequest, kind: ResourceType, name: str = CLUSTER_NAME) -> int:

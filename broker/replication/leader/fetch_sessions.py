@@ -12,6 +12,9 @@ The cache of sessions has a limit. When it is full, a new session may replace (a
 or (b) a smaller one that has existed for two minutes, but in this case only a follower may replace a follower. A
 follower may also replace any client's session at any time, because it has far more partitions to list and never goes
 away.
+
+Sessions keep what clients name, so the partitions in all sessions of clients are limited as well. A client that
+asks for more is served without a session.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from ottla.broker.common.topic_names import NAME_LENGTH_MAX
 from ottla.broker.replication.partition import FollowerFetch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -39,6 +43,8 @@ SESSIONLESS_EPOCH = -1
 INITIAL_EPOCH = 0
 _SESSION_ID_MAX = 2**31 - 1
 _EVICTABLE_AFTER_SECONDS = 120.0
+# The most partitions in the sessions of all clients together: some hundred megabytes. Nobody checks that they exist.
+CLIENT_PARTITIONS_MAX = 250_000
 # Clients without a session ask for one with every fetch, and each time the whole full cache would be searched.
 _SEARCH_INTERVAL_SECONDS = 1.0
 
@@ -185,6 +191,8 @@ class FetchSessions:
         self._lock = threading.Lock()
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._next_search = float("-inf")
+        # The number of partitions in sessions of clients.
+        self._client_partitions = 0
         # Sessions evicted from the cache; changed under the lock.
         self.evictions = 0
 
@@ -203,27 +211,29 @@ class FetchSessions:
         """Return what a request reads; raise KafkaError if its session does not exist or has another state."""
         with self._lock:
             if body.session_epoch in (SESSIONLESS_EPOCH, INITIAL_EPOCH):
-                self._sessions.pop(body.session_id, None)
-                session = self._new(body, version, len(listed)) if body.session_epoch == INITIAL_EPOCH else None
+                self._remove(body.session_id)
+                session = self._new(body, version, listed) if body.session_epoch == INITIAL_EPOCH else None
                 if session is not None:
-                    session.change(listed, ())
+                    self._change(session, listed, ())
                     listed = session.partitions
                 return FetchContext(listed, session, is_incremental=False)
             session = self._checked(body, version)
             session.continue_as(replica_of(body))
-            session.change(listed, forgotten)
+            if not self._change(session, listed, forgotten):
+                self._remove(session.session_id)
+                raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the session has become too large")
             session.epoch = session.epoch + 1 if session.epoch < SESSION_EPOCH_MAX else 1
             session.last_used = self._clock()
             self._sessions.move_to_end(session.session_id)
             if not len(session):
-                del self._sessions[session.session_id]
+                self._remove(session.session_id)
                 return FetchContext([], None, is_incremental=False)
             return FetchContext(session.partitions, session, is_incremental=True)
 
     def close(self, session_id: int) -> None:
         """Remove a session that its client never heard of."""
         with self._lock:
-            self._sessions.pop(session_id, None)
+            self._remove(session_id)
 
     def _checked(self, body: FetchRequest, version: int) -> FetchSession:
         session = self._sessions.get(body.session_id)
@@ -237,10 +247,28 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session began with the other form of topics")
         return session
 
-    def _new(self, body: FetchRequest, version: int, size: int) -> FetchSession | None:
+    def _change(self, session: FetchSession, listed: list[CachedPartition], forgotten: Iterable[SessionKey]) -> bool:
+        """Change a session; return False if it takes too much memory now. The caller holds the lock."""
+        before = len(session)
+        session.change(listed, forgotten)
+        grown = len(session) - before
+        if session.is_follower or not grown:
+            return True
+        self._client_partitions += grown
+        return grown < 0 or (self._client_partitions <= CLIENT_PARTITIONS_MAX and _are_names_short(listed))
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None and not session.is_follower:
+            self._client_partitions -= len(session)
+
+    def _new(self, body: FetchRequest, version: int, listed: list[CachedPartition]) -> FetchSession | None:
         """Create a session, if there is room or another one can be evicted. The caller holds the lock."""
-        replica = replica_of(body)
+        replica, size = replica_of(body), len(listed)
         now = self._clock()
+        is_large = self._client_partitions + size > CLIENT_PARTITIONS_MAX or not _are_names_short(listed)
+        if replica[0] < 0 and is_large:
+            return None
         if not size or (len(self._sessions) >= self._slots and not self._evict(size, replica[0] >= 0, now)):
             return None
         # From ids of its own, a client must not be able to tell those of others.
@@ -257,7 +285,7 @@ class FetchSessions:
         if oldest is None:
             return False
         if now - oldest.last_used >= _EVICTABLE_AFTER_SECONDS:
-            del self._sessions[oldest.session_id]
+            self._remove(oldest.session_id)
             self.evictions += 1
             return True
         if now < self._next_search and not is_follower:
@@ -271,6 +299,10 @@ class FetchSessions:
         if least is None or (is_follower, size) <= (least.is_follower, len(least)):
             self._next_search = now + _SEARCH_INTERVAL_SECONDS
             return False
-        del self._sessions[least.session_id]
+        self._remove(least.session_id)
         self.evictions += 1
         return True
+
+
+def _are_names_short(listed: Iterable[CachedPartition]) -> bool:
+    return all(len(each.key.topic) <= NAME_LENGTH_MAX for each in listed)

@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 
 import structlog
 
+from ottla.broker.common.topic_names import NAME_LENGTH_MAX
 from ottla.broker.security.acls.acl import SUPPORTED
 from ottla.broker.security.acls.acl_snapshot import AclSnapshot
 from ottla.broker.security.audit.audit import Audit, AuditSubject, printable
@@ -20,13 +21,38 @@ from ottla.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
 
 log = structlog.get_logger(__name__)
 
-# Answers kept for one snapshot: enough for hundreds of clients with hundreds of topics each. A client that asks for
-# more, for example by trying names, only makes other answers be computed again.
-CACHED_MAX: Final = 100_000
+# The memory of the answers kept for one snapshot: enough for hundreds of clients with hundreds of topics each. A client
+# that asks for more, for example by trying names, only makes other answers be computed again.
+CACHED_BYTES_MAX: Final = 32 * 1024 * 1024
+# What an answer takes besides the name. Principals and addresses belong to the sessions.
+_ENTRY_BYTES: Final = 300
 
 _NONE: Final[frozenset[str]] = frozenset()
 
 _Question = tuple[str, str, AclOperation, ResourceType, str]
+
+
+class _Answers:
+    """Answers that follow from one snapshot. Threads may add some at the same time: the count is an estimate."""
+
+    __slots__ = ("bytes", "known", "snapshot")
+
+    def __init__(self, snapshot: AclSnapshot) -> None:
+        self.snapshot = snapshot
+        self.known: dict[_Question, bool] = {}
+        self.bytes = 0
+
+    def keep(self, question: _Question, answer: bool) -> None:
+        """Keep an answer, unless the name is longer than that of any topic; forget all if there are too many."""
+        name = question[-1]
+        if len(name) > NAME_LENGTH_MAX:
+            return
+        # A character takes up to four bytes.
+        self.bytes += _ENTRY_BYTES + (len(name) if name.isascii() else 4 * len(name))
+        if self.bytes > CACHED_BYTES_MAX:
+            self.known.clear()
+            self.bytes = 0
+        self.known[question] = answer
 
 
 class Authorizer:
@@ -54,6 +80,11 @@ class Authorizer:
     ) -> frozenset[str]:
         """Return those of some resources with which the client may not do it."""
         return _NONE
+
+    @property
+    def rules(self) -> object:
+        """What the answers follow from: another object once they may have changed."""
+        return None
 
     def note_refusal(
         self, subject: AuditSubject, api: str, operation: AclOperation, resource_type: ResourceType, name: str
@@ -86,16 +117,21 @@ class AclAuthorizer(Authorizer):
         self._allow_if_no_acl = allow_if_no_acl
         self._audit = audit or Audit()
         # Answers are kept together with the ACLs that they follow from, and are replaced with them.
-        self._current: tuple[AclSnapshot, dict[_Question, bool]] = (snapshot or AclSnapshot(), {})
+        self._answers = _Answers(snapshot or AclSnapshot())
 
     @property
     def snapshot(self) -> AclSnapshot:
         """The ACLs in force."""
-        return self._current[0]
+        return self._answers.snapshot
+
+    @property
+    def rules(self) -> object:
+        """The ACLs in force."""
+        return self._answers.snapshot
 
     def use(self, snapshot: AclSnapshot) -> None:
         """Use other ACLs from now on."""
-        self._current = (snapshot, {})
+        self._answers = _Answers(snapshot)
 
     def allows(
         self,
@@ -105,16 +141,12 @@ class AclAuthorizer(Authorizer):
         name: str = CLUSTER_NAME,
     ) -> bool:
         """Return whether the client of a session may do something with a resource."""
-        snapshot, answers = self._current
+        answers = self._answers
         question = (session.principal, session.client_host, operation, resource_type, name)
-        answer = answers.get(question)
-        if answer:
-            return True
+        answer = answers.known.get(question)
         if answer is None:
-            answer = self._decide(session, operation, resource_type, name, snapshot)
-            if len(answers) >= CACHED_MAX:
-                answers.clear()
-            answers[question] = answer
+            answer = self._decide(session, operation, resource_type, name, answers.snapshot)
+            answers.keep(question, answer)
         return answer
 
     def allows_any(self, session: Session, operation: AclOperation, resource_type: ResourceType) -> bool:
@@ -129,8 +161,8 @@ class AclAuthorizer(Authorizer):
         self, session: Session, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]
     ) -> frozenset[str]:
         """Return those of some resources with which the client may not do it; usually one lookup each."""
-        answers, principal, host = self._current[1], session.principal, session.client_host
-        unknown = [name for name in names if not answers.get((principal, host, operation, resource_type, name))]
+        known, principal, host = self._answers.known, session.principal, session.client_host
+        unknown = [name for name in names if not known.get((principal, host, operation, resource_type, name))]
         if not unknown:
             return _NONE
         return frozenset(name for name in unknown if not self.allows(session, operation, resource_type, name))

@@ -148,12 +148,21 @@ def test_new_acls_hold_at_once() -> None:
 
 def test_one_who_tries_names_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is remembered is bounded."""
-    monkeypatch.setattr(module, "CACHED_MAX", 10)
+    monkeypatch.setattr(module, "CACHED_BYTES_MAX", 4000)
     decides = authorizer({ResourcePattern(TOPIC, "t"): entry(ALLOW, READ)})
     for number in range(100):
         assert not decides.allows(session(), READ, TOPIC, f"name-{number}")
     assert decides.allows(session(), READ, TOPIC, "t")
-    assert len(decides._current[1]) <= 10
+    assert 0 < len(decides._answers.known) < 4000 / 300
+
+
+@pytest.mark.parametrize("acls", [{}, {ResourcePattern(TOPIC, "*"): entry(ALLOW, READ)}])
+def test_answers_about_long_names_are_not_kept(acls: dict[ResourcePattern, frozenset[AclEntry]]) -> None:
+    """No topic has such a name, and some hundred of them would take as much as all others."""
+    decides = authorizer(acls)
+    for length in (249, 250, 32_767):
+        assert decides.allows(session(), READ, TOPIC, "x" * length) is bool(acls)
+    assert [len(question[-1]) for question in decides._answers.known] == [249]
 
 
 def test_a_change_of_the_snapshot_leaves_the_old_one_as_it_was() -> None:
