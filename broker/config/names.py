@@ -12,6 +12,8 @@ from ottla.broker.config.rows.security import SASL_MECHANISMS
 from ottla.broker.config.rows.topics import TOPIC_OPTIONS
 
 _OF_LISTENER = re.compile(r"listener\.name\.[a-z0-9_-]+\.(?P<rest>.+)")
+# Longer than the name of any option.
+_NAME_LENGTH_MAX = 200
 _MECHANISMS = frozenset(mechanism.lower() for mechanism in SASL_MECHANISMS)
 
 
@@ -79,4 +81,6 @@ def suggested_topic_option(name: str) -> str | None:
 def _nearest(name: str, table: dict[str, Option[Any]]) -> str | None:
     import difflib
 
+    if len(name) > _NAME_LENGTH_MAX:
+        return None
     return next(iter(difflib.get_close_matches(name, table, n=1, cutoff=0.75)), None)

@@ -23,6 +23,7 @@ from ottla.broker.config.option import LONG_MAX
 from ottla.broker.config.rows.topics import TOPIC_OPTIONS, TopicOptions
 
 _ORIGIN = "topic config"
+_UNKNOWN_SHOWN_MAX = 10
 
 
 class TopicConfig(TopicOptions):
@@ -59,11 +60,9 @@ class TopicConfig(TopicOptions):
     @classmethod
     def validated(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> Self:
         """Read new overrides. Here an unknown name is a problem too."""
-        problems = [
-            Problem((name,), _unknown_name(name))
-            for name in overrides
-            if name not in TOPIC_OPTIONS and name not in IGNORED_TOPIC_OPTIONS
-        ]
+        unknown = [name for name in overrides if name not in TOPIC_OPTIONS and name not in IGNORED_TOPIC_OPTIONS]
+        # Looking for the name that was meant takes a while, and a client may send thousands of names.
+        problems = [Problem((name,), _unknown_name(name)) for name in unknown[:_UNKNOWN_SHOWN_MAX]]
         try:
             config = cls(broker, overrides)
         except ConfigError as error:

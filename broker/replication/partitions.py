@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from ottla.broker.common.topic_names import check_topic_name
 from ottla.broker.replication.leader.leadership import IsrAnswer, IsrProposal, PartitionRole
 from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.storage.log import Log
@@ -62,7 +63,7 @@ class Partitions:
         self._partitions: dict[TopicPartition, Partition] = {}
         # The topics of these partitions, with the number of partitions here.
         self._topics: dict[bytes, tuple[str, int]] = {}
-        # The number of refused requests for partitions, by topic; for metrics.
+        # The number of refused requests for partitions, by topic; for metrics. Only topics that exist are counted.
         self.failed_appends: Counter[str] = Counter()
         self.failed_reads: Counter[str] = Counter()
         # The number of producers' batches that were refused because of their content.
@@ -148,6 +149,8 @@ class Partitions:
         self.logs.sync_created()
 
     def _create_logs_of(self, topic: str, wanted: Iterable[NewLog]) -> None:
+        # The name is part of the paths of its options and of its logs.
+        check_topic_name(topic)
         self._read_options(topic)
         for partition, topic_id, is_new in wanted:
             with suppress(KafkaError):
@@ -244,6 +247,13 @@ class Partitions:
         """Wake requests that wait for partitions whose disk failed or whose topic is deleted."""
         for partition in partitions:
             self.waits.moved(partition)
+
+    def deleted(self, partitions: Collection[TopicPartition]) -> None:
+        """Wake requests that wait for partitions of deleted topics, and forget what was counted by topic."""
+        self.failed(partitions)
+        for topic in {partition.topic for partition in partitions}:
+            self.failed_appends.pop(topic, None)
+            self.failed_reads.pop(topic, None)
 
     def brokers_changed(self) -> None:
         """Check waiting deletions of records again, because they do not wait for brokers that are gone."""

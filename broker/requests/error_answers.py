@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 from ottla.protocol.api import Api
@@ -93,39 +94,56 @@ class _Error(NamedTuple):
     message: str
 
 
+_Entries = Callable[[Any, Any, _Error], dict[str, list[Message]]]
+
+
 def error_answer(api: Api, version: int, body: Any, code: ErrorCode, message: str) -> Message | None:
     """Return the response to a request that failed; None if no response of the API can carry the error."""
     if api is Api.PRODUCE and body.acks == 0:
         return None
     error = _Error(version, code, message)
-    response = api.response
-    values = _values(response, error)
+    response: Any = api.response
+    values = dict(_values(response, error))
     is_told = _has_code(response, version) or version in _EMPTY_IS_ERROR.get(api, ())
     if not is_told or version in _REPEATED.get(api, ()):
-        entries = _SPECIAL.get(api, _entries)(response, body, error)
+        make: _Entries = _SPECIAL.get(api, _entries)
+        entries = make(response, body, error)
         values.update(entries)
         is_told = is_told or any(entries.values())
     return response(**values) if is_told else None
 
 
-def _entries(response: type[Message], asked: Any, error: _Error) -> dict[str, list[Message]]:
+def _entries(response: Any, asked: Any, error: _Error) -> dict[str, list[Message]]:
     """Return the list of the response that carries codes, with one entry for each entry of the request."""
-    answered = next(field for field in response.wire_fields if _carries_codes(field, error.version))
-    listed = next(
-        field for field in asked.wire_fields if isinstance(field.type, Array) and error.version in field.versions
-    )
+    answered, listed = _lists(response, asked.__class__, error.version)
     return {answered.name: [_entry(answered.type.item, each, error) for each in getattr(asked, listed.name) or ()]}
 
 
-def _entry(entry: type[Message], asked: Any, error: _Error) -> Message:
-    values = _values(entry, error)
-    for field in entry.wire_fields:
-        if field.name in _NAMES and error.version in field.versions:
-            values[field.name] = _name(field, asked, error)
-    is_between = any(_carries_codes(field, error.version) for field in entry.wire_fields)
-    if is_between and not _has_code(entry, error.version):
+def _entry(entry: Any, asked: Any, error: _Error) -> Message:
+    values = dict(_values(entry, error))
+    names, is_between = _layout(entry, error.version)
+    for field in names:
+        values[field.name] = _name(field, asked, error)
+    if is_between:
         values.update(_entries(entry, asked, error))
-    return entry(**values)
+    made: Message = entry(**values)
+    return made
+
+
+@cache
+def _lists(response: Any, request: Any, version: int) -> tuple[WireField, WireField]:
+    """Return the list of a response that carries codes, and the list of the request that it answers."""
+    answered = next(field for field in response.wire_fields if _carries_codes(field, version))
+    listed = next(field for field in request.wire_fields if isinstance(field.type, Array) and version in field.versions)
+    return answered, listed
+
+
+@cache
+def _layout(entry: Any, version: int) -> tuple[tuple[WireField, ...], bool]:
+    """Return the fields that tell what an entry is about, and whether only entries within it carry a code."""
+    names = tuple(field for field in entry.wire_fields if field.name in _NAMES and version in field.versions)
+    carries = any(_carries_codes(field, version) for field in entry.wire_fields)
+    return names, carries and not _has_code(entry, version)
 
 
 def _name(field: WireField, asked: Any, error: _Error) -> Any:
@@ -140,7 +158,9 @@ def _name(field: WireField, asked: Any, error: _Error) -> Any:
     return "" if value is None and error.version not in field.nullable else value
 
 
-def _values(cls: type[Message], error: _Error) -> dict[str, Any]:
+# A request may have thousands of entries, which all carry the same error.
+@lru_cache(256)
+def _values(cls: Any, error: _Error) -> Mapping[str, Any]:
     """Return the fields of a message that carries nothing but the error."""
     values = {
         field.name: _UNKNOWN[field.name] if field.default is MISSING and field.name in _UNKNOWN else field.absent
@@ -221,7 +241,7 @@ def _of_markers(_response: type[Message], body: WriteTxnMarkersRequest, error: _
     return {"markers": results}
 
 
-_SPECIAL: Final[Mapping[Api, Callable[[type[Message], Any, _Error], dict[str, list[Message]]]]] = {
+_SPECIAL: Final[Mapping[Api, _Entries]] = {
     Api.ALTER_REPLICA_LOG_DIRS: _of_log_dirs,
     Api.ALTER_USER_SCRAM_CREDENTIALS: _of_users,
     Api.STOP_REPLICA: _of_replicas,

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.broker.groups.classic.member import NEW_MEMBER_TIMEOUT_MS, ClassicMember
@@ -40,6 +40,11 @@ from ottla.broker.groups.records import group_tombstone
 from ottla.broker.groups.timeline import Timeline
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import NO_GENERATION
+
+# All joins look at the protocols of all members. Clients have a handful.
+_PROTOCOLS_MAX: Final = 100
+# Member ids that were handed out and not used yet. Each costs a client one small request.
+_PENDING_MAX: Final = 1000
 
 RespondJoin = Callable[[JoinReply], None]
 RespondSync = Callable[[SyncReply], None]
@@ -141,7 +146,7 @@ class ClassicGroup:
         if not is_member and len(self.members) >= config.max_size:
             self._pending.pop(request.member_id, None)
             return ErrorCode.GROUP_MAX_SIZE_REACHED
-        if not self._supports(request):
+        if len(request.protocols) > _PROTOCOLS_MAX or not self._supports(request):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return ErrorCode.NONE
 
@@ -165,6 +170,9 @@ class ClassicGroup:
         member_id = f"{request.client_id}-{self._new_id()}"
         if request.requires_known_member_id:
             self._pending[member_id] = now_ms + request.session_timeout_ms
+            if len(self._pending) > _PENDING_MAX:
+                # The client that got the oldest id asks for another one, if it is still there.
+                del self._pending[next(iter(self._pending))]
             self._refuse_join(effects, member_id, respond, ErrorCode.MEMBER_ID_REQUIRED)
         else:
             self._add(effects, member_id, request, respond, now_ms)

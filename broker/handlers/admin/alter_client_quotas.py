@@ -31,14 +31,19 @@ from ottla.protocol.messages.alter_client_quotas import (
 def alter_client_quotas(request: AdminRequest) -> AlterClientQuotasResponse:
     """Change the quotas of entities."""
     body: AlterClientQuotasRequest = request.body
+    try:
+        check(request, CLUSTER)
+        outcomes = [_alter(request, entry) for entry in body.entries]
+    except KafkaError as error:
+        outcomes = [Outcome.refused(error)] * len(body.entries)
     return AlterClientQuotasResponse(
-        throttle_time_ms=0, entries=[_result(entry, _alter(request, entry)) for entry in body.entries]
+        throttle_time_ms=0,
+        entries=[_result(entry, outcome) for entry, outcome in zip(body.entries, outcomes, strict=True)],
     )
 
 
 def _alter(request: AdminRequest, entry: RequestEntryData) -> Outcome:
     try:
-        check(request, CLUSTER)
         entity = quota_entity((each.entity_type, each.entity_name) for each in entry.entity)
         changes: dict[str, str | None] = {}
         for change in entry.ops:

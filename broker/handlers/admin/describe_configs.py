@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ottla.broker.cluster.cluster_registry import ALL_BROKERS
-from ottla.broker.cluster.topics import check_topic_name
+from ottla.broker.common.topic_names import check_topic_name
 from ottla.broker.config import (
     BROKER_OPTIONS,
     TOPIC_OPTIONS,
@@ -46,8 +46,9 @@ from ottla.protocol.messages.describe_configs import (
 def describe_configs(request: AdminRequest) -> DescribeConfigsResponse:
     """Describe options."""
     body: DescribeConfigsRequest = request.body
+    asked = {(resource.resource_type, resource.resource_name): resource for resource in reversed(body.resources)}
     return DescribeConfigsResponse(
-        throttle_time_ms=0, results=[_describe(request, resource) for resource in body.resources]
+        throttle_time_ms=0, results=[_describe(request, resource) for resource in reversed(asked.values())]
     )
 
 

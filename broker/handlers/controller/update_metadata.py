@@ -22,7 +22,7 @@ def update_metadata(request: ControlPlaneRequest) -> UpdateMetadataResponse:
     except KafkaError as error:
         return UpdateMetadataResponse(error_code=error.code)
     request.services.partitions.brokers_changed()
-    request.services.partitions.failed(deleted)
+    request.services.partitions.deleted(deleted)
     listed = {state.topic_name for state in body.topic_states or body.ungrouped_partition_states}
     changed = listed.union(partition.topic for partition in deleted)
     for topic in (BROKERS, *changed):

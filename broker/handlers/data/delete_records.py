@@ -12,7 +12,7 @@ from __future__ import annotations
 from ottla.broker.common.purgatory import DelayedOperation
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
-from ottla.broker.requests.access import TOPIC, check
+from ottla.broker.requests.access import TOPIC, denied
 from ottla.broker.requests.request import DataRequest, Delayed, Respond
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import INTERNAL_TOPICS, NO_OFFSET, TopicPartition
@@ -111,9 +111,18 @@ class _Waiting(DelayedOperation):
 def delete_records(request: DataRequest) -> DeleteRecordsResponse | Delayed:
     """Move log starts forward."""
     body: DeleteRecordsRequest = request.body
+    hidden = denied(request, TOPIC, {topic.name for topic in body.topics})
     waiting = _Waiting(
         request,
-        [(topic.name, [_delete(request, topic.name, wanted) for wanted in topic.partitions]) for topic in body.topics],
+        [
+            (
+                topic.name,
+                [_Deletion(wanted.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for wanted in topic.partitions]
+                if topic.name in hidden
+                else [_delete(request, topic.name, wanted) for wanted in topic.partitions],
+            )
+            for topic in body.topics
+        ],
     )
     return waiting.response() if waiting.is_satisfied() else waiting
 
@@ -122,7 +131,6 @@ def _delete(request: DataRequest, topic: str, wanted: DeleteRecordsPartition) ->
     """Move the log start of one partition, as its leader."""
     key = TopicPartition(topic, wanted.partition_index)
     try:
-        check(request, TOPIC, topic)
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
         partition = request.services.partitions.get(key)

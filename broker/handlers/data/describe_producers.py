@@ -26,7 +26,7 @@ def describe_producers(request: DataRequest) -> DescribeProducersResponse:
             _described(request, TopicPartition(topic.name, index))
             if is_allowed
             else _failed(index, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-            for index in topic.partition_indexes
+            for index in dict.fromkeys(topic.partition_indexes)
         ]
         topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return DescribeProducersResponse(throttle_time_ms=0, topics=topics)

@@ -61,6 +61,11 @@ _Answers = list[tuple[CachedPartition, PartitionData]]
 def fetch(request: DataRequest) -> FetchResponse | Delayed:
     """Read the records that are there, or wait for them."""
     body: FetchRequest = request.body
+    if replica_of(body)[0] >= 0 and not is_open(request) and not allows(request, CLUSTER):
+        # No session either: those of followers take the place of others.
+        context = FetchContext(_listed(request), None, is_incremental=False)
+        reader = _Reader(request)
+        return _sent(request, context, reader, reader.read(context))
     try:
         context = request.services.fetch_sessions.context(body, request.version, _listed(request), _forgotten(request))
     except KafkaError as error:
@@ -279,7 +284,8 @@ class _Reader:
                     # The epoch in which the records were read: the role may have changed just before.
                     cached.checked_epoch = epoch if fetch.current_leader_epoch < 0 else fetch.current_leader_epoch
         except KafkaError as error:
-            self._partitions.failed_reads[cached.key.topic] += 1
+            if self._request.services.metadata.snapshot.topic(cached.key.topic) is not None:
+                self._partitions.failed_reads[cached.key.topic] += 1
             return self._refused(cached, error)
         if (
             may_skip

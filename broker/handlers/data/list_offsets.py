@@ -15,8 +15,10 @@ Version notes: -3 from version 7 on, -4 from 8, -5 from 9. Version 0 returns a l
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ottla.broker.replication.partition import Partition
-from ottla.broker.requests.access import TOPIC, check
+from ottla.broker.requests.access import TOPIC, denied
 from ottla.broker.requests.request import DataRequest
 from ottla.broker.storage.offset_lookup import OffsetAtTime, offset_for_timestamp, offset_of_max_timestamp
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -45,14 +47,21 @@ _NOTHING = OffsetAtTime(-1, NO_TIMESTAMP, -1)
 def list_offsets(request: DataRequest) -> ListOffsetsResponse:
     """Look the offsets up."""
     body: ListOffsetsRequest = request.body
-    asked = [(topic.name, wanted.partition_index) for topic in body.topics for wanted in topic.partitions]
-    repeated = {key for key in asked if asked.count(key) > 1} if len(set(asked)) < len(asked) else set()
+    hidden = denied(request, TOPIC, {topic.name for topic in body.topics})
+    counts = Counter(
+        (topic.name, wanted.partition_index)
+        for topic in body.topics
+        if topic.name not in hidden
+        for wanted in topic.partitions
+    )
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[
-                    _answer(request, topic.name, wanted, is_repeated=(topic.name, wanted.partition_index) in repeated)
+                partitions=[_refused(wanted) for wanted in topic.partitions]
+                if topic.name in hidden
+                else [
+                    _answer(request, topic.name, wanted, is_repeated=counts[topic.name, wanted.partition_index] > 1)
                     for wanted in topic.partitions
                 ],
             )
@@ -61,11 +70,16 @@ def list_offsets(request: DataRequest) -> ListOffsetsResponse:
     )
 
 
+def _refused(wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    )
+
+
 def _answer(
     request: DataRequest, topic: str, wanted: ListOffsetsPartition, *, is_repeated: bool
 ) -> ListOffsetsPartitionResponse:
     try:
-        check(request, TOPIC, topic)
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
         partition = request.services.partitions.get(TopicPartition(topic, wanted.partition_index))

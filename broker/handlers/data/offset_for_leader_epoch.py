@@ -7,9 +7,9 @@ truncate. Only the leader answers, and only in the epoch that the client knows. 
 
 from __future__ import annotations
 
-from ottla.broker.requests.access import TOPIC, check
+from ottla.broker.requests.access import TOPIC, denied
 from ottla.broker.requests.request import DataRequest
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -23,19 +23,26 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 def offset_for_leader_epoch(request: DataRequest) -> OffsetForLeaderEpochResponse:
     """Look the epochs up."""
     body: OffsetForLeaderEpochRequest = request.body
+    hidden = denied(request, TOPIC, {topic.topic for topic in body.topics})
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_answer(request, topic.topic, wanted) for wanted in topic.partitions]
+                topic=topic.topic,
+                partitions=[_refused(wanted) for wanted in topic.partitions]
+                if topic.topic in hidden
+                else [_answer(request, topic.topic, wanted) for wanted in topic.partitions],
             )
             for topic in body.topics
         ]
     )
 
 
+def _refused(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    return EpochEndOffset(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partition=wanted.partition)
+
+
 def _answer(request: DataRequest, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        check(request, TOPIC, topic)
         partition = request.services.partitions.get(TopicPartition(topic, wanted.partition))
         # The client truncates by this answer, so it must not come from a leader that has become a follower.
         with partition.lock:

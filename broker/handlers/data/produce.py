@@ -263,7 +263,8 @@ def _attempt(
 
 def _failed(request: DataRequest, topic: str, error: KafkaError) -> _Failed:
     partitions = request.services.partitions
-    partitions.failed_appends[topic] += 1
+    if request.services.metadata.snapshot.topic(topic) is not None:
+        partitions.failed_appends[topic] += 1
     if isinstance(error, InvalidBatchError) and error.flaw is not None:
         partitions.flawed_batches[error.flaw] += 1
     record_errors = error.record_errors if isinstance(error, InvalidRecordsError) else ()

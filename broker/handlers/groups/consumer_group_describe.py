@@ -34,7 +34,7 @@ def consumer_group_describe(request: GroupsRequest) -> ConsumerGroupDescribeResp
     """Describe groups."""
     body: ConsumerGroupDescribeRequest = request.body
     return ConsumerGroupDescribeResponse(
-        throttle_time_ms=0, groups=[_described(request, group_id) for group_id in body.group_ids]
+        throttle_time_ms=0, groups=[_described(request, group_id) for group_id in dict.fromkeys(body.group_ids)]
     )
 
 

@@ -25,7 +25,7 @@ from ottla.protocol.messages.describe_groups import (
 def describe_groups(request: GroupsRequest) -> DescribeGroupsResponse:
     """Describe groups."""
     body: DescribeGroupsRequest = request.body
-    return DescribeGroupsResponse(groups=[_described(request, group_id) for group_id in body.groups])
+    return DescribeGroupsResponse(groups=[_described(request, group_id) for group_id in dict.fromkeys(body.groups)])
 
 
 def _described(request: GroupsRequest, group_id: str) -> DescribedGroup:

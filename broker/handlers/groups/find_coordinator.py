@@ -65,7 +65,7 @@ class _Found(NamedTuple):
 def find_coordinator(request: GroupsRequest) -> Message | Delayed:
     """Find the coordinators of groups or transactional ids."""
     body: FindCoordinatorRequest = request.body
-    keys = [body.key] if request.version < _SEVERAL_KEYS_VERSION else body.coordinator_keys
+    keys = [body.key] if request.version < _SEVERAL_KEYS_VERSION else list(dict.fromkeys(body.coordinator_keys))
     kind = _KINDS.get(body.key_type)
     if kind is None:
         outcome = _no_coordinator(request.version, body.key_type)
@@ -78,10 +78,8 @@ def find_coordinator(request: GroupsRequest) -> Message | Delayed:
 
     def answer(late: Set[str]) -> FindCoordinatorResponse:
         snapshot = request.services.metadata.snapshot
-        found = [
-            _Found(Outcome.of(known.refused)) if key in refused else _found(request, snapshot, known, key)
-            for key in keys
-        ]
+        not_allowed = _Found(Outcome.of(known.refused))
+        found = [not_allowed if key in refused else _found(request, snapshot, known, key) for key in keys]
         return _response(request, keys, found)
 
     if is_known(request.services.metadata.snapshot):

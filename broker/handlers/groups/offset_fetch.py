@@ -86,12 +86,12 @@ def _answer(request: GroupsRequest) -> OffsetFetchResponse:
 def _group(request: GroupsRequest, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     """Answer for one group. If all topics are requested, those that the client may not describe are left out."""
     partitions, refused = None, {}
-    if group.topics is not None:
-        hidden = denied(request, TOPIC, (topic.name for topic in group.topics))
-        partitions = _partitions(topic for topic in group.topics if topic.name not in hidden)
-        refused = _failed((topic for topic in group.topics if topic.name in hidden), _HIDDEN)
     try:
         check(request, GROUP, group.group_id)
+        if group.topics is not None:
+            hidden = denied(request, TOPIC, (topic.name for topic in group.topics))
+            partitions = _partitions(topic for topic in group.topics if topic.name not in hidden)
+            refused = _failed((topic for topic in group.topics if topic.name in hidden), _HIDDEN)
         found = request.services.group_offsets.fetch(
             group.group_id,
             partitions,

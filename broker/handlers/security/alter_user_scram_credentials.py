@@ -38,17 +38,21 @@ def alter_user_scram_credentials(request: SecurityRequest) -> AlterUserScramCred
     alterations: list[_Alteration] = [*body.upsertions, *body.deletions]
     for alteration in alterations:
         by_user.setdefault(alteration.name, []).append(alteration)
+    try:
+        if not request.services.cluster.is_controller:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        check(request, CLUSTER)
+        outcomes = {user: _alter(request, user, by_user[user]) for user in by_user}
+    except KafkaError as error:
+        outcomes = dict.fromkeys(by_user, Outcome.refused(error))
     return AlterUserScramCredentialsResponse(
-        throttle_time_ms=0, results=[_result(user, _alter(request, user, by_user[user])) for user in by_user]
+        throttle_time_ms=0, results=[_result(user, outcome) for user, outcome in outcomes.items()]
     )
 
 
 def _alter(request: SecurityRequest, user: str, alterations: Sequence[_Alteration]) -> Outcome:
     cluster = request.services.cluster
     try:
-        if not cluster.is_controller:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        check(request, CLUSTER)
         for alteration in alterations:
             _check(alteration)
         if len({alteration.mechanism for alteration in alterations}) < len(alterations):

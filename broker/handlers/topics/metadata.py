@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.cluster.metadata import MetadataSnapshot, PartitionMetadata, TopicMetadata
-from ottla.broker.cluster.topics import check_topic_name
+from ottla.broker.common.topic_names import check_topic_name
 from ottla.broker.requests.access import NOT_ASKED, TOPIC, allows, cluster_operations, denied, operations
 from ottla.broker.requests.metadata_wait import BROKERS, answer_when_met, has_brokers
 from ottla.broker.requests.request import Delayed, TopicsRequest

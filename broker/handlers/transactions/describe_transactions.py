@@ -18,8 +18,9 @@ from ottla.protocol.messages.describe_transactions import TransactionState as De
 
 def describe_transactions(request: TransactionsRequest) -> DescribeTransactionsResponse:
     """Describe transactional ids."""
+    asked = dict.fromkeys(request.body.transactional_ids)
     return DescribeTransactionsResponse(
-        throttle_time_ms=0, transaction_states=[_described(request, each) for each in request.body.transactional_ids]
+        throttle_time_ms=0, transaction_states=[_described(request, each) for each in asked]
     )
 
 
