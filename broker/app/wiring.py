@@ -44,6 +44,7 @@ from ottla.broker.requests.topic_creation import known_brokers
 from ottla.broker.security.audit.audit_topic import CLIENT_ID as AUDIT_CLIENT_ID
 from ottla.broker.security.audit.audit_topic import AuditTopic
 from ottla.broker.security.audit.audit_topic import audit_topic as audit_topic_spec
+from ottla.broker.requests.request_limits import request_bytes_max
 from ottla.broker.security.security import Security
 from ottla.broker.storage.directory_files import read_meta_properties
 from ottla.broker.storage.logs import Logs
@@ -218,7 +219,14 @@ def wire_network(services: Services) -> Network:
     """Make what serves clients. Called on the loop."""
     configs, quotas = services.configs, services.quotas
     dispatcher = Dispatcher(HANDLERS, services.for_handlers(), configs.broker, services.requests)
-    return Network(configs.broker(), dispatcher, services.security.listeners, quotas.connection_rate)
+    config, security = configs.broker(), services.security
+    return Network(
+        config,
+        dispatcher,
+        security.listeners,
+        quotas.connection_rate,
+        lambda session, api_key: request_bytes_max(config, security.authorizer, session, api_key),
+    )
 
 
 def wire_http_port(services: Services, network: Network, is_ready: Callable[[], bool]) -> HttpPort | None:

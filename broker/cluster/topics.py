@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -24,15 +23,14 @@ from ottla.broker.cluster.operations import (
 )
 from ottla.broker.cluster.placement import placement, start_of_added
 from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.common.topic_names import check_topic_name
 from ottla.broker.config import BrokerConfig, ConfigError, TopicConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import uuid_from_text, uuid_to_text
 
-NAME_LENGTH_MAX: Final = 249
 # In a request: use the broker's default.
 DEFAULT_COUNT: Final = -1
 
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _ATTEMPTS_MAX: Final = 10
 
 
@@ -62,21 +60,6 @@ class TopicCreation:
         return len(self.assignment[0])
 
 
-def check_topic_name(name: str) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
-    problem = ""
-    if not name:
-        problem = "a topic name cannot be empty"
-    elif name in (".", ".."):
-        problem = f'a topic cannot be named "{name}"'
-    elif len(name) > NAME_LENGTH_MAX:
-        problem = f"a topic name has at most {NAME_LENGTH_MAX} characters, this one {len(name)}"
-    elif not _NAME.fullmatch(name):
-        problem = f"{name!r} has characters besides letters, digits, dot, underscore and hyphen"
-    if problem:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-
-
 class Topics:
     """The topics of the cluster in ZooKeeper."""
 
@@ -88,6 +71,7 @@ class Topics:
     def create(self, topic: TopicSpec, *, validate_only: bool = False) -> TopicCreation:
         """Create a topic, or raise KafkaError and leave nothing behind. The controller chooses leaders afterwards."""
         check_topic_name(topic.name)
+        self._check_partition_count(len(topic.assignment) or topic.partition_count)
         self._refuse_existing(topic.name)
         assignment = self._assignment(topic)
         config = self.checked_config(topic.configs)
@@ -128,6 +112,7 @@ class Topics:
     ) -> Mapping[int, Sequence[int]]:
         """Enlarge a topic to `count` partitions; return the replicas of the new ones."""
         check_topic_name(name)
+        self._check_partition_count(count if assignment is None else max(count, len(assignment)))
         for _ in range(_ATTEMPTS_MAX):
             node = self._zookeeper.read_or_none(znodes.topic_path(name))
             if node is None:
@@ -152,6 +137,13 @@ class Topics:
             return TopicConfig.validated(self._config(), overrides)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    def _check_partition_count(self, count: int) -> None:
+        """Raise INVALID_PARTITIONS for a number that is too large, before anything is built for it."""
+        limit = self._config().ottla_topic_max_partitions
+        if count > limit:
+            detail = f"{count} partitions are more than ottla.topic.max.partitions = {limit}"
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, detail)
 
     def _refuse_existing(self, name: str) -> None:
         if self._zookeeper.exists(znodes.topic_path(name)) is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.config.layers import Problem
+from ottla.broker.config.layers import ConfigSource, Problem
 from ottla.broker.config.option import MiB, Option
 from ottla.broker.config.rows.broker import BrokerOptions
 
@@ -68,7 +68,8 @@ def _limits(config: BrokerConfig) -> Iterator[Problem]:
     ):
         if _value(config, smaller) > _value(config, larger):
             yield _problem(config, "{} must be at most {}", smaller, larger)
-    if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
+    is_set = config.resolve(BrokerOptions.queued_max_request_bytes.name).source is not ConfigSource.DEFAULT
+    if is_set and 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
         yield _problem(
             config,
             "{} must be at least {}, or one request could never be read",

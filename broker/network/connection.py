@@ -279,6 +279,12 @@ class Connection:
         if self._is_held or self._queue.is_full:
             self.processor.set_reading(self, False)
             return True
+        if self.reader.awaits_memory:
+            if not self.reader.retry():
+                self.processor.set_reading(self, False)
+                return True
+            # The client could not send while it waited for us.
+            self.frame_begun = time.monotonic()
         return self._take_frames()
 
     def _take_frames(self) -> bool:
@@ -292,7 +298,14 @@ class Connection:
             self.frame_begun = now
         if frames:
             self._arrived(frames, now)
+        if self.reader.awaits_memory:
+            self.processor.set_reading(self, False)
         return True
+
+    @property
+    def has_received(self) -> bool:
+        """Whether data waits to be read that the selector does not know of."""
+        return False
 
     def _arrived(self, frames: list[Frame], now: float) -> None:
         self._queue.arrived(len(frames), sum(len(frame.body) for frame in frames))
@@ -329,6 +342,7 @@ class Connection:
             waiting = list(self._frames)
             self._frames.clear()
             self.socket.close()
+        self.reader.close()
         for frame, _ in waiting:
             self._queue.taken(len(frame.body))
             self.release(frame)

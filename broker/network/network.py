@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import heapq
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ottla.broker.config import BrokerConfig, Listener
@@ -21,6 +21,9 @@ from ottla.broker.network.tls.tls_connection import TlsConnection
 from ottla.broker.network.workers import RequestQueue, Workers
 from ottla.broker.security.listener_security import ListenerSecurity
 from ottla.broker.security.sasl.sasl_listener import SaslListener
+from ottla.broker.security.session import Session
+
+RequestBytesMax = Callable[[Session, int], int]
 
 _FREE_BUFFERS_BYTES_MAX = 64 * 1024 * 1024
 _DEADLINES_CHECKED_SECONDS = 1.0
@@ -35,10 +38,12 @@ class Network:
         dispatch: Dispatch,
         security: Mapping[str, ListenerSecurity] | None = None,
         address_rate: AddressRate = lambda _address: None,
+        request_bytes_max: RequestBytesMax | None = None,
     ) -> None:
         """`security` says how clients authenticate at each listener with TLS or SASL.
 
-        `address_rate` returns how many connections an address may open a second.
+        `address_rate` returns how many connections an address may open a second. `request_bytes_max` returns how large
+        a request may be, by the client and the key of the API.
         """
         self._config = config
         self.security = security or {}
@@ -46,14 +51,21 @@ class Network:
         self._handshakes: dict[str, Handshakes] = {}
         self._limits = NetworkLimits.of(config)
         self._loop = asyncio.get_running_loop()
-        self._buffers = FrameBuffers(_FREE_BUFFERS_BYTES_MAX)
+        self._request_bytes_max = request_bytes_max
+        queued_bytes_max = config.queued_max_request_bytes
+        if queued_bytes_max > 0:
+            # One request must always fit.
+            queued_bytes_max = max(queued_bytes_max, config.socket_request_max_bytes)
+        self._buffers = FrameBuffers(
+            _FREE_BUFFERS_BYTES_MAX, queued_bytes_max if queued_bytes_max > 0 else float("inf"), self._on_room
+        )
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._tasks: list[asyncio.Task[None]] = []
         self._acceptors: list[Acceptor] = []
         self.counts = ConnectionCounts(config)
         self._rates = ConnectionRates(config, address_rate)
         self.processors: list[NetworkProcessor] = []
-        self.queue = RequestQueue(config.queued_max_requests, config.queued_max_request_bytes, self._on_room)
+        self.queue = RequestQueue(config.queued_max_requests, queued_bytes_max, self._on_room)
         self.workers = Workers(self.queue, dispatch, config.num_io_threads)
 
     def bind(self, listeners: Sequence[Listener]) -> list[int]:
@@ -155,6 +167,9 @@ class Network:
             connection = TlsConnection(client, listener, processor, reader, self.queue, security.tls, handshakes)
         if security is not None and security.sasl is not None:
             self._authenticate(connection, security.sasl)
+        if self._request_bytes_max is not None:
+            reader.any_size = self._config.ottla_request_max_bytes
+            reader.max_size_of = partial(self._request_bytes_max, connection.session)
         processor.adopt(connection)
         if isinstance(connection, TlsConnection):
             connection.begin_handshake()

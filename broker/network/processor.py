@@ -123,10 +123,15 @@ class NetworkProcessor:
         log.debug("connection_closed", peer=connection.peer, listener=connection.listener, reason=reason)
 
     def resume(self) -> None:
-        """Read again from the connections that stopped because the request queue was full."""
+        """Read again from the connections that stopped because the request queue was full, or memory was short."""
         for connection in self:
             if not connection.is_reading:
                 self.set_reading(connection, True)
+                self._read_received(connection)
+
+    def _read_received(self, connection: Connection) -> None:
+        if connection.is_reading and connection.has_received:
+            self.read(connection)
 
     # For the loop
 

@@ -25,12 +25,14 @@ from ottla.broker.requests.request import (
     Request,
     RequestFailedError,
 )
+from ottla.broker.requests.request_limits import ENTRIES_MAX_LEAST, request_entries_max
 from ottla.broker.requests.services import RequestServices
 from ottla.broker.requests.throttling import count_sending, throttled
 from ottla.broker.security.rarely import Rarely
 from ottla.broker.security.sasl.authentication import Authentication, NotAuthenticatedError
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode_from
+from ottla.protocol.decoder import ENTRIES_UNLIMITED
 from ottla.protocol.errors import DecodeError, ErrorCode, KafkaError
 from ottla.protocol.message import Message, Versions
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -124,7 +126,11 @@ class Dispatcher:
         route = self._routes.get(api)
         if route is None or version not in route.versions:
             return self._refuse_version(exchange, route)
-        body, _ = decode_from(api.request, version, frame, position)
+        entries_max = ENTRIES_UNLIMITED
+        if len(frame) > ENTRIES_MAX_LEAST:
+            authorizer = route.services.security.authorizer
+            entries_max = request_entries_max(self._config(), authorizer, exchange.connection.session, api)
+        body, _ = decode_from(api.request, version, frame, position, entries_max)
         session, client_id = exchange.connection.session, header.client_id or ""
         request = exchange.request = Request(
             api, version, body, client_id, session, route.services, len(frame), exchange.connection

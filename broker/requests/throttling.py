@@ -6,7 +6,8 @@ not wait gains nothing.
 - Produce is carried out, and counts with the size of the request.
 - Fetch counts with the size of the records found. Above the quota they are left out of the response and do not count.
 - Changes of topics are refused one by one, in versions that have an error code for it.
-- Every request also counts with its time on the broker's threads, except requests between brokers.
+- Every request also counts with its time on the broker's threads, except requests of brokers. A client without a
+  broker's right is not one, whatever it asks for.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from functools import cache
 from typing import Any, Final
 
 from ottla.broker.replication.leader.fetch_sessions import replica_of
+from ottla.broker.requests.access import comes_from_broker
 from ottla.broker.requests.request import AnyRequest
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -23,17 +25,8 @@ from ottla.protocol.message import Message
 
 # One second of a thread per second is 100 %.
 _PERCENT: Final = 100.0
-_AMONG_BROKERS: Final = frozenset(
-    {
-        Api.LEADER_AND_ISR,
-        Api.STOP_REPLICA,
-        Api.UPDATE_METADATA,
-        Api.CONTROLLED_SHUTDOWN,
-        Api.ALTER_PARTITION,
-        Api.ALLOCATE_PRODUCER_IDS,
-        Api.WRITE_TXN_MARKERS,
-    }
-)
+# Clients send these, too.
+_SHARED: Final = frozenset({Api.FETCH, Api.OFFSET_FOR_LEADER_EPOCH, Api.ADD_PARTITIONS_TO_TXN})
 
 
 def throttled(request: AnyRequest, response: Message | None, worker_seconds: float) -> tuple[Message | None, int]:
@@ -91,7 +84,10 @@ def take_mutations(request: AnyRequest, partitions: int, *, strict_since: int) -
 
 
 def _is_among_brokers(request: AnyRequest) -> bool:
-    return request.api in _AMONG_BROKERS or (request.api is Api.FETCH and replica_of(request.body)[0] >= 0)
+    api = request.api
+    if api in _SHARED and not (api is Api.FETCH and replica_of(request.body)[0] >= 0):
+        return False
+    return comes_from_broker(request.services.security.authorizer, request.session, api)
 
 
 @cache

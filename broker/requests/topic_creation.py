@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 import structlog
 
 from ottla.broker.cluster.metadata import MetadataSnapshot
@@ -13,6 +16,8 @@ from ottla.broker.requests.request import GroupsRequest, TopicsRequest
 from ottla.broker.security.audit.audit_topic import audit_topic
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import AUDIT_TOPIC, INTERNAL_TOPICS
+
+TOO_MANY_PARTITIONS: Final = "one request cannot create so many partitions: see ottla.topic.max.partitions"
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +41,15 @@ def create_topic(
                 reason="metric names replace both dots and underscores by underscores; use only one of them",
             )
     return created
+
+
+def fits_in_request(request: TopicsRequest, counts: Iterable[int]) -> bool:
+    """Whether one request may create partitions in these numbers, by topic.
+
+    A topic that is too large by itself is refused by itself. The others do not suffer for it.
+    """
+    limit = request.services.config().ottla_topic_max_partitions
+    return sum(count for count in counts if 0 < count <= limit) <= limit
 
 
 def create_missing_topic(request: TopicsRequest | GroupsRequest, name: str) -> ErrorCode:

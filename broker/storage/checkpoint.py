@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from ottla.broker.common.topic_names import topic_name_problem
 from ottla.broker.storage.errors import CorruptCheckpointError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.primitives import INT32_MAX, INT64_MAX
@@ -35,7 +36,6 @@ CHECKPOINT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 _VERSION: Final = "0"
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
-_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -80,7 +80,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
     for line, row in _rows(path):
         columns = row.split(" ")
-        if len(columns) != 3 or _TOPIC.fullmatch(columns[0]) is None:
+        if len(columns) != 3 or topic_name_problem(columns[0]) is not None:
             raise _corrupt(path, line, f"{row!r} is not a topic, a partition and an offset")
         partition = TopicPartition(columns[0], _number(path, line, columns[1], INT32_MAX))
         if partition in offsets:

@@ -21,8 +21,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from ottla.broker.common.topic_names import check_topic_name
 from ottla.broker.storage.checkpoint import sync_directory, write_atomically
 from ottla.broker.storage.errors import StorageError
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.primitives import INT32_MAX, INT64_MAX, UUID_ZERO, uuid_from_text, uuid_to_text
 
@@ -242,8 +244,12 @@ class DirectoryLock:
 def directory_name(partition: TopicPartition, kind: DirectoryKind = DirectoryKind.CURRENT) -> str:
     """Return a name for a partition's directory; one that is not CURRENT is new on each call.
 
-    In names of deleted and stray directories, a topic that is too long is cut; the others need the whole name.
+    In names of deleted and stray directories, a topic that is too long is cut; the others need the whole name. Raises
+    KafkaError for a name or number that is not one of a partition: this is where names from the network become paths.
     """
+    check_topic_name(partition.topic)
+    if not 0 <= partition.partition <= INT32_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{partition.partition} is not the number of a partition")
     if kind is DirectoryKind.CURRENT:
         topic_suffix = f"-{partition.partition}"
     else:

@@ -126,6 +126,11 @@ class RecordOptions(Options):
     auto_create_topics_enable = Option(Boolean(), True, "Create a missing topic when a client asks for its metadata.")
     delete_topic_enable = Option(Boolean(), True, "Allow clients to delete topics.")
     num_partitions = Option(Int(at_least=1), 1, "Default number of partitions of a new topic.")
+    ottla_topic_max_partitions = Option(
+        Int(at_least=1),
+        10_000,
+        "Maximum partitions of a topic, and of those that one request may create together.",
+    )
     default_replication_factor = Option(Int(at_least=1), 1, "Default number of replicas of a new topic.")
     min_insync_replicas = Option(
         Int(at_least=1), 1, "In-sync replicas below which a write with acks=all is refused.", CLUSTER_WIDE

@@ -46,6 +46,14 @@ class NetworkOptions(Options):
         String(), None, "Separate listener for the controller's requests; by default the one between brokers."
     )
     socket_request_max_bytes = Option(Int(at_least=1), 100 * MiB, "Maximum size of a request.")
+    ottla_request_max_bytes = Option(
+        Int(at_least=64 * 1024), 8 * MiB, "Maximum size of a request that is neither a Produce nor one of a broker."
+    )
+    ottla_request_max_entries = Option(
+        Int(at_least=64 * 1024),
+        100_000,
+        "Maximum number of entries in the lists of a request, all lists together; brokers may send more.",
+    )
     socket_send_buffer_bytes = Option(
         Int(at_least=-1), -1, "Send buffer of a socket; -1 lets the system choose.", kafka_default="102400"
     )
@@ -85,7 +93,11 @@ class NetworkOptions(Options):
     )
     queued_max_requests = Option(Int(at_least=1), 500, "Requests that may wait for a worker before reading stops.")
     queued_max_request_bytes = Option(
-        Long(at_least=-1), -1, "Bytes of requests that may wait for a worker; 0 or -1 means no limit."
+        Long(at_least=-1),
+        256 * MiB,
+        "Memory of requests that are being received, wait for a worker or are being processed, small ones aside; "
+        "0 or -1 means no limit. At least `socket.request.max.bytes` counts.",
+        kafka_default="-1",
     )
     fetch_max_bytes = Option(Int(at_least=1024), 55 * MiB, "Maximum size of a fetch response.")
     max_incremental_fetch_session_cache_slots = Option(Int(at_least=0), 1000, "Maximum number of fetch sessions.")

@@ -20,6 +20,7 @@ from ottla.broker.requests.metadata_wait import Condition, answer_when_met, has_
 from ottla.broker.requests.outcome import DONE, Outcome
 from ottla.broker.requests.request import Delayed, TopicsRequest
 from ottla.broker.requests.throttling import has_mutation_quota, take_mutations
+from ottla.broker.requests.topic_creation import TOO_MANY_PARTITIONS, fits_in_request
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
 from ottla.protocol.messages.create_partitions import (
@@ -38,8 +39,10 @@ def create_partitions(request: TopicsRequest) -> Message | Delayed:
     body: CreatePartitionsRequest = request.body
     counts = Counter(topic.name for topic in body.topics)
     conditions: dict[str, Condition] = {}
+    has_room = fits_in_request(request, (_added_count(request, topic) for topic in body.topics))
     results = [
-        (topic.name, _enlarge(request, topic, conditions, is_repeated=counts[topic.name] > 1)) for topic in body.topics
+        (topic.name, _enlarge(request, topic, conditions, is_repeated=counts[topic.name] > 1, has_room=has_room))
+        for topic in body.topics
     ]
 
     def answer(late: Set[str]) -> CreatePartitionsResponse:
@@ -51,8 +54,18 @@ def create_partitions(request: TopicsRequest) -> Message | Delayed:
     return answer_when_met(request, body.timeout_ms, conditions, answer)
 
 
+def _added_count(request: TopicsRequest, topic: CreatePartitionsTopic) -> int:
+    known = request.services.metadata.snapshot.topic(topic.name)
+    return topic.count - (0 if known is None else len(known.partitions))
+
+
 def _enlarge(
-    request: TopicsRequest, topic: CreatePartitionsTopic, conditions: dict[str, Condition], *, is_repeated: bool
+    request: TopicsRequest,
+    topic: CreatePartitionsTopic,
+    conditions: dict[str, Condition],
+    *,
+    is_repeated: bool,
+    has_room: bool,
 ) -> Outcome:
     validate_only = request.body.validate_only
     given = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
@@ -63,6 +76,8 @@ def _enlarge(
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is named twice")
         check(request, TOPIC, topic.name)
+        if not has_room:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         if has_mutation_quota(request) and not validate_only:
             added = cluster.create_partitions(topic.name, topic.count, given, validate_only=True)
             take_mutations(request, len(added), strict_since=_STRICT_QUOTA_VERSION)

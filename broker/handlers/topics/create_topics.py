@@ -22,7 +22,7 @@ from ottla.broker.requests.metadata_wait import answer_when_met, has_leaders
 from ottla.broker.requests.outcome import Outcome
 from ottla.broker.requests.request import Delayed, TopicsRequest
 from ottla.broker.requests.throttling import has_mutation_quota, take_mutations
-from ottla.broker.requests.topic_creation import create_topic
+from ottla.broker.requests.topic_creation import TOO_MANY_PARTITIONS, create_topic, fits_in_request
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
@@ -43,7 +43,11 @@ def create_topics(request: TopicsRequest) -> Message | Delayed:
     """Create topics, and wait for their leaders."""
     body: CreateTopicsRequest = request.body
     counts = Counter(topic.name for topic in body.topics)
-    made = [(topic.name, _create(request, topic, is_repeated=counts[topic.name] > 1)) for topic in body.topics]
+    has_room = fits_in_request(request, map(_partition_count, body.topics))
+    made = [
+        (topic.name, _create(request, topic, is_repeated=counts[topic.name] > 1, has_room=has_room))
+        for topic in body.topics
+    ]
 
     def answer(late: Set[str]) -> CreateTopicsResponse:
         return CreateTopicsResponse(
@@ -58,13 +62,21 @@ def create_topics(request: TopicsRequest) -> Message | Delayed:
     return answer_when_met(request, body.timeout_ms, waited_for, answer)
 
 
-def _create(request: TopicsRequest, topic: CreatableTopic, *, is_repeated: bool) -> TopicCreation | Outcome:
+def _partition_count(topic: CreatableTopic) -> int:
+    return len(topic.assignments) or max(topic.num_partitions, 1)
+
+
+def _create(
+    request: TopicsRequest, topic: CreatableTopic, *, is_repeated: bool, has_room: bool
+) -> TopicCreation | Outcome:
     try:
         if not request.services.cluster.is_controller:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is named twice")
         check(request, TOPIC, topic.name)
+        if not has_room:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         wanted, validate_only = _wanted(topic), request.body.validate_only
         if has_mutation_quota(request) and not validate_only:
             partitions = len(create_topic(request, wanted, validate_only=True).assignment)

@@ -58,9 +58,14 @@ class TlsConnection(Connection):
             return self._receive_handshake()
         goes_on = super().receive()
         # Decrypted data must become requests now, because the selector does not know of it.
-        while goes_on and self.channel.has_received:
+        while goes_on and self.channel.has_received and not self.reader.awaits_memory:
             goes_on = self._take_frames()
         return goes_on
+
+    @property
+    def has_received(self) -> bool:
+        """Whether decrypted data waits to be read."""
+        return not self.is_handshaking and self.channel.has_received
 
     def _receive_handshake(self) -> bool:
         if not self._is_stepping:

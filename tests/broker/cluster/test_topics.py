@@ -8,24 +8,10 @@ from tests.broker.sessions import Connect
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import MultiError, NodeStat
-from ottla.broker.cluster.topics import TopicSpec, check_topic_name
+from ottla.broker.cluster.topics import TopicSpec
 from ottla.broker.cluster.zookeeper import Watch
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import UUID_ZERO, uuid_to_text
-
-
-@pytest.mark.parametrize("name", ["a", "A.b_c-1", "x" * 249, "__consumer_offsets", "..."])
-def test_good_names_pass(name: str) -> None:
-    """Letters, digits, dot, underscore, hyphen; up to 249 of them."""
-    check_topic_name(name)
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n", "a\0"])
-def test_bad_names_are_refused(name: str) -> None:
-    """Also those that would be a path or a line break."""
-    with pytest.raises(KafkaError) as caught:
-        check_topic_name(name)
-    assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def refused(facade: Facade, topic: TopicSpec) -> ErrorCode:

@@ -26,7 +26,7 @@ from ottla.protocol.identifiers import TopicPartition
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
-topics = st.text("abcXYZ019._-", min_size=1, max_size=249)
+topics = st.text("abcXYZ019._-", min_size=1, max_size=249).filter(lambda name: name not in (".", ".."))
 partitions = st.builds(TopicPartition, topics, st.integers(0, INT32_MAX))
 offset_maps = st.dictionaries(partitions, st.integers(0, INT64_MAX), max_size=20)
 rising_epochs = st.sets(st.integers(0, INT32_MAX), max_size=20).flatmap(

@@ -29,6 +29,7 @@ from ottla.broker.storage.directory_files import (
     write_topic_id,
 )
 from ottla.broker.storage.errors import StorageError
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.primitives import uuid_from_text
 
@@ -36,7 +37,7 @@ OWNER = MetaProperties(3, "bXktY2x1c3Rlci1pZC0xMg")
 TOPIC_ID = uuid_from_text("Zm9vYmFyYmF6cXV4MTIzNA")
 HEX = "0123456789abcdef" * 2
 
-topics = st.text("ab0._-", min_size=1, max_size=249)
+topics = st.text("ab0._-", min_size=1, max_size=249).filter(lambda name: name not in (".", ".."))
 
 
 def test_a_new_directory_is_marked_as_its_owners(tmp_path: Path) -> None:
@@ -248,6 +249,22 @@ def test_a_partition_with_a_name_too_long_is_refused() -> None:
     assert len(directory_name(TopicPartition("t" * 249, 99_999))) == 255
     with pytest.raises(StorageError, match="exceeds 255"):
         directory_name(TopicPartition("t" * 249, 100_000))
+
+
+@pytest.mark.parametrize("kind", DirectoryKind, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("topic", ["", ".", "..", "../orders", "/etc/passwd", "a/b", "a\\b", "a\0", "ä", "t" * 250])
+def test_a_name_that_is_no_topic_becomes_no_path(topic: str, kind: DirectoryKind) -> None:
+    """Whoever sent it: also the controller, or whoever has its rights."""
+    with pytest.raises(KafkaError) as refused:
+        directory_name(TopicPartition(topic, 0), kind)
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize("partition", [-1, 2**31])
+def test_a_number_that_is_no_partition_becomes_no_path(partition: int) -> None:
+    """At the next start, nobody would know what the directory is."""
+    with pytest.raises(KafkaError):
+        directory_name(TopicPartition("orders", partition))
 
 
 @pytest.mark.parametrize(
