@@ -15,6 +15,7 @@
     /admin/reassign_partitions                      ReassignmentNode, while there is something in it
     /latest_producer_id_block                       ProducerIdBlockNode
     /log_dir_event_notification/log_dir_event_<n>   LogDirEventNode
+    /ottla/login_secret                             random bytes, for brokers only. Ours, not Kafka's
 
 Apache Kafka's brokers and tools read and write the same nodes, so the keys, their order and the quotes around some of
 the numbers are Kafka's. Unknown keys are ignored, by Kafka too, and older versions are read.
@@ -47,6 +48,8 @@ PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
+OTTLA: Final = "/ottla"
+LOGIN_SECRET: Final = "/ottla/login_secret"
 
 TOPIC_CONFIGS: Final = "topics"
 BROKER_CONFIGS: Final = "brokers"

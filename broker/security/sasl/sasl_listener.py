@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from ottla.broker.config.kinds import Password
 from ottla.broker.config.layers import ConfigError, Problem
 from ottla.broker.config.rows.broker import BrokerOptions
 from ottla.broker.security.audit.audit import Audit, AuditSubject
@@ -60,8 +57,6 @@ class SaslListener:
         self._verifier: TokenVerifier | None = None
         # The keys of its tokens. Their options do not change while the broker runs.
         self._token_keys: TokenKeys | None = None
-        # The same on all brokers with the same login, so that they invent the same salt for an unknown user.
-        self._fake_secret = secrets.token_bytes(32)
         self.configure()
 
     def __repr__(self) -> str:
@@ -83,16 +78,10 @@ class SaslListener:
         mechanisms = config.for_listener(self.name, BrokerOptions.sasl_enabled_mechanisms)
         logins = {mechanism: self._login(config, mechanism) for mechanism in mechanisms}
         verifier = self._token_verifier(config) if "OAUTHBEARER" in mechanisms else None
-        texts = [text.value for mechanism in mechanisms if (text := self._login_text(config, mechanism)) is not None]
-        if texts:
-            self._fake_secret = hashlib.sha256("\0".join(texts).encode()).digest()
         self._logins, self._verifier = logins, verifier
 
-    def _login_text(self, config: BrokerConfig, mechanism: str) -> Password | None:
-        return config.for_listener(self.name, BrokerOptions.sasl_jaas_config, mechanism)
-
     def _login(self, config: BrokerConfig, mechanism: str) -> JaasLogin | None:
-        text = self._login_text(config, mechanism)
+        text = config.for_listener(self.name, BrokerOptions.sasl_jaas_config, mechanism)
         if text is None:
             if mechanism == "PLAIN":
                 raise _wrong(self.name, mechanism, "PLAIN has no users: name them as user_NAME=PASSWORD")
@@ -163,11 +152,12 @@ class SaslListener:
         if mechanism == "OAUTHBEARER":
             assert self._verifier is not None
             return oauth_bearer(self._verifier, self._token_refused)
-        tokens = self._tokens
+        credentials, tokens = self._credentials, self._tokens
         return scram(
             mechanism,
-            lambda user: self._credentials.get(mechanism, user),
-            self._fake_secret,
+            lambda user: credentials.get(mechanism, user),
+            credentials.secret,
+            style=credentials.style(mechanism),
             token_login=None if tokens is None else lambda token_id: tokens.login(mechanism, token_id),
         )
 

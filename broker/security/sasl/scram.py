@@ -22,6 +22,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from ottla.broker.security.sasl.invented_credentials import CredentialStyle, invented_credential
 from ottla.broker.security.sasl.sasl_exchange import (
     AuthenticationFailedError,
     Proof,
@@ -29,9 +30,8 @@ from ottla.broker.security.sasl.sasl_exchange import (
     check_authorization_id,
     text_of,
 )
-from ottla.protocol.scram import ITERATIONS_DEFAULT, ScramCredential, ScramMechanism
+from ottla.protocol.scram import ScramCredential, ScramMechanism
 
-_FAKE_SALT_BYTES: Final = 24
 _NONCE_BYTES: Final = 24
 _TOKEN_EXTENSION: Final = "tokenauth=true"  # noqa: S105 - a word of the protocol
 _VALUE: Final = r"[\x21-\x2b\x2d-\x7e]+"
@@ -59,12 +59,13 @@ class TokenLogin(NamedTuple):
 def scram(
     mechanism: str,
     lookup: Lookup,
-    fake_secret: bytes,
+    secret: bytes,
     nonce: str | None = None,
+    style: CredentialStyle = CredentialStyle(),  # noqa: B008 - a value
     *,
     token_login: Callable[[str], TokenLogin | None] | None = None,
 ) -> SaslExchange:
-    """Check the two messages of a client; `fake_secret` makes the salts of unknown users.
+    """Check the two messages of a client; unknown users get a salt from the secret, in the style of stored ones.
 
     `token_login` finds a delegation token by its id; without it, there are none.
     """
@@ -79,7 +80,9 @@ def scram(
         known = None if token is None else token.credential
     else:
         known = lookup(user)
-    credential = known or _fake(fake_secret, mechanism, user)
+    # Invented for known users as well: a client could measure the time that it takes.
+    invented = invented_credential(secret, mechanism, user, style)
+    credential = known or invented
     both = first["nonce"] + (nonce or secrets.token_urlsafe(_NONCE_BYTES))
     server_first = f"r={both},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
 
@@ -105,13 +108,6 @@ def scram(
 
 def _has_token(extensions: str) -> bool:
     return any(each.lower() == _TOKEN_EXTENSION for each in extensions.split(","))
-
-
-def _fake(secret: bytes, mechanism: str, user: str) -> ScramCredential:
-    made = hmac.digest(secret, f"{mechanism} {user}".encode(), "sha512")
-    return ScramCredential(
-        salt=made[:_FAKE_SALT_BYTES], stored_key=made, server_key=made, iterations=ITERATIONS_DEFAULT
-    )
 
 
 def _matched(pattern: re.Pattern[str], token: bytes) -> re.Match[str]:

@@ -1,10 +1,12 @@
 """The SCRAM credentials of users. They are in ZooKeeper below /config/users, beside the quotas of the same users.
 
-Every login needs them, so they are kept in memory. Without ZooKeeper, a broker continues with what it read last.
+Every login needs them, so they are kept in memory. Without ZooKeeper, a broker continues with what it read last. The
+secret from which credentials of unknown users are invented is in a node of its own. The first broker creates it.
 """
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -13,6 +15,8 @@ import structlog
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.configs import Configs
+from ottla.broker.cluster.operations import NodeExistsError
+from ottla.broker.security.sasl.invented_credentials import SECRET_BYTES, CredentialStyle
 from ottla.protocol.entity_names import desanitized
 from ottla.protocol.scram import ScramCredential, ScramMechanism
 
@@ -44,11 +48,20 @@ class ScramCredentials:
     """The credentials that passwords are checked against. Any thread may ask, and never has to wait."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
         self._configs = Configs(zookeeper)
         # Held while reading from ZooKeeper, so that an older reading does not replace a newer one.
         self._reading = threading.Lock()
         # By user, then by mechanism. The inner mappings are never changed, only replaced.
         self._by_user: dict[str, Mapping[str, ScramCredential]] = {}
+        # The usual style of these credentials, by mechanism.
+        self._styles: dict[str, CredentialStyle] = {}
+        # What credentials of unknown users are made of; that of the cluster, once it is read.
+        self.secret = secrets.token_bytes(SECRET_BYTES)
+
+    def style(self, mechanism: str) -> CredentialStyle:
+        """Return what most credentials for a mechanism look like."""
+        return self._styles.get(mechanism, CredentialStyle())
 
     def get(self, mechanism: str, user: str) -> ScramCredential | None:
         """Return the credential of a user for a mechanism such as `SCRAM-SHA-256`; None if there is none."""
@@ -57,7 +70,26 @@ class ScramCredentials:
     def start(self) -> None:
         """Read the credentials of all users."""
         with self._reading:
+            self.secret = self._read_secret()
             self._by_user = self._read_all()
+            self._note_styles()
+
+    def _read_secret(self) -> bytes:
+        """Return the secret of the cluster; create it if no broker has done so."""
+        path = znodes.LOGIN_SECRET
+        while (node := self._zookeeper.read_or_none(path)) is None:
+            self._zookeeper.ensure_path(znodes.OTTLA)
+            try:
+                self._zookeeper.create(path, secrets.token_bytes(SECRET_BYTES))
+            except NodeExistsError:
+                continue
+        return node.data
+
+    def _note_styles(self) -> None:
+        by_user = self._by_user.values()
+        for mechanism in ScramMechanism:
+            known = [found[mechanism.label] for found in by_user if mechanism.label in found]
+            self._styles[mechanism.label] = CredentialStyle.usual(known)
 
     def _read_all(self) -> dict[str, Mapping[str, ScramCredential]]:
         return {
@@ -81,6 +113,7 @@ class ScramCredentials:
                 self._by_user[desanitized(name)] = found
             else:
                 self._by_user.pop(desanitized(name), None)
+            self._note_styles()
 
     def session_renewed(self) -> None:
         """Read everything, because notes of changes may have come and gone meanwhile."""

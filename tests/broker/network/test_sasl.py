@@ -25,6 +25,7 @@ from ottla.broker.network import limits
 from ottla.broker.requests.dispatch import Dispatcher
 from ottla.broker.requests.request import AnyRequest
 from ottla.broker.security.listener_security import ListenerSecurity
+from ottla.broker.security.sasl.invented_credentials import CredentialStyle
 from ottla.broker.security.sasl.sasl_listener import SaslListener
 from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.client.net.security import login, sasl
@@ -107,7 +108,8 @@ def serving_sasl(**options: str) -> Iterator[SaslServed]:
         )
 
     handlers = {api: entry if api in FREE else entry._replace(handle=answer) for api, entry in HANDLERS.items()}
-    listener = SaslListener("SASL_PLAINTEXT", lambda: config, SimpleNamespace(get=credential))  # type: ignore[arg-type]
+    users: Any = SimpleNamespace(get=credential, secret=b"secret", style=lambda _mechanism: CredentialStyle())
+    listener = SaslListener("SASL_PLAINTEXT", lambda: config, users)
     dispatcher = Dispatcher(handlers, services_of(config).for_handlers(), lambda: config, RequestMetrics())
     with serving_securely(dispatcher, config, {"SASL_PLAINTEXT": ListenerSecurity(None, listener)}) as served:
         yield SaslServed(served, listener, handled)

@@ -15,6 +15,7 @@ from tests.kit.clock import FakeClock
 
 from ottla.broker.config import BrokerConfig, ConfigError
 from ottla.broker.security.sasl.authentication import Authentication, NotAuthenticatedError
+from ottla.broker.security.sasl.invented_credentials import CredentialStyle
 from ottla.broker.security.sasl.sasl_listener import SaslListener
 from ottla.broker.security.sasl.scram import TokenLogin
 from ottla.broker.security.session import ANONYMOUS, Session
@@ -25,7 +26,9 @@ from ottla.protocol.scram import ScramCredential, ScramMechanism, salted_passwor
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-NO_USERS: Any = SimpleNamespace(get=lambda mechanism, user: None)
+NO_USERS: Any = SimpleNamespace(
+    get=lambda mechanism, user: None, secret=b"secret", style=lambda _mechanism: CredentialStyle()
+)
 FREE_APIS = {Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE}
 RIGHT = b"\0alice\0secret"
 
@@ -192,7 +195,8 @@ def test_scram_asks_for_what_zookeeper_has() -> None:
         asked.append((mechanism, user))
         return None
 
-    begun = Authentication(listener(SimpleNamespace(get=get)), Session("SASL_PLAINTEXT", "127.0.0.1"))
+    users = SimpleNamespace(get=get, secret=NO_USERS.secret, style=NO_USERS.style)
+    begun = Authentication(listener(users), Session("SASL_PLAINTEXT", "127.0.0.1"))
     begun.handshake("SCRAM-SHA-256", 1)
     begun.step(b"n,,n=alice,r=x")
     assert asked == [("SCRAM-SHA-256", "alice")]
