@@ -19,7 +19,9 @@ from ottla.client.errors import SaslAuthenticationFailedError
 SaslExchange = Generator[bytes, bytes, None]
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-# The broker chooses the number of iterations, and each costs time. Kafka allows 4096 to 16384.
+# The broker chooses the number of iterations, and each costs time. Kafka allows 4096 to 16384. With fewer, an impostor
+# could guess the password from our proof much faster.
+_ITERATIONS_MIN: Final = 4096
 _ITERATIONS_MAX: Final = 1 << 20
 
 
@@ -51,8 +53,11 @@ def scram(
     server_nonce, iterations = fields.get("r", ""), fields.get("i", "")
     if not server_nonce.startswith(nonce):
         raise SaslAuthenticationFailedError("the broker's response belongs to another exchange")
-    if not iterations.isdigit() or not 0 < int(iterations) <= _ITERATIONS_MAX:
-        raise SaslAuthenticationFailedError(f"the broker asks for {iterations!r} iterations")
+    is_number = iterations.isascii() and iterations.isdigit() and len(iterations) <= len(str(_ITERATIONS_MAX))
+    if not is_number or not _ITERATIONS_MIN <= int(iterations) <= _ITERATIONS_MAX:
+        raise SaslAuthenticationFailedError(
+            f"the broker asks for {iterations[:20]!r} iterations, not for {_ITERATIONS_MIN} to {_ITERATIONS_MAX}"
+        )
 
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), _decoded(fields.get("s", "")), int(iterations))
     client_key = hmac.digest(salted, b"Client Key", digest)
