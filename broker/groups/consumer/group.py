@@ -40,6 +40,7 @@ from ottla.broker.groups.consumer.messages import (
     ConsumerGroupState,
     ConsumerHeartbeat,
     ConsumerHeartbeatReply,
+    DescribingRight,
     MemberDescription,
     MemberState,
     RespondHeartbeat,
@@ -66,6 +67,19 @@ _SUBSCRIPTION_LENGTH_MAX: Final = 256 * 1024
 
 # A kind of record and a member id. The id is empty for records of the whole group.
 RecordName = tuple[RecordKind, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The topics that a member's client may not describe, of those that its regular expression matches."""
+
+    regex: str
+    describing: DescribingRight | None
+    hidden: frozenset[str] = frozenset()
+
+    def is_of(self, regex: str, describing: DescribingRight | None) -> bool:
+        """Whether it is the view of a client with the same rights, through the same expression."""
+        return regex == self.regex and _holder(describing) == _holder(self.describing)
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +111,9 @@ class ConsumerGroup:
         self._topics: Mapping[str, TopicShape] | None = None
         self._patterns: dict[str, TopicPattern] = {}
         self._matching: dict[str, frozenset[str]] = {}
+        # By member, if it has a regular expression and has been heard from here. And what the views follow from.
+        self._views: dict[str, _View] = {}
+        self._rules: object = None
         # The records that have changed and are not being written, and the last write that has not finished.
         self._dirty: set[RecordName] = set()
         self._open_write: _OpenWrite | None = None
@@ -229,7 +246,7 @@ class ConsumerGroup:
             self._bump(f"member {member_id} joined from {member.client_host}", now_ms)
         elif not member.subscribes_as(before):
             self._bump(f"member {member_id} changed its subscription", now_ms)
-        self._refresh(topics, now_ms)
+        self._refresh(member, request.describing, topics, now_ms)
         if self.epoch > self.assignment_epoch:
             self._assign(now_ms)
         target = self.targets.get(member_id, NO_PARTITIONS)
@@ -380,6 +397,7 @@ class ConsumerGroup:
     def _remove(self, member: ConsumerMember) -> None:
         member_id = member.member_id
         del self.members[member_id]
+        self._views.pop(member_id, None)
         self._sessions.pop(member_id, None)
         self._revocations.pop(member_id, None)
         self.targets.pop(member_id, None)
@@ -397,8 +415,15 @@ class ConsumerGroup:
     # Topics
 
     def _names(self, member: ConsumerMember) -> frozenset[str]:
-        names = frozenset(member.topic_names)
-        return names if member.topic_regex is None else names | self._matching.get(member.topic_regex, frozenset())
+        """Return the topics that a member subscribes to. Its expression matches only what its client may describe."""
+        names, regex = frozenset(member.topic_names), member.topic_regex
+        if regex is None:
+            return names
+        matching, view = self._matching.get(regex, frozenset[str]()), self._views.get(member.member_id)
+        if view is None or view.regex != regex:
+            # Its rights are not known until its next heartbeat. Until then nothing is added to what the group reads.
+            return names | (matching & self.topics.keys())
+        return names | (matching - view.hidden)
 
     def _check_regex(self, regex: str, topics: Mapping[str, TopicShape]) -> None:
         """Compile a regular expression and find the topics that it matches; KafkaError if it is invalid."""
@@ -411,22 +436,63 @@ class ConsumerGroup:
             raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
         self._patterns[regex] = pattern
 
-    def _refresh(self, topics: Mapping[str, TopicShape], now_ms: int) -> None:
-        """Update the subscribed topics if topics or subscriptions have changed; raise the group epoch if needed."""
-        if topics is self._topics and self.epoch == self.assignment_epoch:
+    def _refresh(
+        self,
+        member: ConsumerMember,
+        describing: DescribingRight | None,
+        topics: Mapping[str, TopicShape],
+        now_ms: int,
+    ) -> None:
+        """Update the subscribed topics if topics, rights or subscriptions have changed; raise the group epoch if
+        needed.
+        """
+        has_other_topics = topics is not self._topics
+        has_other_views = self._look(member, describing, topics)
+        if not has_other_topics and not has_other_views and self.epoch == self.assignment_epoch:
             return
-        if topics is not self._topics:
-            self._match_again(topics)
-            self._topics = topics
         names = frozenset[str]().union(*(self._names(member) for member in self.members.values()))
         read = {name: topics[name] for name in sorted(names) if name in topics}
         if read == self.topics:
+            if has_other_views and self.epoch == self.assignment_epoch:
+                self._bump(f"the expression of member {member.member_id} matches other topics", now_ms)
             return
         cause = _topic_change(self.topics, read)
         self._stored.topics = read
         self._dirty.add((RecordKind.TOPICS, ""))
         if self.epoch == self.assignment_epoch:
             self._bump(cause, now_ms)
+
+    def _look(
+        self, member: ConsumerMember, describing: DescribingRight | None, topics: Mapping[str, TopicShape]
+    ) -> bool:
+        """Find out what members see through their expressions, if that may have changed; return whether it has."""
+        rules = None if describing is None else describing.rules
+        is_outdated = topics is not self._topics or rules is not self._rules
+        member_id, regex = member.member_id, member.topic_regex
+        view = self._views.get(member_id)
+        if not is_outdated and (regex is None or (view is not None and view.is_of(regex, describing))):
+            return False
+        before = {each.member_id: self._names(each) for each in self.members.values() if each.topic_regex is not None}
+        if topics is not self._topics:
+            self._match_again(topics)
+        self._topics, self._rules = topics, rules
+        if regex is None:
+            self._views.pop(member_id, None)
+        else:
+            self._views[member_id] = _View(regex, describing)
+        self._hide()
+        return any(self._names(self.members[each]) != names for each, names in before.items())
+
+    def _hide(self) -> None:
+        """Ask for every view what its client may not describe; once for clients that are alike."""
+        found: dict[tuple[str, object], frozenset[str]] = {}
+        for member_id, view in self._views.items():
+            if view.describing is None:
+                continue
+            key = (view.regex, view.describing.holder)
+            if key not in found:
+                found[key] = view.describing.denied(self._matching.get(view.regex, frozenset()))
+            self._views[member_id] = replace(view, hidden=found[key])
 
     def _match_again(self, topics: Mapping[str, TopicShape]) -> None:
         in_use = {member.topic_regex for member in self.members.values()} - {None}
@@ -594,6 +660,10 @@ class ConsumerGroup:
 def _named(partitions: PartitionSet, names: Mapping[bytes, str]) -> dict[str, list[int]]:
     """Return partitions by topic name; the id stands in for the name of a deleted topic."""
     return {names.get(topic_id, topic_id.hex()): indexes for topic_id, indexes in by_topic(partitions).items()}
+
+
+def _holder(describing: DescribingRight | None) -> object:
+    return None if describing is None else describing.holder
 
 
 def _progress(member: ConsumerMember) -> tuple[object, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, PartitionSet
 from ottla.protocol.errors import ErrorCode
@@ -58,6 +58,24 @@ class TopicShape(NamedTuple):
     partition_count: int
 
 
+class DescribingRight(Protocol):
+    """The right of a member's client to describe topics."""
+
+    @property
+    def holder(self) -> object:
+        """Whose right it is."""
+        ...
+
+    @property
+    def rules(self) -> object:
+        """What the answers follow from: another object once they may have changed."""
+        ...
+
+    def denied(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the topics that the client may not describe now."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
     """A member's heartbeat. None means unchanged since the member last sent the value."""
@@ -75,6 +93,8 @@ class ConsumerHeartbeat:
     server_assignor: str | None = None
     # All partitions that the member owns, including those that it has not revoked yet.
     owned: PartitionSet | None = None
+    # What limits the topics that a regular expression matches; None if the client may describe all topics.
+    describing: DescribingRight | None = None
 
     @property
     def is_full(self) -> bool:

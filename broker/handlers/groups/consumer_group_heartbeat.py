@@ -26,7 +26,7 @@ from ottla.broker.groups.consumer.messages import (
     ConsumerHeartbeatReply,
 )
 from ottla.broker.groups.consumer.records import by_topic
-from ottla.broker.requests.access import TOPIC, check
+from ottla.broker.requests.access import TOPIC, check, standing_right
 from ottla.broker.requests.coordinator_wait import when_ready
 from ottla.broker.requests.outcome import Outcome
 from ottla.broker.requests.request import Delayed, GroupsRequest, Respond
@@ -115,6 +115,7 @@ def _heartbeat(request: GroupsRequest, body: ConsumerGroupHeartbeatRequest) -> C
         owned=None
         if owned is None
         else frozenset(TopicIdPartition(topic.topic_id, index) for topic in owned for index in topic.partitions),
+        describing=standing_right(request, TOPIC),
     )
 
 

@@ -18,6 +18,7 @@ from ottla.broker.requests.access import (
     ACCESS,
     CLUSTER,
     DELEGATION_TOKEN,
+    DESCRIBE,
     GROUP,
     OPEN,
     TOPIC,
@@ -265,6 +266,29 @@ def test_a_topic_that_one_may_not_describe_looks_like_any_other_that_is_not_ther
     grant(broker, [(ALLOW, AclOperation.DESCRIBE, TOPIC)])
     deleted = ask(broker, Api.DELETE_TOPICS, 6, topics=[{"name": None, "topic_id": topic_id("t")}])
     assert [(topic.name, topic.error_code) for topic in deleted.responses] == [("t", 29)]
+
+
+@pytest.mark.parametrize("pattern", ["t", ".*", "(t|nowhere)"])
+def test_an_expression_tells_nothing_about_topics_that_one_may_not_describe(broker: Broker, pattern: str) -> None:
+    """Neither id nor partitions, though the group may be joined; and all of it to those who may."""
+    wanted = {
+        "group_id": f"by-expression-{pattern}",
+        "member_id": "m",
+        "rebalance_timeout_ms": 1000,
+        "subscribed_topic_regex": pattern,
+        "topic_partitions": [],
+    }
+    grant(broker, [(ALLOW, AclOperation.READ, GROUP)])
+    joined = ask(broker, Api.CONSUMER_GROUP_HEARTBEAT, 1, **wanted)
+    assert (joined.error_code, joined.assignment.topic_partitions) == (0, [])
+    wanted["member_epoch"] = joined.member_epoch
+    grant(broker, [(ALLOW, AclOperation.READ, GROUP), (ALLOW, AclOperation.DESCRIBE, TOPIC)])
+    told = ask(broker, Api.CONSUMER_GROUP_HEARTBEAT, 1, **wanted)
+    assert [(topic.topic_id, topic.partitions) for topic in told.assignment.topic_partitions] == [(topic_id("t"), [0])]
+    wanted["member_epoch"] = told.member_epoch
+    grant(broker, [(ALLOW, AclOperation.READ, GROUP), (ALLOW, AclOperation.ALL, TOPIC), (DENY, DESCRIBE, TOPIC)])
+    revoked = ask(broker, Api.CONSUMER_GROUP_HEARTBEAT, 1, **wanted)
+    assert revoked.assignment.topic_partitions == []
 
 
 def test_a_missing_topic_is_created_for_those_who_may_create_it(broker: Broker) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import pytest
 from tests.broker.groups.consumer.script import ConsumerScript, partitions
 
@@ -219,6 +222,75 @@ def test_a_regular_expression_matches_new_topics() -> None:
         "other", 0
     )
     assert group.group.is_subscribed_to("orders-us")
+
+
+@dataclass
+class Rights:
+    """The topics that the client of a member may describe."""
+
+    topics: set[str]
+    holder: str = "alice"
+    rules: object = None
+    asked: int = 0
+
+    def denied(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the other ones."""
+        self.asked += 1
+        return frozenset(names) - self.topics
+
+    def become(self, *topics: str) -> None:
+        """Change, for all who ask from now on."""
+        self.topics, self.rules = set(topics), object()
+
+
+def test_a_regular_expression_matches_only_what_its_client_may_describe() -> None:
+    """Members with the same expression and other rights read other topics; nobody reads what nobody may describe."""
+    group = ConsumerScript({"orders-eu": 2, "orders-us": 2, "orders-secret": 2})
+    alice, bob = Rights({"orders-eu", "orders-us"}), Rights({"orders-us"}, holder="bob")
+    a = group.joins("a", [], topic_regex="orders-.*", describing=alice)
+    assert a.owned == partitions("orders-eu", 0, 1) | partitions("orders-us", 0, 1)
+    b = group.joins("b", [], topic_regex="orders-.*", describing=bob)
+    for client in (a, a, b):
+        client.heartbeats(describing=client.fields["describing"])
+    assert b.owned == partitions("orders-us", 0, 1)
+    assert a.owned == partitions("orders-eu", 0, 1)
+    assert not group.group.is_subscribed_to("orders-secret")
+
+
+def test_members_read_other_topics_when_rights_change() -> None:
+    """At the next heartbeat, before it is answered; and nothing is asked while nothing changes."""
+    group = ConsumerScript({"orders-eu": 1, "orders-us": 1})
+    rights = Rights({"orders-eu"})
+    a = group.joins("a", [], topic_regex=".*", describing=rights)
+    assert a.owned == partitions("orders-eu", 0)
+    asked = rights.asked
+    a.heartbeats(describing=rights)
+    assert (rights.asked, group.group.epoch) == (asked, 1)
+    rights.become("orders-us")
+    a.heartbeats(describing=rights)
+    assert a.owned == NO_PARTITIONS
+    assert a.heartbeats(describing=rights).owned == partitions("orders-us", 0)
+    group.has_topics(**{"orders-eu": 1, "orders-us": 1, "hidden": 1})
+    assert a.heartbeats(describing=rights).owned == partitions("orders-us", 0)
+    rights.become("orders-us", "hidden")
+    assert a.heartbeats(describing=rights).owned == partitions("orders-us", 0) | partitions("hidden", 0)
+    assert a.heartbeats(describing=Rights({"hidden"}, "bob", rights.rules)).owned == partitions("hidden", 0)
+
+
+def test_a_new_coordinator_tells_nobody_more_than_the_old_one() -> None:
+    """It learns the rights of a member with its first heartbeat; until then the group reads nothing new."""
+    group = ConsumerScript({"orders-eu": 1, "orders-us": 1, "secret": 1})
+    alice, bob = Rights({"orders-eu"}), Rights({"orders-us"}, holder="bob")
+    a = group.joins("a", [], topic_regex=".*", describing=alice)
+    b = group.joins("b", [], topic_regex=".*", describing=bob)
+    for client in (a, b, a, b):
+        client.heartbeats(describing=client.fields["describing"])
+    assert (a.owned, b.owned) == (partitions("orders-eu", 0), partitions("orders-us", 0))
+    group.moves()
+    for client in (a, b, a, b):
+        client.heartbeats(describing=client.fields["describing"])
+        assert (a.owned, b.owned) == (partitions("orders-eu", 0), partitions("orders-us", 0))
+    assert not group.group.is_subscribed_to("secret")
 
 
 def test_an_invalid_regular_expression_is_refused() -> None:
