@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.protocol import schema
-from ottla.protocol.codec import decode, encode
+from ottla.protocol.codec import decode, decode_from, encode
 from ottla.protocol.decoder import read_uvarint
 from ottla.protocol.errors import DecodeError, EncodeError
 from ottla.protocol.message import Message, Versions, message, versions, wire
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.primitives import (
     Array,
     Boolean,
@@ -222,3 +223,36 @@ def test_a_version_range_knows_its_members() -> None:
     """Both ends belong to it."""
     assert [version for version in range(8) if version in Versions(2, 5)] == [2, 3, 4, 5]
     assert 1 not in versions("none")
+
+
+def test_strings_are_as_short_as_kafka_wants_them_in_both_encodings() -> None:
+    """32,767 bytes pass; one more is refused by decoder, encoder and declaration."""
+    fits, too_long = MetadataRequest(topics=[_named(32_767)]), MetadataRequest(topics=[_named(32_768)])
+    for version in (1, 12):
+        assert decode(MetadataRequest, version, encode(fits, version)) == fits
+        with pytest.raises(EncodeError):
+            encode(too_long, version)
+        with pytest.raises(EncodeError):
+            schema.build(too_long, version)
+    # One topic without an id, whose name is announced with 32,768 bytes.
+    announced = b"\x02" + bytes(16) + b"\x81\x80\x02" + b"x" * 32_768 + b"\0" + b"\0\0\0"
+    for read in (decode, schema.parse):
+        with pytest.raises(DecodeError, match="longer than 32767"):
+            read(MetadataRequest, 12, announced)
+
+
+def test_a_message_with_more_entries_than_allowed_is_refused() -> None:
+    """All lists count together, and so do tagged fields that nobody knows."""
+    request = MetadataRequest(topics=[_named(1)] * 10)
+    data = encode(request, 12)
+    assert decode_from(MetadataRequest, 12, data, 0, 10)[0] == request
+    with pytest.raises(DecodeError, match="more entries than this side allows"):
+        decode_from(MetadataRequest, 12, data, 0, 9)
+    tagged = encode(MetadataRequest(topics=[]), 12)[:-1] + b"\x02" + b"\x64\0" + b"\x65\0"
+    assert decode_from(MetadataRequest, 12, tagged, 0, 2)[0] == MetadataRequest(topics=[])
+    with pytest.raises(DecodeError, match="more entries"):
+        decode_from(MetadataRequest, 12, tagged, 0, 1)
+
+
+def _named(length: int) -> MetadataRequestTopic:
+    return MetadataRequestTopic(topic_id=bytes(16), name="x" * length)

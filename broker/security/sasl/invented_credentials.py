@@ -31,7 +31,7 @@ class CredentialStyle(NamedTuple):
     @classmethod
     def of(cls, credential: ScramCredential) -> CredentialStyle:
         """Return the style of a stored credential."""
-        is_text = len(credential.salt) in (25, 26) and set(credential.salt) <= set(_DIGITS)
+        is_text = 20 <= len(credential.salt) <= 26 and set(credential.salt) <= set(_DIGITS)
         return cls(None if is_text else len(credential.salt), credential.iterations)
 
     @classmethod

@@ -141,3 +141,16 @@ def test_a_request_that_fails_everywhere_has_one_line_in_the_log(
     assert [(line["event"], line["partition"]) for line in lines if line["log_level"] == "error"] == [
         ("role_not_taken", "first-0")
     ]
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/etc/passwd", "..", "a/b", ""])
+def test_a_name_that_is_no_topic_gets_no_role(tmp_path: Path, name: str) -> None:
+    """From the controller as from anybody: nothing is created, inside the log directory or outside."""
+    directory = tmp_path / "logs"
+    directory.mkdir()
+    with running_broker(directory, {}) as broker:
+        before = {path for path in tmp_path.rglob("*") if path.is_dir()}
+        with pytest.raises(AssertionError):
+            broker.lead(name)
+        assert {path for path in tmp_path.rglob("*") if path.is_dir()} == before
+        broker.lead("t")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.kit.clock import FakeClock
 
+from ottla.broker.replication.leader import fetch_sessions as module
 from ottla.broker.replication.leader.fetch_sessions import CachedPartition, FetchSessions
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -143,3 +145,27 @@ def test_an_error_makes_the_recovery_news() -> None:
 
     assert cached.is_news(PartitionData(partition_index=0, error_code=6, high_watermark=-1))
     assert cached.is_news(good)
+
+
+def test_sessions_of_clients_share_a_limit_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody checks that they exist. A client with more goes on without a session, and followers have no limit."""
+    monkeypatch.setattr(module, "CLIENT_PARTITIONS_MAX", 10)
+    cache = Cache()
+    first = cache.open(6)
+    assert first
+    assert cache.open(5) == 0
+    assert cache.open(11, replica=2)
+    body = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=first, session_epoch=1, topics=[])
+    with pytest.raises(KafkaError) as refused:
+        cache.sessions.context(body, 17, [partition(index) for index in range(6, 11)], [])
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert cache.open(10), "its partitions count no more"
+
+
+def test_a_name_that_no_topic_has_begins_no_session() -> None:
+    """It would be kept for minutes."""
+    cache = Cache()
+    body = FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=0, topics=[])
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    listed = [CachedPartition(TopicPartition("x" * 250, 0), b"\0" * 16, wanted)]
+    assert cache.sessions.context(body, 12, listed, []).session_id == 0

@@ -17,7 +17,8 @@ from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.quotas.limits import Entity, QuotaLimits
 from ottla.broker.requests.dispatch import Dispatcher
-from ottla.broker.security.session import Session
+from ottla.broker.security.acls.authorizer import AclAuthorizer
+from ottla.broker.security.session import ANONYMOUS, Session
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.message import Message
@@ -265,3 +266,18 @@ def test_clients_of_older_versions_wait_after_their_changes() -> None:
 
     assert asked.muted_ms == asked.response.throttle_time_ms == 4000
     assert list(cluster.zookeeper.created) == ["first"]
+
+
+@pytest.mark.parametrize("replica_id", [-1, 2])
+def test_who_is_no_broker_counts_as_a_client(broker: Broker, replica_id: int) -> None:
+    """Whatever it claims to be: a fetch as a replica, or a request of the controller, that is refused."""
+    limit(broker.services.quotas, "request", 0.000001)
+    broker.services.security.authorizer = AclAuthorizer([], allow_if_no_acl=False)
+    metadata = UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=[], live_brokers=[])
+
+    assert fetch(broker, replica_id=replica_id).muted_ms > 0
+    assert Asked(broker.services, Api.UPDATE_METADATA, 8, metadata).muted_ms > 0
+
+    broker.services.security.authorizer = AclAuthorizer([ANONYMOUS], allow_if_no_acl=False)
+    assert (fetch(broker, replica_id=replica_id).muted_ms > 0) is (replica_id < 0)
+    assert Asked(broker.services, Api.UPDATE_METADATA, 8, metadata).muted_ms == NOBODY_WAITS_MS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from tests.broker.sessions import sessions
 from tests.kit.zookeeper import ZooKeeper as Ensemble
 
@@ -43,3 +45,20 @@ def test_credentials_are_read_at_the_start_and_when_they_change(zookeeper: Ensem
         assert credentials.get("SCRAM-SHA-256", "a/b") == OTHER
         assert credentials.get("SCRAM-SHA-512", "bad") is None
         credentials.entity_changed("users", "gone")
+
+
+def test_all_brokers_invent_from_the_same_secret(zookeeper: Ensemble) -> None:
+    """The first one creates it; nothing in their own options matters."""
+    with sessions(zookeeper) as connect:
+        brokers = [ScramCredentials(connect()) for _ in range(3)]
+        brokers[0]._configs._zookeeper.ensure_path("/config/users")
+        assert len({broker.secret for broker in brokers}) == 3
+        threads = [threading.Thread(target=broker.start) for broker in brokers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (secret,) = {broker.secret for broker in brokers}
+        assert len(secret) == 32
+        brokers[1].session_renewed()
+        assert brokers[1].secret == secret

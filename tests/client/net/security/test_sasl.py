@@ -49,6 +49,9 @@ def test_scram_says_what_its_rfc_says() -> None:
     [
         [b"r=somebody-else,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"],
         [b"r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=99999999"],
+        [b"r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=1"],
+        [b"r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4095"],
+        [b"r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=" + b"9" * 5000],
         [b"r=rOprNGfwEbeRWgbNEkqOx,s=not base64,i=4096"],
         [b"\xff\xfe"],
         [SERVER_FIRST, b"e=invalid-proof"],
