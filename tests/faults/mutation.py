@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterator
 from random import Random
 
 from tests.data.recorded import recorded_frames
+from tests.protocol.samples import sample
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.frame import frame
-from ottla.protocol.requests import decode_request
+from ottla.protocol.requests import decode_request, encode_request
 
 # What breaks careless arithmetic, as bytes of a number.
 _NUMBERS = [struct.pack(">i", number) for number in (0, -1, 1, 2**31 - 1, -(2**31), 2**16, 2**24 - 1)] + [
@@ -38,10 +39,15 @@ def recorded_topics() -> set[str]:
     return {topic.name for request in produced for topic in decode_request(request)[1].topic_data}
 
 
-def mutated_frames(seed: int, count: int, apis: Collection[int]) -> Iterator[bytes]:
-    """Give so many requests of these APIs with their sizes; the same seed gives the same frames."""
+def mutated_frames(seed: int, count: int, apis: Collection[int], *, declared: bool = False) -> Iterator[bytes]:
+    """Give so many requests of these APIs with their sizes; the same seed gives the same frames.
+
+    They are made of recorded ones; with `declared`, also of one of each version of each API, as it is declared.
+    """
     random = Random(seed)
     requests = [each.frame for each in recorded_frames() if each.direction == "request" and each.api_key in apis]
+    if declared:
+        requests += _declared_requests(random, apis)
     while count > 0:
         request = bytearray(random.choice(requests))
         for _ in range(random.choice((0, 1, 1, 1, 2, 2, 3, 5))):
@@ -53,6 +59,15 @@ def mutated_frames(seed: int, count: int, apis: Collection[int]) -> Iterator[byt
         if random.random() < 0.01:
             whole = struct.pack(">i", len(request) + random.randint(-3, 3)) + whole[4:]
         yield whole
+
+
+def _declared_requests(random: Random, apis: Collection[int]) -> list[bytes]:
+    made = []
+    for api in (each for each in Api if each in apis):
+        for version in range(api.versions.first, api.versions.last + 1):
+            body = sample(api.request, version, random)
+            made.append(b"".join(map(bytes, encode_request(api, version, 1, "declared", body))))
+    return made
 
 
 def _mutate(random: Random, request: bytearray, requests: list[bytes]) -> None:

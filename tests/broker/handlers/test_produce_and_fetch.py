@@ -13,6 +13,7 @@ from tests.broker.handlers.data_path import Broker, batch, running_broker, topic
 from ottla.broker.requests.request import RequestFailedError
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -342,3 +343,18 @@ def test_a_batch_of_a_transaction_without_a_transactional_id_is_refused_in_words
     assert version < 8 or "needs a transactional id" in answer.error_message
     produce(broker, batch(b"w"))
     assert values(fetch(broker, isolation_level=1)) == [b"w"]
+
+
+def test_only_topics_that_exist_become_labels_of_metrics(broker: Broker) -> None:
+    """A client that tries names adds none; those of a deleted topic go with it."""
+    partitions = broker.services.partitions
+    for name in ("nowhere", "x" * 300):
+        broker.ask(Api.FETCH, 12, fetch_body(topic=name))
+        data = PartitionProduceData(index=0, records=batch(b"v"))
+        topics = [TopicProduceData(name=name, partition_data=[data])]
+        broker.ask(Api.PRODUCE, 9, ProduceRequest(acks=1, timeout_ms=0, topic_data=topics))
+    assert (partitions.failed_appends, partitions.failed_reads) == ({}, {})
+    broker.ask(Api.FETCH, 12, fetch_body(index=7))
+    assert partitions.failed_reads == {"t": 1}
+    partitions.deleted([TopicPartition("t", 0)])
+    assert partitions.failed_reads == {}
