@@ -51,7 +51,7 @@ class NetworkOptions(Options):
     )
     ottla_request_max_entries = Option(
         Int(at_least=64 * 1024),
-        100_000,
+        64 * 1024,
         "Maximum number of entries in the lists of a request, all lists together; brokers may send more.",
     )
     socket_send_buffer_bytes = Option(

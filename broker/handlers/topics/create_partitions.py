@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Set
 
-from ottla.broker.requests.access import TOPIC, check
+from ottla.broker.requests.access import TOPIC, denied
 from ottla.broker.requests.audited import note_change
 from ottla.broker.requests.metadata_wait import Condition, answer_when_met, has_leaders
 from ottla.broker.requests.outcome import DONE, Outcome
@@ -31,6 +31,7 @@ from ottla.protocol.messages.create_partitions import (
 )
 
 _STRICT_QUOTA_VERSION = 3
+_REFUSED = Outcome.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The partitions are created, but not all of them have leaders yet.")
 
 
@@ -40,8 +41,14 @@ def create_partitions(request: TopicsRequest) -> Message | Delayed:
     counts = Counter(topic.name for topic in body.topics)
     conditions: dict[str, Condition] = {}
     has_room = fits_in_request(request, (_added_count(request, topic) for topic in body.topics))
+    hidden = denied(request, TOPIC, counts)
     results = [
-        (topic.name, _enlarge(request, topic, conditions, is_repeated=counts[topic.name] > 1, has_room=has_room))
+        (
+            topic.name,
+            _REFUSED
+            if topic.name in hidden
+            else _enlarge(request, topic, conditions, is_repeated=counts[topic.name] > 1, has_room=has_room),
+        )
         for topic in body.topics
     ]
 
@@ -75,7 +82,6 @@ def _enlarge(
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is named twice")
-        check(request, TOPIC, topic.name)
         if not has_room:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         if has_mutation_quota(request) and not validate_only:

@@ -17,7 +17,7 @@ from collections.abc import Set
 
 from ottla.broker.cluster.topics import TopicCreation, TopicSpec
 from ottla.broker.config import TOPIC_OPTIONS, TopicConfig
-from ottla.broker.requests.access import TOPIC, allows, check
+from ottla.broker.requests.access import TOPIC, allows, denied
 from ottla.broker.requests.metadata_wait import answer_when_met, has_leaders
 from ottla.broker.requests.outcome import Outcome
 from ottla.broker.requests.request import Delayed, TopicsRequest
@@ -36,6 +36,7 @@ from ottla.protocol.messages.create_topics import (
 
 _DETAILS_VERSION = 5
 _STRICT_QUOTA_VERSION = 6
+_REFUSED = Outcome.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _LATE = Outcome.of(ErrorCode.REQUEST_TIMED_OUT, "The topic is created, but not all of its partitions have leaders yet.")
 
 
@@ -44,8 +45,14 @@ def create_topics(request: TopicsRequest) -> Message | Delayed:
     body: CreateTopicsRequest = request.body
     counts = Counter(topic.name for topic in body.topics)
     has_room = fits_in_request(request, map(_partition_count, body.topics))
+    hidden = denied(request, TOPIC, counts)
     made = [
-        (topic.name, _create(request, topic, is_repeated=counts[topic.name] > 1, has_room=has_room))
+        (
+            topic.name,
+            _REFUSED
+            if topic.name in hidden
+            else _create(request, topic, is_repeated=counts[topic.name] > 1, has_room=has_room),
+        )
         for topic in body.topics
     ]
 
@@ -74,7 +81,6 @@ def _create(
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is named twice")
-        check(request, TOPIC, topic.name)
         if not has_room:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         wanted, validate_only = _wanted(topic), request.body.validate_only

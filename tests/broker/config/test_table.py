@@ -226,7 +226,7 @@ def test_our_own_options_have_these_defaults() -> None:
         "ottla.log.open.files.max": "1000",
         "ottla.metrics.partitions": "true",
         "ottla.request.max.bytes": "8388608",
-        "ottla.request.max.entries": "100000",
+        "ottla.request.max.entries": "65536",
         "ottla.sasl.oauthbearer.cafile": None,
         "ottla.sasl.plain.allow.without.tls": "false",
         "ottla.topic.max.partitions": "10000",
