@@ -11,7 +11,7 @@ import pytest
 
 from ottla.broker.security.sasl.oauth_bearer import InvalidTokenError, oauth_bearer
 from ottla.broker.security.sasl.plain import plain
-from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, Exchange
+from ottla.broker.security.sasl.sasl_exchange import AuthenticationFailedError, SaslExchange
 from ottla.broker.security.sasl.scram import scram
 
 FRAME_BYTES_MAX = 64 * 1024
@@ -24,7 +24,7 @@ def refuse(_token: str) -> Any:
     raise InvalidTokenError("unknown")
 
 
-MECHANISMS: dict[str, Callable[[], Exchange]] = {
+MECHANISMS: dict[str, Callable[[], SaslExchange]] = {
     "OAUTHBEARER": lambda: oauth_bearer(refuse),
     "PLAIN": lambda: plain({"alice": "secret"}),
     "SCRAM": lambda: scram("SCRAM-SHA-256", lambda _user: None, b"secret"),
