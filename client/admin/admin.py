@@ -162,11 +162,16 @@ class Admin:
         *,
         names: Collection[str] | None = None,
         include_documentation: bool = False,
+        include_synonyms: bool = False,
         raise_errors: bool = True,
     ) -> tuple[ConfigDescription, ...]:
         """Return the options of topics and brokers: all options, or those with these names."""
         results = await config_requests.describe_configs(
-            self._requests, resources, names=names, include_documentation=include_documentation
+            self._requests,
+            resources,
+            names=names,
+            include_documentation=include_documentation,
+            include_synonyms=include_synonyms,
         )
         return raised(results, raise_errors)
 
@@ -230,10 +235,14 @@ class Admin:
         return await partition_requests.list_partition_reassignments(self._requests, partitions)
 
     async def describe_log_dirs(
-        self, partitions: Collection[TopicPartition] | None = None, *, raise_errors: bool = True
+        self,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        brokers: Collection[int] | None = None,
+        raise_errors: bool = True,
     ) -> tuple[LogDirDescription, ...]:
-        """Describe the log directories of all brokers, with these partitions or with all."""
-        results = await partition_requests.describe_log_dirs(self._requests, partitions)
+        """Describe the log directories of all brokers or of these, with these partitions or with all."""
+        results = await partition_requests.describe_log_dirs(self._requests, partitions, brokers)
         return raised(results, raise_errors)
 
     async def alter_replica_log_dirs(
@@ -249,9 +258,9 @@ class Admin:
 
     # Consumer groups.
 
-    async def list_groups(self) -> tuple[GroupListing, ...]:
-        """List the groups of all coordinators, sorted by name."""
-        return await group_requests.list_groups(self._requests)
+    async def list_groups(self, *, brokers: Collection[int] | None = None) -> tuple[GroupListing, ...]:
+        """List the groups of all coordinators, or of these brokers, sorted by name."""
+        return await group_requests.list_groups(self._requests, brokers)
 
     async def describe_groups(
         self, group_ids: Sequence[str], *, raise_errors: bool = True
@@ -292,14 +301,19 @@ class Admin:
     # Transactions.
 
     async def list_transactions(
-        self, states: Collection[str] = (), producer_ids: Collection[int] = (), duration_ms: int | None = None
+        self,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        duration_ms: int | None = None,
+        *,
+        brokers: Collection[int] | None = None,
     ) -> tuple[TransactionListing, ...]:
-        """List the transactional ids of all coordinators, sorted by id.
+        """List the transactional ids of all coordinators, or of these brokers, sorted by id.
 
         Filters select by state (Empty, Ongoing, PrepareCommit, ...), by producer id, and by the time since the
         transaction began. Ids that never began a transaction count as older than any `duration_ms`.
         """
-        return await transaction_requests.list_transactions(self._requests, states, producer_ids, duration_ms)
+        return await transaction_requests.list_transactions(self._requests, states, producer_ids, duration_ms, brokers)
 
     async def describe_transactions(
         self, ids: Sequence[str], *, raise_errors: bool = True

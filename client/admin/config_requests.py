@@ -13,6 +13,7 @@ from ottla.client.admin.results import (
     ConfigOutcome,
     ConfigResource,
     ConfigSubtract,
+    ConfigSynonym,
 )
 from ottla.client.admin.routing import AdminRequests, error_of
 from ottla.protocol.api import Api
@@ -53,6 +54,7 @@ async def describe_configs(
     *,
     names: Collection[str] | None,
     include_documentation: bool,
+    include_synonyms: bool,
 ) -> list[ConfigDescription]:
     """Ask each broker about its own options, and any broker about the rest."""
 
@@ -65,7 +67,9 @@ async def describe_configs(
             )
             for each in part
         ]
-        return DescribeConfigsRequest(resources=rows, include_documentation=include_documentation)
+        return DescribeConfigsRequest(
+            resources=rows, include_documentation=include_documentation, include_synonyms=include_synonyms
+        )
 
     responses = await _where_they_are(requests, Api.DESCRIBE_CONFIGS, resources, request)
     found = {
@@ -131,7 +135,7 @@ def _forgotten(resource: ConfigResource) -> ConfigDescription:
 
 def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:
     # Version 0 says only whether the value is the default.
-    source = _SOURCES.get(row.config_source, "" if row.config_source < _WITHOUT_SOURCE else str(row.config_source))
+    source = _source(row.config_source)
     return ConfigEntry(
         row.name,
         row.value,
@@ -140,7 +144,12 @@ def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:
         row.is_sensitive,
         row.read_only,
         row.documentation or None,
+        tuple(ConfigSynonym(each.name, each.value, _source(each.source)) for each in row.synonyms or ()),
     )
+
+
+def _source(code: int) -> str:
+    return _SOURCES.get(code, "" if code < _WITHOUT_SOURCE else str(code))
 
 
 def _alterable(name: str, value: ConfigValue) -> AlterableConfig:

@@ -46,9 +46,9 @@ _CLASSIC: Final = "classic"
 _DEAD: Final = "Dead"
 
 
-async def list_groups(requests: AdminRequests) -> tuple[GroupListing, ...]:
-    """Ask every broker for the groups that it coordinates; sorted by group id."""
-    responses = await requests.on_all_brokers(Api.LIST_GROUPS, ListGroupsRequest())
+async def list_groups(requests: AdminRequests, brokers: Collection[int] | None) -> tuple[GroupListing, ...]:
+    """Ask every broker, or these, for the groups that they coordinate; sorted by group id."""
+    responses = await requests.on_all_brokers(Api.LIST_GROUPS, ListGroupsRequest(), brokers=brokers)
     listings = [
         GroupListing(row.group_id, row.protocol_type, row.group_state, row.group_type, broker_id)
         for broker_id, response in responses.items()

@@ -213,13 +213,14 @@ async def list_partition_reassignments(
 
 
 async def describe_log_dirs(
-    requests: AdminRequests, partitions: Collection[TopicPartition] | None
+    requests: AdminRequests, partitions: Collection[TopicPartition] | None, brokers: Collection[int] | None
 ) -> list[LogDirDescription]:
-    """Ask every broker about its log directories."""
+    """Ask every broker, or these, about their log directories."""
     topics = None
     if partitions is not None:
         topics = [DescribableLogDirTopic(topic=name, partitions=each) for name, each in by_topic(partitions).items()]
-    responses = await requests.on_all_brokers(Api.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=topics))
+    request = DescribeLogDirsRequest(topics=topics)
+    responses = await requests.on_all_brokers(Api.DESCRIBE_LOG_DIRS, request, brokers=brokers)
     return [_log_dir(broker_id, row) for broker_id, response in responses.items() for row in response.results]
 
 

@@ -267,6 +267,15 @@ class ConfigSubtract(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigSynonym(Result):
+    """A place that an option could take its value from, and the value there."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigEntry(Result):
     """An option with its value, which is None if it is a secret or not set."""
 
@@ -277,6 +286,8 @@ class ConfigEntry(Result):
     is_sensitive: bool
     is_read_only: bool
     documentation: str | None = None
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    """Where the value may come from, the strongest first; empty unless asked for."""
 
 
 @dataclass(frozen=True, slots=True)

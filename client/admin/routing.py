@@ -135,12 +135,15 @@ class AdminRequests:
         answer: tuple[int, Any] = await self.cluster.retrying(attempt)
         return answer
 
-    async def on_all_brokers(self, api: Api, message: Request, *, version_min: int = 0) -> dict[int, Any]:
-        """Ask every live broker; return their responses by node id."""
+    async def on_all_brokers(
+        self, api: Api, message: Request, *, version_min: int = 0, brokers: Collection[int] | None = None
+    ) -> dict[int, Any]:
+        """Ask every live broker, or these; return their responses by node id."""
 
         async def attempt() -> dict[int, Any]:
-            await self.cluster.metadata((), force=True)
-            node_ids = sorted(self.cluster.brokers)
+            if brokers is None:
+                await self.cluster.metadata((), force=True)
+            node_ids = sorted(self.cluster.brokers if brokers is None else brokers)
             answers = await asyncio.gather(
                 *(self.cluster.send(node_id, api, message, version_min=version_min) for node_id in node_ids)
             )

@@ -46,16 +46,20 @@ _PARTITIONS_MAX: Final = 500
 
 
 async def list_transactions(
-    requests: AdminRequests, states: Collection[str], producer_ids: Collection[int], duration_ms: int | None
+    requests: AdminRequests,
+    states: Collection[str],
+    producer_ids: Collection[int],
+    duration_ms: int | None,
+    brokers: Collection[int] | None = None,
 ) -> tuple[TransactionListing, ...]:
-    """Ask every broker for the transactional ids that it coordinates; sorted by id."""
+    """Ask every broker, or these, for the transactional ids that they coordinate; sorted by id."""
     request = ListTransactionsRequest(
         state_filters=list(states),
         producer_id_filters=list(producer_ids),
         duration_filter=_NO_DURATION if duration_ms is None else duration_ms,
     )
     version_min = 0 if duration_ms is None else _DURATION_VERSION_MIN
-    responses = await requests.on_all_brokers(Api.LIST_TRANSACTIONS, request, version_min=version_min)
+    responses = await requests.on_all_brokers(Api.LIST_TRANSACTIONS, request, version_min=version_min, brokers=brokers)
     unknown = {state for response in responses.values() for state in response.unknown_state_filters}
     if unknown:
         raise InvalidRequestError(f"transactions have no state {', '.join(sorted(unknown))}")
