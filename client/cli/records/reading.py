@@ -34,8 +34,18 @@ class ReadRecord(NamedTuple):
 class PartitionReader:
     """Positions in partitions, and the records from there on."""
 
-    def __init__(self, admin: Admin, positions: Mapping[TopicPartition, int], *, read_committed: bool = True) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        positions: Mapping[TopicPartition, int],
+        *,
+        read_committed: bool = True,
+        fetch_bytes_max: int = _FETCH_BYTES_MAX,
+        partition_bytes_max: int = _PARTITION_BYTES_MAX,
+    ) -> None:
         self._admin = admin
+        self._fetch_bytes_max = fetch_bytes_max
+        self._partition_bytes_max = partition_bytes_max
         self.positions = dict(positions)
         # The end offsets for readers, from the last responses of the leaders.
         self.ends: dict[TopicPartition, int] = {}
@@ -95,13 +105,13 @@ class PartitionReader:
             row = FetchPartition(
                 partition=each.partition,
                 fetch_offset=self.positions[each],
-                partition_max_bytes=_PARTITION_BYTES_MAX,
+                partition_max_bytes=self._partition_bytes_max,
             )
             topics.setdefault(each.topic, []).append(row)
         return FetchRequest(
             max_wait_ms=_WAIT_MS,
             min_bytes=1,
-            max_bytes=_FETCH_BYTES_MAX,
+            max_bytes=self._fetch_bytes_max,
             isolation_level=self._isolation_level,
             topics=[FetchTopic(topic=name, partitions=rows) for name, rows in topics.items()],
         )
