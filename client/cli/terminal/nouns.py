@@ -27,7 +27,10 @@ NOUNS: Final = {
     "profile": "Names for clusters, and which one to use.",
     "apply": "Create and change topics to match a file.",
     "bench": "Measure how fast a cluster is, as seen from here.",
+    "console": "See and run a cluster in the browser.",
 }
+# Nouns that stand on the command line, so it cannot import them.
+_MODULES: Final = {"console": "ottla.console.command"}
 
 
 class Nouns(TyperGroup):
@@ -48,7 +51,7 @@ class Nouns(TyperGroup):
 
 def load(noun: str) -> typer.Typer:
     """Import the commands of a noun."""
-    app: typer.Typer = importlib.import_module(f"ottla.client.cli.commands.{noun}").app
+    app: typer.Typer = importlib.import_module(_MODULES.get(noun, f"ottla.client.cli.commands.{noun}")).app
     return app
 
 

@@ -1,0 +1,1 @@
+"""The routes of `/api/v1`, by subject; `table.py` lists them."""

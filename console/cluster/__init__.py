@@ -1,0 +1,1 @@
+"""What the console knows of a cluster, from Kafka's protocol and from the brokers' HTTP ports."""

@@ -1,0 +1,73 @@
+"""A value that is read again when it is too old."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+# A value that took a second to read is good for at least this many seconds, so that reading never fills the processor.
+_AGE_PER_READ: Final = 10.0
+
+
+class Fresh(Generic[T]):
+    """Keeps the last value; callers at the same time share one read.
+
+    A value that is older than `max_age_s`, but not by more than `stale_s`, is returned at once, and read again
+    for the next caller meanwhile.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[T]],
+        *,
+        max_age_s: float,
+        stale_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read = read
+        self._max_age_s = max_age_s
+        self._stale_s = stale_s
+        self._clock = clock
+        self._value: T | None = None
+        self._read_at: float | None = None
+        self._read_took_s = 0.0
+        self._reading: asyncio.Task[T] | None = None
+
+    async def get(self) -> T:
+        """Return the value; raise what reading it raises."""
+        age = None if self._read_at is None else self._clock() - self._read_at
+        good_for = max(self._max_age_s, self._read_took_s * _AGE_PER_READ)
+        if age is not None and age < good_for:
+            return self._value  # type: ignore[return-value]
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._refresh())
+            # A failure that nobody waits for shows when the value is asked for again.
+            self._reading.add_done_callback(lambda task: None if task.cancelled() else task.exception() and None)
+        if age is not None and age < good_for + self._stale_s:
+            return self._value  # type: ignore[return-value]
+        # One caller that goes away must not fail the others.
+        return await asyncio.shield(self._reading)
+
+    def forget(self) -> None:
+        """Read again at the next call: something was changed."""
+        self._read_at = None
+
+    async def close(self) -> None:
+        """End a read that is under way."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _refresh(self) -> T:
+        started_at = self._clock()
+        try:
+            value = await self._read()
+            self._value, self._read_at = value, self._clock()
+            self._read_took_s = self._read_at - started_at
+            return value
+        finally:
+            self._reading = None

@@ -1,0 +1,1 @@
+"""Who uses the console: logins, sessions and their limits."""

@@ -1,0 +1,1 @@
+"""Records for people: decoded, filtered, read and written."""
