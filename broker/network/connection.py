@@ -226,6 +226,7 @@ class Connection:
         self.is_reading = True
         self.is_writing = False
         self.last_read = self.opened
+        self.bytes_received = 0
         self.frame_begun = self.opened
         # Changed under the lock.
         self._lock = threading.Lock()
@@ -308,7 +309,9 @@ class Connection:
         return False
 
     def _arrived(self, frames: list[Frame], now: float) -> None:
-        self._queue.arrived(len(frames), sum(len(frame.body) for frame in frames))
+        size = sum(len(frame.body) for frame in frames)
+        self.bytes_received += size
+        self._queue.arrived(len(frames), size)
         with self._lock:
             self._frames.extend((frame, now) for frame in frames)
             schedule = not (self._is_scheduled or self._outbox.is_blocked or self.is_muted)

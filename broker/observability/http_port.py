@@ -19,10 +19,18 @@ from ottla.broker.network.network import Network
 from ottla.broker.observability.audit_metrics import AuditCollector
 from ottla.broker.observability.broker_metrics import BrokerCollector, registry_of
 from ottla.broker.observability.cluster_metrics import ClusterCollector, replica_counts
+from ottla.broker.observability.event_ring import BROKER_EVENTS
 from ottla.broker.observability.group_metrics import GroupCollector
 from ottla.broker.observability.group_pages import GroupPages
 from ottla.broker.observability.http_access import HttpAccess
-from ottla.broker.observability.http_server import HttpServer
+from ottla.broker.observability.http_server import HttpServer, Page
+from ottla.broker.observability.inside.broker_page import BrokerPage
+from ottla.broker.observability.inside.clients_page import ClientsPage
+from ottla.broker.observability.inside.events_page import EventsPage
+from ottla.broker.observability.inside.pages import InsidePages
+from ottla.broker.observability.inside.quotas_page import QuotasPage
+from ottla.broker.observability.inside.requests_page import RequestsPage
+from ottla.broker.observability.inside.segments_page import SegmentsPage
 from ottla.broker.observability.load_metrics import LoadCollector
 from ottla.broker.observability.partition_metrics import PartitionCollector
 from ottla.broker.observability.quota_metrics import QuotaCollector
@@ -98,7 +106,19 @@ class HttpPort:
             AuditCollector(observed.audit_topic),
             StorageCollector(observed.cleaners, observed.group_commit, observed.fetch_sessions),
         )
-        pages = {"groups": GroupPages(observed.groups, self._end_offsets)}
+        inside = InsidePages(
+            {
+                "broker": BrokerPage(
+                    observed.membership.broker_id, observed.config, observed.network, partitions, observed.requests
+                ),
+                "clients": ClientsPage(observed.network),
+                "requests": RequestsPage(observed.requests, observed.quotas),
+                "quotas": QuotasPage(observed.quotas),
+                "segments": SegmentsPage(partitions),
+                "events": EventsPage(BROKER_EVENTS, observed.groups),
+            }
+        )
+        pages: dict[str, Page] = {"groups": GroupPages(observed.groups, self._end_offsets), "inside": inside}
         access = HttpAccess.of(observed.config(), address.host)
         self._http = HttpServer(address.host, address.port, registry, self._health, pages, access)
 

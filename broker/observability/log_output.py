@@ -8,6 +8,8 @@ from typing import Final, TextIO
 
 import structlog
 
+from ottla.broker.observability.event_ring import BROKER_EVENTS
+
 # Control characters, which could reach a terminal through names that clients choose. The renderers escape newlines.
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n\r"}
 
@@ -33,6 +35,8 @@ def configure_logging(level: str = "INFO", *, as_json: bool | None = None, outpu
     )
     structlog.configure(
         processors=[
+            # Before lines are dropped because of their level: events are kept anyway.
+            BROKER_EVENTS.note,
             structlog.stdlib.filter_by_level,
             *shared,
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,

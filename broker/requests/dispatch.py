@@ -48,6 +48,10 @@ _AT_ONCE: Final = (Message, Refusal)
 _UNEXPECTED: Final = Outcome.of(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
+# The client id is kept with the connection, so it must not be of any length.
+_CLIENT_ID_SHOWN_MAX = 256
+
+
 class Entry(NamedTuple):
     """A row of the handler table: the function, the versions that it serves, and the kind of services that it needs."""
 
@@ -62,6 +66,8 @@ class _Route(NamedTuple):
     handle: Handler[Any]
     versions: Versions
     services: RequestServices
+    # Marks the API in the session.
+    bit: int
 
 
 HandlerTable = Mapping[Api, Entry]
@@ -81,7 +87,8 @@ class Dispatcher:
         self.metrics = metrics
         self._config = config
         self._routes = {
-            api: _Route(entry.handle, entry.versions, services[entry.services]) for api, entry in handlers.items()
+            api: _Route(entry.handle, entry.versions, services[entry.services], 1 << api)
+            for api, entry in handlers.items()
         }
         # Limits the log lines about clients that are not authenticated.
         self._strangers = Rarely()
@@ -132,6 +139,9 @@ class Dispatcher:
             entries_max = request_entries_max(self._config(), authorizer, exchange.connection.session, api)
         body, _ = decode_from(api.request, version, frame, position, entries_max)
         session, client_id = exchange.connection.session, header.client_id or ""
+        if not session.apis:
+            session.client_id = client_id[:_CLIENT_ID_SHOWN_MAX]
+        session.apis |= route.bit
         request = exchange.request = Request(
             api, version, body, client_id, session, route.services, len(frame), exchange.connection
         )

@@ -29,6 +29,11 @@ class Session:
     by_token: bool = False
     # The state of the authentication, if the listener has SASL.
     authentication: Authentication | None = None
+    # The client id of the first request, and the software that the client tells with ApiVersions.
+    client_id: str = ""
+    software: str = ""
+    # The APIs that the client has used: the bit with the number of each is set.
+    apis: int = 0
 
     @property
     def is_stranger(self) -> bool:

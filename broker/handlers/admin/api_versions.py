@@ -17,6 +17,8 @@ from ottla.broker.requests.services import AdminServices
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 
+# The name is kept with the connection, so it must not be of any length.
+_SOFTWARE_MAX = 256
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -29,6 +31,9 @@ def api_versions(table: HandlerTable) -> Handler[AdminServices]:
             _SOFTWARE.fullmatch(body.client_software_name) and _SOFTWARE.fullmatch(body.client_software_version)
         ):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+        if request.version >= 3:
+            software = f"{body.client_software_name} {body.client_software_version}"
+            request.session.software = software[:_SOFTWARE_MAX]
         return ApiVersionsResponse(
             error_code=ErrorCode.NONE,
             api_keys=[

@@ -70,6 +70,59 @@ def expired(
     return reasons
 
 
+class Kept(NamedTuple):
+    """A segment that is still there: why, and when retention will delete it, as far as that can be said."""
+
+    segment: Segment
+    largest_timestamp: int
+    why: str
+    # None if it is never deleted, or if that does not depend on time.
+    deleted_ms: int | None
+
+
+def kept_segments(log: Log) -> list[Kept]:
+    """Return why each segment is still there, oldest first: the same rules as `expired`, in words."""
+    now_ms = log.clock()
+    with log.lock:
+        candidates = list(zip(log.segments, _candidates(log), strict=True))
+        config, high_watermark = log.config, log.high_watermark
+        reasons = _reasons(log, now_ms)
+    found: list[Kept] = []
+    # Deleting ends at the first segment that stays, so no segment goes before all older ones.
+    older_ms: int | None = now_ms
+    for number, (segment, candidate) in enumerate(candidates):
+        own_ms: int | None
+        if number < len(reasons):
+            own_ms, why = now_ms, f"{reasons[number].value}; the next check deletes it"
+        elif candidate.is_active:
+            own_ms, why = None, "the active segment, which is still written"
+        elif candidate.next_offset > high_watermark:
+            own_ms, why = None, "not all replicas in sync have it: it reaches above the high watermark"
+        else:
+            own_ms, why = _kept_by_config(candidate, config, now_ms)
+        if number >= len(reasons) and own_ms is not None:
+            if older_ms is None:
+                own_ms, why = None, f"{why}; an older segment stays longer"
+            elif older_ms > own_ms:
+                own_ms, why = older_ms, f"{why}; an older segment stays longer, and segments go in order"
+        older_ms = own_ms
+        found.append(Kept(segment, candidate.largest_timestamp, why, own_ms))
+    return found
+
+
+def _kept_by_config(candidate: Candidate, config: TopicConfig, now_ms: int) -> tuple[int | None, str]:
+    if "delete" not in config.cleanup_policy:
+        return None, "the topic is compacted, and never deletes segments because of age or size"
+    if config.retention_ms < 0:
+        if config.retention_bytes < 0:
+            return None, "retention.ms and retention.bytes set no limit"
+        return None, "the log is not larger than retention.bytes, and retention.ms sets no limit"
+    deleted_ms = candidate.largest_timestamp + config.retention_ms + 1
+    if candidate.largest_timestamp > now_ms:
+        return deleted_ms, "its newest record has a timestamp in the future"
+    return deleted_ms, "its newest record is younger than retention.ms"
+
+
 def delete_old_segments(log: Log) -> list[tuple[Segment, Reason]]:
     """Delete expired segments and return them. If all have expired, the active one is rolled first."""
     now_ms = log.clock()
