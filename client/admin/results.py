@@ -289,6 +289,11 @@ class ConfigEntry(Result):
     synonyms: tuple[ConfigSynonym, ...] = ()
     """Where the value may come from, the strongest first; empty unless asked for."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types, with synonyms only if they were asked for."""
+        fields = Result.to_dict(self)
+        return fields if self.synonyms else {name: value for name, value in fields.items() if name != "synonyms"}
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigDescription(Result):

@@ -21,6 +21,8 @@ from ottla.client.local_cluster.zookeeper_commands import ZooKeeperCommandError,
 
 # Without -P, the working directory would come before the installed packages.
 BROKER_COMMAND = (sys.executable, "-P", "-m", "ottla.broker")
+# By its name alone: the console stands on the client, which does not know it.
+CONSOLE_COMMAND = (sys.executable, "-P", "-m", "ottla.console")
 LOG_LINES_SHOWN = 12
 
 
@@ -38,7 +40,9 @@ class Launch:
             raise self.failure(f"ended before it was ready ({ending(self.record.pid or 0)})")
         if self.record.role is Role.ZOOKEEPER:
             return zookeeper.is_serving(self.record.host, self.record.port, zookeeper.READY_TIMEOUT_S)
-        self.said_started = self.said_started or self.log.has(b"[KafkaServer id=%d] started" % self.record.id)
+        is_console = self.record.role is Role.CONSOLE
+        line = b"console: http" if is_console else b"[KafkaServer id=%d] started" % self.record.id
+        self.said_started = self.said_started or self.log.has(line)
         return self.said_started and is_accepting(self.record.host, self.record.port)
 
     def failure(self, what: str) -> StartFailedError:
@@ -60,6 +64,8 @@ def launch(
             security = directory.security.zookeeper_server() if cluster.secure else None
             zookeeper.prepare(folder, process.host, process.port, security)
             command = zookeeper.command(folder, security=security)
+        elif process.role is Role.CONSOLE:
+            command = [*CONSOLE_COMMAND, *_console_arguments(directory, cluster, process)]
         else:
             command = [*broker_command, *_broker_arguments(directory, cluster, process)]
     except OSError as error:
@@ -81,6 +87,15 @@ def protect_zookeeper(directory: ClusterDir, cluster: ClusterRecord) -> None:
         run_in_zookeeper("secure", security.zookeeper_properties, is_local=True)
     except ZooKeeperCommandError as error:
         raise ClusterError(f"Cannot protect the nodes in ZooKeeper: {error}") from error
+
+
+def _console_arguments(directory: ClusterDir, cluster: ClusterRecord, console: ProcessRecord) -> list[str]:
+    """Return the arguments of the console. It gets no password: its users log in with theirs."""
+    options = directory.security.visitor_options() if cluster.secure else {}
+    arguments = ["-b", cluster.bootstrap_servers, "--host", console.host, "--port", str(console.port)]
+    for key, value in options.items():
+        arguments += ["-X", f"{key}={value}"]
+    return arguments
 
 
 def _broker_arguments(directory: ClusterDir, cluster: ClusterRecord, broker: ProcessRecord) -> list[str]:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import msgspec
 
 from ottla.client.local_cluster.cluster_dir import ClusterDir
-from ottla.client.local_cluster.errors import ClusterError, InterruptedStartError
+from ottla.client.local_cluster.errors import ClusterError, InterruptedStartError, StartFailedError
 from ottla.client.local_cluster.launcher import BROKER_COMMAND, Launch, launch, protect_zookeeper
 from ottla.client.local_cluster.plan import ClusterOptions, plan, zookeeper_servers
-from ottla.client.local_cluster.ports import check_ports_are_free, free_port, is_accepting
+from ottla.client.local_cluster.ports import check_ports_are_free, free_port, is_accepting, is_free
 from ottla.client.local_cluster.process import ending, send_signal
 from ottla.client.local_cluster.record import HOST, ClusterRecord, ProcessRecord, Role
 from ottla.client.local_cluster.status import ProcessStatus, status
@@ -89,8 +89,12 @@ class LocalCluster:
             raise ClusterError(f"{self.directory.path} contains a comma, which separates log directories.")
         with self.directory.locked(self._start_timeout_s, self._pause):
             previous = self.directory.read()
-            running = any(process.is_running() for process in (previous.processes if previous else ()))
+            running = any(
+                process.is_running() for process in (previous.processes if previous else ()) if not _is_console(process)
+            )
             cluster = plan(options, previous, running=running, free_port=lambda taken: free_port(HOST, taken))
+            if not options.console_port:
+                cluster = _with_free_console_port(cluster)
             missing = [process for process in cluster.processes if not process.is_running()]
             if missing:
                 _check_ports(missing)
@@ -102,7 +106,7 @@ class LocalCluster:
             return missing
 
     def stop(self) -> list[ProcessRecord]:
-        """Stop all running processes, brokers before the ZooKeeper that they need, and return them."""
+        """Stop all running processes, each before those that it needs, and return them."""
         self.record()
         with self.directory.locked(self._start_timeout_s, self._pause):
             running = [process for process in self.record().processes if process.is_running()]
@@ -131,7 +135,7 @@ class LocalCluster:
     def _start_missing(self, cluster: ClusterRecord, missing: list[ProcessRecord]) -> None:
         started: list[ProcessRecord] = []
         try:
-            for role in (Role.ZOOKEEPER, Role.BROKER):
+            for role in (Role.ZOOKEEPER, Role.BROKER, Role.CONSOLE):
                 launches: list[Launch] = []
                 for process in missing:
                     if process.role is role:
@@ -139,7 +143,15 @@ class LocalCluster:
                         started.append(launches[-1].record)
                         cluster = cluster.replacing(started)
                         self.directory.write(cluster)
-                self._await_ready(launches)
+                try:
+                    self._await_ready(launches)
+                except StartFailedError as error:
+                    if role is not Role.CONSOLE:
+                        raise
+                    # A cluster without its console is still a cluster.
+                    self._report(str(error))
+                    self._stop([each.record for each in launches])
+                    cluster = self.record()
                 if role is Role.ZOOKEEPER and launches and cluster.secure:
                     protect_zookeeper(self.directory, cluster)
         except BaseException:
@@ -162,7 +174,7 @@ class LocalCluster:
                 raise InterruptedStartError("Stopped before the cluster was ready.")
 
     def _stop(self, running: list[ProcessRecord]) -> None:
-        for role in (Role.BROKER, Role.ZOOKEEPER):
+        for role in (Role.CONSOLE, Role.BROKER, Role.ZOOKEEPER):
             stage = [process for process in running if process.role is role]
             if not stage:
                 continue
@@ -208,11 +220,24 @@ class LocalCluster:
 def _check_ports(processes: list[ProcessRecord]) -> None:
     wanted: list[tuple[int, str, str]] = []
     for process in processes:
-        option = "--zookeeper-port" if process.role is Role.ZOOKEEPER else "--base-port"
+        option = {Role.ZOOKEEPER: "--zookeeper-port", Role.CONSOLE: "--console-port"}.get(process.role, "--base-port")
         wanted.append((process.port, process.name, option))
         if process.http_port is not None:
             wanted.append((process.http_port, f"HTTP of {process.name}", "--http-base-port"))
     check_ports_are_free(HOST, wanted)
+
+
+def _is_console(process: ProcessRecord) -> bool:
+    return process.role is Role.CONSOLE
+
+
+def _with_free_console_port(cluster: ClusterRecord) -> ClusterRecord:
+    """Return the cluster with another port for the console, if its usual one is taken: nobody depends on it."""
+    console = cluster.console
+    if console is None or console.is_running() or is_free(HOST, console.port):
+        return cluster
+    taken = {port for each in cluster.processes for port in (each.port, each.http_port) if port is not None}
+    return cluster.replacing([msgspec.structs.replace(console, port=free_port(HOST, taken))])
 
 
 def _check_reachable(connect: str) -> None:

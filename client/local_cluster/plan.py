@@ -23,6 +23,8 @@ BASE_PORT = 9092
 HTTP_BASE_PORT = 9644
 ZOOKEEPER_PORT = 2181
 ZOOKEEPER_ID = 0
+CONSOLE_PORT = 8080
+CONSOLE_ID = 0
 PORT_MAX = 65_535
 # With three replicas the cluster survives the loss of a broker with one to spare; more brokers share the load.
 REPLICAS_MAX = 3
@@ -56,6 +58,9 @@ class ClusterOptions:
     zookeeper: str | None = None
     overrides: tuple[str, ...] = ()
     secure: bool = False
+    # Whether the console runs with the cluster. Without a port it is 8080, or any free port if that is taken.
+    console: bool = False
+    console_port: int | None = None
     # The relays between each broker and the others, for tests that cut them off.
     relays: tuple[Relays, ...] = ()
 
@@ -137,14 +142,20 @@ def plan(
             relays = options.relays[index]
             broker = msgspec.structs.replace(broker, inter_broker_port=inter_broker_port, relays=relays)
         brokers.append(broker)
-    _check_distinct([*zookeepers, *brokers])
+    consoles: list[ProcessRecord] = []
+    old = before.get((Role.CONSOLE, CONSOLE_ID))
+    if options.console or (old is not None and old.is_running()):
+        asked = options.console_port
+        port = ports.take(asked, _first(asked, CONSOLE_PORT), 0, old.port if old else None)
+        consoles = [_process(Role.CONSOLE, CONSOLE_ID, port, None, old)]
+    _check_distinct([*zookeepers, *brokers, *consoles])
     return ClusterRecord(
         zookeeper_connect=connect,
         base_port=base_port,
         http_base_port=http_base_port,
         overrides=previous.overrides if running and previous else options.overrides,
         secure=options.secure or (previous.secure if previous else False),
-        processes=(*zookeepers, *brokers),
+        processes=(*zookeepers, *brokers, *consoles),
     )
 
 
@@ -208,7 +219,7 @@ def broker_defaults(brokers: int) -> Mapping[str, str]:
 
 
 def _process(role: Role, number: int, port: int, http_port: int | None, old: ProcessRecord | None) -> ProcessRecord:
-    log = "zookeeper/zookeeper.log" if role is Role.ZOOKEEPER else f"broker-{number}/broker.log"
+    log = f"broker-{number}/broker.log" if role is Role.BROKER else f"{role.value}/{role.value}.log"
     return ProcessRecord(
         role=role,
         id=number,

@@ -26,6 +26,11 @@ def is_accepting(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> 
         return False
 
 
+def is_free(host: str, port: int) -> bool:
+    """Return whether a server could listen there."""
+    return _bind_error(host, port) is None
+
+
 def free_port(host: str, taken: Collection[int] = ()) -> int:
     """Return a port that is free and not already assigned."""
     for port in _RANDOM.sample(FREE_PORT_RANGE, FREE_PORT_ATTEMPTS):

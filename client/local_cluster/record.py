@@ -17,6 +17,7 @@ class Role(StrEnum):
 
     ZOOKEEPER = "zookeeper"
     BROKER = "broker"
+    CONSOLE = "console"
 
 
 class Relays(msgspec.Struct, frozen=True):
@@ -46,13 +47,13 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return its name in messages: `broker 2`, `ZooKeeper`."""
-        return "ZooKeeper" if self.role is Role.ZOOKEEPER else f"broker {self.id}"
+        """Return its name in messages: `broker 2`, `ZooKeeper`, `console`."""
+        return {Role.ZOOKEEPER: "ZooKeeper", Role.CONSOLE: "console"}.get(self.role, f"broker {self.id}")
 
     @property
     def folder_name(self) -> str:
         """Return the name of its folder in the directory of the cluster."""
-        return "zookeeper" if self.role is Role.ZOOKEEPER else f"broker-{self.id}"
+        return f"broker-{self.id}" if self.role is Role.BROKER else self.role.value
 
     def is_running(self) -> bool:
         """Return whether the last started process is still running."""
@@ -73,7 +74,7 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True):
     overrides: tuple[str, ...] = ()
     # Whether clients need TLS, a password and ACLs.
     secure: bool = False
-    # In start order: ZooKeeper first.
+    # In start order: ZooKeeper first, the console last.
     processes: tuple[ProcessRecord, ...] = ()
 
     @property
@@ -85,6 +86,11 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True):
     def brokers(self) -> list[ProcessRecord]:
         """Return the brokers in order of their ids."""
         return [process for process in self.processes if process.role is Role.BROKER]
+
+    @property
+    def console(self) -> ProcessRecord | None:
+        """Return the console, if it has one."""
+        return next((process for process in self.processes if process.role is Role.CONSOLE), None)
 
     @property
     def bootstrap_servers(self) -> str:

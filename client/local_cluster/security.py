@@ -114,6 +114,14 @@ class ClusterSecurity:
             "super.users": f"User:{ADMINISTRATOR};User:{_BROKER}",
         }
 
+    def visitor_options(self) -> dict[str, str]:
+        """Return the options of a client without a user, which the console takes."""
+        return {
+            "security.protocol": PROTOCOL,
+            "sasl.mechanism": _MECHANISM,
+            "ssl.truststore.location": str(self.authority),
+        }
+
     def broker_secrets(self, listeners: Sequence[str]) -> Mapping[str, str]:
         """Return the brokers' options with secrets; they belong in files, not on a visible command line."""
         passwords = self._passwords()

@@ -58,7 +58,7 @@ class Bench:
         """Return the same as arguments of `ottla up`."""
         ports = ["--base-port", "0", "--http-base-port", "0", "--zookeeper", self.zookeeper]
         command = ["--broker-command", shlex.join(FAKE_BROKER)]
-        return ["up", "--dir", str(self.path), "--brokers", str(brokers), *ports, *command, *more]
+        return ["up", "--dir", str(self.path), "--brokers", str(brokers), "--no-console", *ports, *command, *more]
 
 
 @pytest.fixture

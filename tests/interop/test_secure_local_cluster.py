@@ -59,7 +59,7 @@ def ottla(*command: str, said: str = "", **variables: str) -> subprocess.Complet
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
     """One broker, as the command starts it."""
     directory = tmp_path_factory.mktemp("secure") / "cluster"
-    ports = ("--base-port", "0", "--http-base-port", "0", "--zookeeper-port", "0")
+    ports = ("--base-port", "0", "--http-base-port", "0", "--zookeeper-port", "0", "--no-console")
     up = ottla("up", "--secure", "--detach", "--brokers", "1", "--dir", str(directory), *ports)
     try:
         assert up.returncode == 0, up.stderr

@@ -53,6 +53,11 @@ def _number(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
+def _http(each: ProcessStatus) -> str:
+    port = each.port if each.role == "console" else each.http_port
+    return f"http://{each.host}:{port}" if port else "-"
+
+
 def print_statuses(statuses: list[ProcessStatus]) -> None:
     """Print the table of processes."""
     rows = [
@@ -61,7 +66,7 @@ def print_statuses(statuses: list[ProcessStatus]) -> None:
             str(each.id),
             str(each.pid or "-"),
             f"{each.host}:{each.port}",
-            f"http://{each.host}:{each.http_port}" if each.http_port else "-",
+            _http(each),
             each.state.value,
             _number(each.leaders),
             _number(each.under_replicated),

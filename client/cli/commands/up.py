@@ -57,6 +57,15 @@ _Secure = Annotated[
         "--secure", help="Use TLS, passwords and ACLs; certificates and an administrator are created for you."
     ),
 ]
+_Console = Annotated[
+    bool, typer.Option("--console/--no-console", help="Also run the console, to see and run the cluster in a browser.")
+]
+_ConsolePort = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=65535, metavar="PORT", help="Port of the console.", show_default="8080, or a free one if it is taken"
+    ),
+]
 # For tests, which start their own broker.
 _BrokerCommand = Annotated[str | None, typer.Option(hidden=True)]
 
@@ -69,12 +78,14 @@ def up(
     http_base_port: _HttpBasePort = None,
     zookeeper: _ZooKeeper = None,
     secure: _Secure = False,
+    console: _Console = True,
+    console_port: _ConsolePort = None,
     detach: _Detach = False,
     overrides: _Overrides = None,
     timeout: _Timeout = 60.0,
     broker_command: _BrokerCommand = None,
 ) -> None:
-    """Run a cluster on this machine until Ctrl-C: a ZooKeeper and some brokers.
+    """Run a cluster on this machine until Ctrl-C: a ZooKeeper, some brokers, and the console for your browser.
 
     The data stays in the directory for the next run. If some of the cluster's processes are already running, only the
     missing ones are started, on their previous ports. Ctrl-C then stops all of them, as `ottla down` does.
@@ -91,6 +102,7 @@ def up(
       ottla up --dir /tmp/cluster --base-port 19092 --http-base-port 19644 --zookeeper-port 12181
       ottla up -X log.retention.hours=1 -X auto.create.topics.enable=false
       ottla up --zookeeper zk1:2181,zk2:2181/ottla
+      ottla up --no-console                      without the web page on port 8080
       ottla up --secure                          clients need a password and TLS; prints the path of their files
     """
     from ottla.client.local_cluster.cluster_dir import ClusterDir
@@ -109,6 +121,8 @@ def up(
         zookeeper=zookeeper,
         overrides=tuple(overrides or ()),
         secure=secure,
+        console=console and _has_console(),
+        console_port=console_port,
     )
     with StopSignals() as signals:
         cluster = LocalCluster(
@@ -128,16 +142,32 @@ def up(
             raise typer.Exit(_run_until_stopped(cluster, signals, directory))
 
 
+def _has_console() -> bool:
+    """Whether the console can run; if not, say what is missing. The cluster runs without it."""
+    from importlib.util import find_spec
+
+    if find_spec("aiohttp") is not None:
+        return True
+    say("The console is not started, because aiohttp is missing: pip install 'ottla[console]'")
+    return False
+
+
 def _show(cluster: LocalCluster, directory: Path | None, *, started: bool, detach: bool) -> None:
     if not started:
         say("Everything is already running.")
+    from ottla.client.local_cluster.security import ADMINISTRATOR
+
     record = cluster.record()
+    if record.console is not None and record.console.is_running():
+        echo(f"console:           http://localhost:{record.console.port}\n")
     print_statuses(cluster.statuses())
     echo(f"\nbootstrap servers: {record.bootstrap_servers}")
     echo(f"zookeeper:         {record.zookeeper_connect}")
     echo(f"data and logs:     {cluster.directory.path}")
     if record.secure:
         files = cluster.directory.security
+        if record.console is not None:
+            echo(f"for the console:   user {ADMINISTRATOR}; its password is in {files.client_properties}")
         echo(f"for clients:       {files.client_properties} ({files.librdkafka_properties.name} for kcat)")
         say(f"\nTry: export OTTLA_COMMAND_CONFIG={shlex.quote(str(files.client_properties))}\n     ottla topic list")
     arguments = directory_arguments(directory)

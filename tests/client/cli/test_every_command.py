@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,7 +25,8 @@ from ottla.client.cli.main import app
 from ottla.client.cli.terminal.nouns import NOUNS, load
 from ottla.sync import Consumer
 
-TESTED_BELOW = {"up", "down", "status"}
+# `up` runs the console; tests/console has the rest of it.
+TESTED_BELOW = {"up", "down", "status", "console"}
 # A transaction can be made to hang only on a broker with other options.
 IN_TEST_TRANSACTION = {
     f"transaction {verb}" for verb in ("list", "describe", "producers", "find-hanging", "abort", "fence")
@@ -221,18 +223,22 @@ def test_a_cluster_of_this_machine_is_started_shown_and_stopped(
     where = ("--dir", str(tmp_path / "cluster"))
     ports = ("--base-port", "0", "--http-base-port", "0", "--zookeeper", ZooKeeper(zookeeper_server).connect)
     assert ottla("up", *where, "--brokers", "0").code == 2
-    started = ottla("up", *where, *ports, "--brokers", "1", "--detach")
+    started = ottla("up", *where, *ports, "--console-port", "0", "--brokers", "1", "--detach")
     try:
         assert started.code == 0, started.err
+        assert started.out.startswith("console:           http://localhost:")
         table = ottla("status", *where)
         assert (table.code, table.out.split()[:2], table.rows[0][5]) == (0, ["ROLE", "ID"], "running")
-        (as_json,) = json.loads(ottla("status", *where, "--format", "json").out)
-        (as_yaml,) = yaml.safe_load(ottla("status", *where, "--format", "yaml").out)
-        assert as_json == as_yaml
-        assert (as_json["role"], as_json["state"]) == ("broker", "running")
+        as_json = json.loads(ottla("status", *where, "--format", "json").out)
+        assert as_json == yaml.safe_load(ottla("status", *where, "--format", "yaml").out)
+        shown = [(each["role"], each["state"]) for each in as_json]
+        assert shown == [("broker", "running"), ("console", "running")]
+        url = started.out.split()[1]
+        with urllib.request.urlopen(f"{url}/api/v1/session", timeout=30) as answer:
+            assert json.load(answer)["user"] == "ANONYMOUS"
     finally:
         stopped = ottla("down", *where)
-    assert (stopped.code, "broker 1 stopped" in stopped.err) == (0, True)
+    assert (stopped.code, "broker 1 stopped" in stopped.err, "console stopped" in stopped.err) == (0, True, True)
     assert ottla("status", *where).code == 1
     assert ottla("status", "--dir", str(tmp_path / "other")).code == 1
     assert ottla("down", "--dir", str(tmp_path / "other")).code in (0, 1)
