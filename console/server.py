@@ -24,6 +24,7 @@ _BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 _EXPIRE_EVERY_S: Final = 30.0
 _SHUTDOWN_S: Final = 2.0
 _CONNECTIONS_TO_BROKERS_MAX: Final = 32
+_CONNECTIONS_MAX: Final = 512
 
 
 class ConsoleServer:
@@ -33,6 +34,7 @@ class ConsoleServer:
         self._settings = settings
         self._static = static
         self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
         self._expiring: asyncio.Task[None] | None = None
         self._http: aiohttp.ClientSession | None = None
         self._sessions: Sessions | None = None
@@ -63,23 +65,32 @@ class ConsoleServer:
         if self._settings.certificate:
             tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             tls.load_cert_chain(self._settings.certificate, self._settings.key)
-        site = web.TCPSite(self._runner, self._settings.host, self._settings.port, ssl_context=tls)
+        handlers = self._runner.server
+        assert handlers is not None
+
+        def accepted() -> asyncio.Protocol:
+            return handlers() if len(handlers.connections) < _CONNECTIONS_MAX else _Refused()
+
+        loop = asyncio.get_running_loop()
         try:
-            await site.start()
+            self._server = await loop.create_server(accepted, self._settings.host, self._settings.port, ssl=tls)
         except BaseException:
             await self.close()
             raise
-        self.port = self._runner.addresses[0][1]
+        self.port = self._server.sockets[0].getsockname()[1]
         self._expiring = asyncio.create_task(self._expire())
 
     async def close(self) -> None:
         """Give the port back, and close all clients."""
         if self._expiring is not None:
             self._expiring.cancel()
+        if self._server is not None:
+            self._server.close()
+        if self._sessions is not None:
+            # Streams would hold up the end of their connections.
+            await self._sessions.close()
         if self._runner is not None:
             await self._runner.cleanup()
-        if self._sessions is not None:
-            await self._sessions.close()
         if self._http is not None:
             await self._http.close()
 
@@ -106,6 +117,13 @@ class ConsoleServer:
             await asyncio.sleep(_EXPIRE_EVERY_S)
             if self._sessions is not None:
                 self._sessions.expire()
+
+
+class _Refused(asyncio.Protocol):
+    """A connection beyond the limit; it is closed at once."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
 
 
 async def serve(server: ConsoleServer, started: Callable[[ConsoleServer], Any], stopped: asyncio.Event) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from typing import cast
 
 import msgspec
+
+from ottla.client.admin.routing import HasError
+from ottla.client.errors import KafkaError
 
 
 class ChangeRow(msgspec.Struct, kw_only=True):
@@ -29,3 +34,10 @@ class Change(msgspec.Struct, kw_only=True):
 def command_line(*arguments: str) -> str:
     """Return a command that can be pasted into a shell, whatever names it has in it."""
     return shlex.join(["ottla", *arguments])
+
+
+def raise_if_all_failed(outcomes: Sequence[HasError]) -> None:
+    """Raise the first error if nothing was changed; if a part was, the rows of the answer say which."""
+    errors = [each.error for each in outcomes]
+    if errors and None not in errors:
+        raise cast("KafkaError", errors[0])

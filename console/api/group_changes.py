@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from ottla.client.cli.records.seeking import planned, sought
-from ottla.console.api.changes import Change, ChangeRow, command_line
+from ottla.console.api.changes import Change, ChangeRow, command_line, raise_if_all_failed
 from ottla.console.numbers import long, maybe_long
 from ottla.console.problems import Problem
 from ottla.console.web.call import Call
@@ -37,6 +37,7 @@ async def seek_group(call: Call, group: str, body: Seek) -> Change:
     (described,) = await admin.describe_groups([group], raise_errors=False)
     if not body.dry_run:
         steps = await sought(admin, group, steps)
+        raise_if_all_failed(steps)
     arguments = ["group", "seek", group, "--to", body.to]
     for topic in body.topics:
         arguments += ["--topic", topic]

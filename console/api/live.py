@@ -37,7 +37,8 @@ class WatchQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 async def watch_cluster(call: Call, query: WatchQuery) -> AsyncIterator[ServerSentEvent | None]:
     """Watch parts of the cluster: an event for each part that has changed, with what its own route answers.
 
-    The name of an event is overview, brokers, timeline, topic or group. A part that cannot be read comes as an event `problem`.
+    The name of an event is overview, brokers, timeline, topic or group. A part that cannot be read comes as an event
+    `problem`.
     """
     if not query.watch or len(query.watch) > _WATCHED_MAX:
         raise Problem(400, "Watch something", f"Give one to {_WATCHED_MAX} parts in `watch`.")

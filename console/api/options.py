@@ -15,6 +15,8 @@ from ottla.console.web.call import Call
 from ottla.protocol.config_resources import ConfigResourceType
 
 _ALL = "all"
+# Options of brokers that topics have in milliseconds.
+_UNITS_MS = {".hours": 3_600_000, ".minutes": 60_000}
 _KINDS = {"topic": ConfigResourceType.TOPIC, "broker": ConfigResourceType.BROKER}
 
 
@@ -133,7 +135,11 @@ def _default(entry: ConfigEntry) -> str | None:
         return entry.value
     # Without the first place, the next one gives the value.
     rest = [each for each in entry.synonyms if each.source not in ("topic", entry.source)]
-    return rest[0].value if rest else None
+    if not rest or rest[0].value is None:
+        return None
+    unit_ms = next((unit for name, unit in _UNITS_MS.items() if rest[0].name.endswith(name)), 1)
+    is_other_unit = entry.name.endswith(".ms") and unit_ms > 1 and rest[0].value.isdigit()
+    return str(int(rest[0].value) * unit_ms) if is_other_unit else rest[0].value
 
 
 def _resource(kind: str, name: str) -> ConfigResource:

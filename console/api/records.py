@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import shlex
 from collections.abc import AsyncIterator
 from typing import Annotated, Literal
 
@@ -31,6 +30,9 @@ _From = Annotated[
 ]
 _EXPORT_MAX = 1_000_000
 _REDRIVE_MAX = 10_000
+# Between key and value, when records go from one command to another.
+_DELIMITER = ":::"
+_KEY_AND_VALUE = f"%k{_DELIMITER}%s\\n"
 
 
 class RecordsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename={"start": "from"}):
@@ -140,7 +142,7 @@ async def read_records(
 
 async def export_records(call: Call, topic: str, query: ExportQuery) -> AsyncIterator[list[RecordLine | EndLine]]:
     """Export records as a file with one JSON object per line; the last line says whether that was all."""
-    call.request["filename"] = f"{topic}.ndjson"
+    call.reply.filename = f"{topic}.ndjson"
     positions = None
     left = query.limit
     while left > 0:
@@ -247,8 +249,8 @@ async def redrive_topic(call: Call, topic: str, body: Redrive) -> Change:
             ChangeRow(subject=name, before=None, after=f"{count} records") for name, count in sorted(counts.items())
         ],
         warnings=warnings,
-        command=f"ottla topic consume {shlex.quote(topic)} --from start --format json > records.ndjson  "
-        f"# then: ottla topic produce {shlex.quote(target)}",
+        command=f"{command_line('topic', 'consume', topic, '--offset', body.start, '--exit', '-f', _KEY_AND_VALUE)}"
+        f" | {command_line('topic', 'produce', target, '--key-delimiter', _DELIMITER)}",
     )
 
 

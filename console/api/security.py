@@ -15,7 +15,7 @@ from ottla.client.admin.security_results import (
     ScramCredentialUpsertion,
 )
 from ottla.client.errors import KafkaError, SecurityDisabledError
-from ottla.console.api.changes import Change, ChangeRow, command_line
+from ottla.console.api.changes import Change, ChangeRow, command_line, raise_if_all_failed
 from ottla.console.api.rights import RightsOptions, explained
 from ottla.console.cluster.brokers_http import path_of
 from ottla.console.cluster.view import ClusterView, MissingBroker
@@ -224,6 +224,7 @@ async def create_acls(call: Call, body: AclChange) -> Change:
     rows = [ChangeRow(subject=_sentence(each), after="created") for each in body.acls]
     if not body.dry_run:
         outcomes = await (await call.admin()).create_acls(bindings, raise_errors=False)
+        raise_if_all_failed(outcomes)
         for row, outcome in zip(rows, outcomes, strict=True):
             row.error = None if outcome.error is None else str(outcome.error)
     command = " && ".join(_acl_command("create", each) for each in body.acls)
@@ -236,6 +237,7 @@ async def delete_acls(call: Call, body: AclChange) -> Change:
     if not body.dry_run:
         filters = [_exact(each) for each in body.acls]
         outcomes = await (await call.admin()).delete_acls(filters, raise_errors=False)
+        raise_if_all_failed(outcomes)
         for row, outcome in zip(rows, outcomes, strict=True):
             row.error = str(outcome.error) if outcome.error else None if outcome.acls else "there is no such ACL"
     command = " && ".join(_acl_command("delete", each) for each in body.acls)

@@ -53,13 +53,13 @@ async def log_in(call: Call, body: Credentials) -> SessionInfo:
     session_id, session = await call.sessions.log_in(
         body.username, body.password, body.mechanism, call.request.remote or ""
     )
-    call.request["session_id"] = session_id
+    call.reply.session_id = session_id
     return _info(call, session.user)
 
 
 async def log_out(call: Call) -> SessionInfo:
     """End the session."""
-    call.request["session_id"] = None
+    call.reply.ends_session = True
     return _info(call, None)
 
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from ottla.client.admin.results import NewTopic
 from ottla.client.cli.records.offsets import partitions_of, resolve
-from ottla.console.api.changes import Change, ChangeRow, command_line
+from ottla.console.api.changes import Change, ChangeRow, command_line, raise_if_all_failed
 from ottla.console.api.topics import found_topic
 from ottla.console.numbers import long
 from ottla.console.problems import Problem
@@ -135,6 +135,7 @@ async def trim_topic(call: Call, topic: str, body: Trim) -> Change:
         if body.confirm != topic:
             raise Problem(400, "Type the name of the topic", "`confirm` must be the name of the topic.")
         outcomes = await admin.delete_records(targets, raise_errors=False)
+        raise_if_all_failed(outcomes)
         for row, outcome in zip(rows, outcomes, strict=True):
             row.error = None if outcome.error is None else str(outcome.error)
     arguments = ["topic", "trim", topic, "--offset", body.to]
@@ -170,6 +171,7 @@ async def elect_leaders(call: Call, body: Election) -> Change:
     }
     if wanted and not body.dry_run:
         outcomes = await view.admin.elect_leaders(list(wanted), election_type=body.type, raise_errors=False)
+        raise_if_all_failed(outcomes)
         for outcome in outcomes:
             row = rows.get(TopicPartition(outcome.topic, outcome.partition))
             if row is not None and outcome.error is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -45,8 +45,7 @@ class Fresh(Generic[T]):
             return self._value  # type: ignore[return-value]
         if self._reading is None:
             self._reading = asyncio.create_task(self._refresh())
-            # A failure that nobody waits for shows when the value is asked for again.
-            self._reading.add_done_callback(lambda task: None if task.cancelled() else task.exception() and None)
+            self._reading.add_done_callback(_look_at)
         if age is not None and age < good_for + self._stale_s:
             return self._value  # type: ignore[return-value]
         # One caller that goes away must not fail the others.
@@ -71,3 +70,9 @@ class Fresh(Generic[T]):
             return value
         finally:
             self._reading = None
+
+
+def _look_at(task: asyncio.Task[Any]) -> None:
+    """Look at a failure that nobody waits for, or asyncio complains; the next caller reads again anyway."""
+    if not task.cancelled():
+        task.exception()

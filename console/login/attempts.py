@@ -24,7 +24,7 @@ class LoginAttempts:
     def pause_s(self, *keys: str) -> float:
         """Return how long to wait before the next try; 0 if it is allowed now."""
         now = self._clock()
-        return max((self._failures.get(key, (0, now))[1] - now for key in keys), default=0.0) if keys else 0.0
+        return max(0.0, *(self._failures.get(key, (0, now))[1] - now for key in keys))
 
     def failed(self, *keys: str) -> None:
         """Count a failure for each key."""

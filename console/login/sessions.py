@@ -42,7 +42,8 @@ class UserSession:
         self._http = http
         self.created_at = now
         self.used_at = now
-        self.streams = 0
+        # The tasks that stream to this user; they end with the session.
+        self.streams: set[asyncio.Task[Any]] = set()
         self._view: ClusterView | None = None
         self._connecting = asyncio.Lock()
 
@@ -60,7 +61,9 @@ class UserSession:
         return self._view
 
     async def close(self) -> None:
-        """Close the client; streams that still run fail."""
+        """End the streams, and close the client."""
+        for stream in list(self.streams):
+            stream.cancel()
         view, self._view = self._view, None
         if view is not None:
             await view.close()
@@ -158,15 +161,18 @@ class Sessions:
     @contextlib.contextmanager
     def streaming(self, session: UserSession) -> Iterator[None]:
         """Count a stream while it runs; Problem if there are too many."""
-        if self.streams >= self._settings.streams_max or session.streams >= _STREAMS_PER_SESSION_MAX:
+        per_session = _STREAMS_PER_SESSION_MAX if self._anonymous is None else self._settings.streams_max
+        if self.streams >= self._settings.streams_max or len(session.streams) >= per_session:
             raise Problem(429, "Too many open streams", "Close a page with a live view.", headers={"Retry-After": "5"})
+        task = asyncio.current_task()
+        assert task is not None
         self.streams += 1
-        session.streams += 1
+        session.streams.add(task)
         try:
             yield
         finally:
             self.streams -= 1
-            session.streams -= 1
+            session.streams.discard(task)
             session.used_at = self._clock()
 
     async def close(self) -> None:

@@ -26,10 +26,6 @@ _log = logging.getLogger("ottla.console")
 _encoder: Final = msgspec.json.Encoder()
 _NDJSON: Final = "application/x-ndjson"
 _SSE: Final = "text/event-stream"
-# The key under which a handler leaves the id of a session that it began, or None for one that it ended.
-_SESSION_ID: Final = "session_id"
-# And the name of a file, for an answer that browsers save.
-_FILENAME: Final = "filename"
 
 
 class ServerSentEvent(msgspec.Struct, frozen=True):
@@ -76,8 +72,7 @@ class Answering:
             if route.is_change and session is not None:
                 (await session.view()).changed()
             response = json_response(answer)
-            if _SESSION_ID in request:
-                self._set_session(request, response)
+            self._set_session(call, response)
             return response
 
         return handle
@@ -94,7 +89,7 @@ class Answering:
             return problem_response(problem)
         except web.HTTPException as error:
             return problem_response(Problem(error.status, error.reason))
-        except msgspec.ValidationError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             return problem_response(Problem(400, "The request is not valid", str(error)))
         except (ConnectionError, asyncio.CancelledError):
             raise
@@ -104,10 +99,12 @@ class Answering:
                 Problem(500, "The console failed", "This is a fault of the console; its log says more.")
             )
 
-    def _set_session(self, request: web.Request, response: web.Response) -> None:
+    def _set_session(self, call: Call, response: web.Response) -> None:
         """Give the browser the session that a login began, or take it away after a logout."""
-        session_id = request[_SESSION_ID]
-        before = request.cookies.get(self.cookie_name)
+        session_id = call.reply.session_id
+        if session_id is None and not call.reply.ends_session:
+            return
+        before = call.request.cookies.get(self.cookie_name)
         if before is not None:
             # A login never goes on with an id that somebody may have planted.
             self._sessions.end(before)
@@ -144,7 +141,7 @@ class Answering:
                 "Cache-Control": "no-store",
                 "X-Accel-Buffering": "no",
             }
-            if filename := call.request.get(_FILENAME):
+            if filename := call.reply.filename:
                 headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(filename, safe='')}"
             response = web.StreamResponse(headers=headers | HEADERS)
             await response.prepare(call.request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
@@ -11,6 +11,18 @@ from ottla.console.cluster.view import ClusterView
 from ottla.console.login.sessions import Sessions, UserSession
 from ottla.console.problems import Problem
 from ottla.console.settings import ConsoleSettings
+
+
+@dataclass(slots=True, eq=False)
+class Reply:
+    """What a handler wants of the answer besides its body."""
+
+    # The session that a login began.
+    session_id: str | None = None
+    # Whether the session is over.
+    ends_session: bool = False
+    # The name of the file that a browser saves the answer in.
+    filename: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,6 +34,7 @@ class Call:
     sessions: Sessions
     # None before the login.
     session: UserSession | None
+    reply: Reply = field(default_factory=Reply)
 
     @property
     def user(self) -> UserSession:

@@ -22,6 +22,7 @@ _CONTENT_SECURITY_POLICY: Final = (
     "form-action 'self'; frame-ancestors 'none'"
 )
 HEADERS: Final = {
+    "Server": "Ottla",
     "Content-Security-Policy": _CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",

@@ -1,0 +1,188 @@
+"""Records through the console: read, filtered, followed, exported, written, sent again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+from tests.console.console_client import ConsoleClient, running_console
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.waiting import until_async
+
+from ottla.client.admin.admin import Admin
+from ottla.client.admin.results import NewTopic
+from ottla.client.producer.producer import Producer
+
+COUNT = 60
+
+
+@pytest_asyncio.fixture
+async def records(broker: BrokerProcess, topic: str) -> AsyncIterator[str]:
+    """A topic with three partitions and sixty records, each with its number and its time."""
+    async with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        await admin.create_topics([NewTopic(topic, num_partitions=3)])
+    async with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for number in range(COUNT):
+            value = json.dumps({"n": number, "user": "ada" if number % 10 == 0 else "bob"}).encode()
+            await producer.send(
+                topic, value, key=b"%d" % number, partition=number % 3, timestamp_ms=1_700_000_000_000 + number * 1000
+            )
+    yield topic
+
+
+def numbers(lines: list[dict[str, object]]) -> list[int]:
+    """Return the numbers in the values of records."""
+    return [json.loads(line["value"]["text"])["n"] for line in lines if line["type"] == "record"]  # type: ignore[index]
+
+
+async def test_the_newest_records_of_all_partitions(console: ConsoleClient, records: str) -> None:
+    """By time, oldest first; the last line says where to go on."""
+    lines = await console.lines(f"/topics/{records}/records", **{"from": "-10", "limit": 10})
+    assert numbers(lines) == list(range(50, 60))
+    assert lines[-1]["type"] == "end"
+    assert lines[-1]["positions"] == lines[-1]["ends"] == {"0": "20", "1": "20", "2": "20"}
+
+
+async def test_a_scan_goes_on_where_it_ended(console: ConsoleClient, records: str) -> None:
+    """Parts of seven records have all of them, each once."""
+    found: list[int] = []
+    query: dict[str, object] = {"from": "start", "limit": 7}
+    while True:
+        lines = await console.lines(f"/topics/{records}/records", **query)
+        found += numbers(lines)
+        if lines[-1]["reason"] == "end":
+            break
+        query["positions"] = ",".join(f"{number}:{at}" for number, at in lines[-1]["positions"].items())
+    assert sorted(found) == list(range(COUNT))
+
+
+async def test_records_by_time_partition_and_filter(console: ConsoleClient, records: str) -> None:
+    """A time, a partition, and an expression, each alone."""
+    path = f"/topics/{records}/records"
+    late = await console.lines(path, **{"from": "@1700000055000", "limit": 100})
+    assert sorted(numbers(late)) == [55, 56, 57, 58, 59]
+    one = await console.lines(path, **{"from": "start", "partition": "2", "limit": 100})
+    assert numbers(one) == list(range(2, COUNT, 3))
+    ada = await console.lines(path, **{"from": "start", "filter": 'value.user == "ada" and offset > 0', "limit": 100})
+    assert sorted(numbers(ada)) == [10, 20, 30, 40, 50]
+    newest = await console.lines(path, **{"from": "-100", "filter": 'value["user"] == "ada"', "limit": 2})
+    assert numbers(newest) == [40, 50]
+
+
+async def test_what_cannot_be_read_is_a_problem(console: ConsoleClient, records: str) -> None:
+    """Before the stream begins, so that it has a status."""
+    path = f"/topics/{records}/records"
+    assert (await console.get(path, status=400, filter="open(1)"))["title"] == "The filter is not valid"
+    await console.get(path, status=400, partition="9")
+    await console.get(path, status=400, **{"from": "noon"})
+    await console.get(path, status=400, positions="1=2")
+    assert (await console.get("/topics/nothing/records", status=404))["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+async def test_new_records_are_followed(console: ConsoleClient, broker: BrokerProcess, records: str) -> None:
+    """From the end on; what is too much for one second is counted, not shown."""
+    query = {"from": "end", "follow": "true", "per_second": 5}
+    async with console.http.get(f"{console.base}/api/v1/topics/{records}/records", params=query) as answer:
+        first = json.loads(await answer.content.readline())
+        assert first["type"] == "progress"
+        async with Producer(bootstrap_servers=broker.bootstrap) as producer:
+            for number in range(100, 200):
+                await producer.send(records, b'{"n": %d}' % number, partition=0)
+        shown: list[int] = []
+        while True:
+            line = json.loads(await answer.content.readline())
+            shown += numbers([line])
+            if line["type"] == "progress" and line["matched"] == "100":
+                break
+    assert shown[:5] == [100, 101, 102, 103, 104]
+    assert int(line["skipped"]) == 100 - len(shown)
+
+
+async def test_a_stream_ends_with_its_client(broker: BrokerProcess, records: str) -> None:
+    """Nothing is left running for a page that was closed."""
+    async with running_console(broker.bootstrap) as console:
+        sessions = console.server._sessions
+        assert sessions is not None
+        query = {"follow": "true", "from": "end"}
+        async with console.http.get(f"{console.base}/api/v1/topics/{records}/records", params=query) as answer:
+            await answer.content.readline()
+            assert sessions.streams == 1
+        await until_async(lambda: not sessions.streams, "the stream has ended")
+
+
+async def test_streams_are_limited(broker: BrokerProcess, records: str) -> None:
+    """One too many is refused with a sentence, and works again when another has ended."""
+    async with running_console(broker.bootstrap, streams_max=2) as console:
+        url = f"{console.base}/api/v1/topics/{records}/records"
+        open_streams = [await console.http.get(url, params={"follow": "true", "from": "end"}) for _ in range(2)]
+        problem = await console.get(f"/topics/{records}/records", status=429)
+        assert problem["title"] == "Too many open streams"
+        for each in open_streams:
+            each.close()
+        sessions = console.server._sessions
+        assert sessions is not None
+        await until_async(lambda: not sessions.streams, "the streams have ended")
+        await console.lines(f"/topics/{records}/records")
+
+
+async def test_an_export_has_all_records(console: ConsoleClient, records: str) -> None:
+    """As a file, with a last line that says that it is complete."""
+    url = f"{console.base}/api/v1/topics/{records}/export"
+    async with console.http.get(url) as answer:
+        assert answer.headers["Content-Disposition"] == f"attachment; filename*=UTF-8''{records}.ndjson"
+        lines = [json.loads(line) for line in (await answer.text()).splitlines()]
+    assert sorted(numbers(lines)) == list(range(COUNT))
+    assert (lines[-1]["type"], lines[-1]["reason"]) == ("end", "end")
+
+
+async def test_a_record_is_written_and_sent_again(console: ConsoleClient, records: str) -> None:
+    """Byte for byte, with headers; the answers have the commands."""
+    body = {
+        "key": {"text": "kéy"},
+        "value": {"base64": "AP/+"},
+        "headers": [{"name": "a", "value": {"text": "1"}}, {"name": "none"}],
+        "partition": 1,
+        "timestamp_ms": "1600000000000",
+    }
+    written = await console.post(f"/topics/{records}/records", body)
+    assert (written["partition"], written["offset"], written["timestamp_ms"]) == (1, "20", "1600000000000")
+    assert written["command"] == f"printf %s VALUE | ottla topic produce {records} --partition 1 --key 'kéy'"
+    again = await console.post(f"/topics/{records}/resend", {"partition": 1, "offset": "20"})
+    assert (again["partition"], again["offset"]) == (1, "21")
+    lines = await console.lines(f"/topics/{records}/records", **{"from": "20", "partition": "1", "limit": 5})
+    first, second = (line for line in lines if line["type"] == "record")
+    for field in ("key", "value", "headers"):
+        assert first[field] == second[field]
+    assert first["value"]["text"] == "00fffe"
+    assert first["headers"][1]["value"]["format"] == "null"
+    await console.post(f"/topics/{records}/resend", {"partition": 1, "offset": "99"}, status=404)
+    await console.post(f"/topics/{records}/records", {"value": {"text": "a", "base64": "YQ=="}}, status=400)
+
+
+async def test_a_dead_letter_topic_is_redriven(console: ConsoleClient, records: str) -> None:
+    """Each record goes where its header says; first as a preview, and never those without a topic."""
+    dead = f"{records}.dead"
+    await console.post("/topics", {"name": dead, "partitions": 1})
+    for number, target in enumerate((records, records, "nothing", dead)):
+        header = {"name": "origin", "value": {"text": target}}
+        await console.post(f"/topics/{dead}/records", {"value": {"text": f'{{"n": {number}}}'}, "headers": [header]})
+    body = {"target_header": "origin", "filter": "value.n >= 1"}
+    preview = await console.post(f"/topics/{dead}/redrive", body)
+    assert preview["changes"] == [{"subject": records, "before": None, "after": "1 records", "error": None}]
+    assert "2 records name no topic that exists; they stay where they are." in preview["warnings"]
+    before = await console.get(f"/topics/{records}")
+    await console.post(f"/topics/{dead}/redrive", {**body, "dry_run": False})
+    after = await console.get(f"/topics/{records}")
+    assert int(after["records"]) == int(before["records"]) + 1
+    await console.post(f"/topics/{dead}/redrive", {"target_topic": dead}, status=400)
+    await console.post(f"/topics/{dead}/redrive", {}, status=400)
+
+
+async def test_records_are_trimmed_by_the_name_of_their_topic(console: ConsoleClient, records: str) -> None:
+    """A preview first, and the name typed again."""
+    preview = await console.post(f"/topics/{records}/trim", {"to": "5", "partitions": [0]})
+    assert preview["changes"] == [{"subject": f"{records}-0", "before": "0", "after": "5", "error": None}]
+    await console.post(f"/topics/{records}/trim", {"to": "end", "dry_run": False}, status=400)
+    await console.post(f"/topics/{records}/trim", {"to": "5", "partitions": [0], "confirm": records, "dry_run": False})
+    assert (await console.get(f"/topics/{records}"))["records"] == "55"
