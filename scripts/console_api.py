@@ -111,7 +111,7 @@ def _field_texts(name: str) -> dict[str, str]:
         if kind.__name__ == name:
             found: dict[str, str] = {}
             for base in reversed(kind.__mro__):
-                if isinstance(base, type) and issubclass(base, msgspec.Struct) and base is not msgspec.Struct:
+                if issubclass(base, msgspec.Struct) and base is not msgspec.Struct:
                     found |= dict(
                         re.findall(r'^    (\w+): [^\n]*\n    """(.*?)"""', inspect.getsource(base), re.M | re.S)
                     )
@@ -121,9 +121,10 @@ def _field_texts(name: str) -> dict[str, str]:
 
 def _structs() -> list[type[msgspec.Struct]]:
     found: list[type[msgspec.Struct]] = []
-    waiting: list[type] = [msgspec.Struct]
+    waiting: list[type[msgspec.Struct]] = [msgspec.Struct]
     while waiting:
-        for each in waiting.pop().__subclasses__():
+        subclasses: list[type[msgspec.Struct]] = waiting.pop().__subclasses__()
+        for each in subclasses:
             if each.__module__.startswith("ottla.console"):
                 found.append(each)
             waiting.append(each)

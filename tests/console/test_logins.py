@@ -88,7 +88,7 @@ async def test_without_a_login_there_is_nothing(console: ConsoleClient) -> None:
     values = {"topic": "t", "group": "g", "partition": "0", "broker_id": "1", "kind": "topic", "name": "t", "user": "u"}
     for route in ROUTES:
         if not route.is_public:
-            body = None if route.method == "GET" else {}
+            body: Any = None if route.method == "GET" else {}
             problem = await console.send(route.method, route.path.format(**values), body, status=401)
             assert problem["title"] == "Log in first"
     session = await console.get("/session")
@@ -131,7 +131,7 @@ async def test_an_administrator_sees_and_explains(console: ConsoleClient) -> Non
     await log_in(console, "admin")
     assert {row["name"] for row in (await console.get("/topics"))["items"]} >= {OPEN_TOPIC, SECRET_TOPIC}
     assert [each["user"] for each in (await console.get("/users"))["items"]] == ["carol"]
-    ask = {"operation": "read", "resource_name": OPEN_TOPIC}
+    ask: dict[str, Any] = {"operation": "read", "resource_name": OPEN_TOPIC}
     allowed = await console.get("/acls/explain", principal="alice", **ask)
     assert (allowed["is_allowed"], len(allowed["decided_by"])) == (True, 1)
     assert allowed["sentence"] == f"Yes: User:alice may read topic {OPEN_TOPIC}, because of an ACL for exactly that."

@@ -82,7 +82,7 @@ async def test_what_cannot_be_read_is_a_problem(console: ConsoleClient, records:
 
 async def test_new_records_are_followed(console: ConsoleClient, broker: BrokerProcess, records: str) -> None:
     """From the end on; what is too much for one second is counted, not shown."""
-    query = {"from": "end", "follow": "true", "per_second": 5}
+    query = {"from": "end", "follow": "true", "per_second": "5"}
     async with console.http.get(f"{console.base}/api/v1/topics/{records}/records", params=query) as answer:
         first = json.loads(await answer.content.readline())
         assert first["type"] == "progress"

@@ -20,7 +20,9 @@ from ottla.console.api.table import ROUTES
 from ottla.console.web.route import Route
 
 READS = [route for route in ROUTES if route.method == "GET" and route.stream is None]
-QUERIES = {"/acls/explain": {"principal": "alice", "operation": "read", "resource_name": "orders"}}
+QUERIES: dict[str, dict[str, Any]] = {
+    "/acls/explain": {"principal": "alice", "operation": "read", "resource_name": "orders"}
+}
 
 
 @pytest.fixture
@@ -232,7 +234,7 @@ async def test_hostile_names_are_data(console: ConsoleClient, broker: BrokerProc
 async def first_events(console: ConsoleClient, watch: str, count: int) -> list[tuple[str, Any]]:
     """Return the first events of a stream."""
     found: list[tuple[str, Any]] = []
-    query = {"watch": watch, "every_ms": 1000}
+    query = {"watch": watch, "every_ms": "1000"}
     async with console.http.get(f"{console.base}/api/v1/events", params=query) as answer:
         assert answer.content_type == "text/event-stream"
         name = ""
