@@ -1,5 +1,5 @@
 # Two images:
-#   docker build --target broker   -t ottla .            a broker, and the command line `ottla`
+#   docker build --target broker   -t ottla .            a broker, and the command line `ottla` with the console
 #   docker build --target pipeline -t ottla-pipeline .   the same with Spark and Java, for the jobs
 # Without a target it is the broker. Packages are those of requirements.lock, checked by their hashes.
 
@@ -18,7 +18,7 @@ WORKDIR /source
 COPY pyproject.toml requirements.lock ./
 COPY scripts/locked_requirements.py scripts/
 RUN python scripts/locked_requirements.py --only setuptools > /tmp/build.txt \
- && python scripts/locked_requirements.py --extra security > /tmp/requirements.txt \
+ && python scripts/locked_requirements.py --extra security --extra console --extra schemas > /tmp/requirements.txt \
  && pip install --no-cache-dir --require-hashes --requirement /tmp/build.txt \
  && pip install --no-cache-dir --prefix /packages --no-build-isolation --require-hashes \
       --requirement /tmp/requirements.txt
@@ -42,8 +42,8 @@ ENV PYTHONUNBUFFERED=1
 USER ottla
 WORKDIR /var/lib/ottla
 VOLUME /var/lib/ottla
-# Kafka; metrics and health.
-EXPOSE 9092 9644
+# Kafka; metrics and health; the console, if `ottla console` runs in place of the broker.
+EXPOSE 9092 9644 8080
 # A clean stop hands the leaderships over first: give it 30 seconds or more (`docker stop -t`).
 STOPSIGNAL SIGTERM
 # An open port is not yet a broker: ask for its versions, and whether it knows its cluster. Where 9092 is not a

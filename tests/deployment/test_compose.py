@@ -145,7 +145,23 @@ def test_what_is_mounted_exists() -> None:
 def test_the_cluster_runs_without_the_profiles() -> None:
     """Spark, Prometheus and Grafana come when they are asked for."""
     plain = {name for name, service in SERVICES.items() if "profiles" not in service}
-    assert plain == {"zookeeper", *BROKERS}
+    assert plain == {"zookeeper", "console", *BROKERS}
+
+
+@pytest.mark.parametrize("name", ["console", "secure-console"])
+def test_a_console_is_reached_from_this_host_alone(name: str) -> None:
+    """At the address that it takes for its own; the secure one has no password, and asks for those of its users."""
+    service = SERVICES[name]
+    (port,) = (default_of(each) for each in service["ports"])
+    words = [default_of(str(each)) for each in service["command"]]
+    text = " ".join(words).replace("=", " ")
+    assert f"--public-url http://localhost:{port.split(':')[1]}" in text
+    assert port.startswith("127.0.0.1:")
+    assert ("--open" in words) == (name == "console")
+    assert ("sasl.mechanism PLAIN" in text) == (name == "secure-console")
+    assert "password" not in text
+    brokers = SECURE_BROKERS if name == "secure-console" else BROKERS
+    assert service["environment"] == {"OTTLA_BOOTSTRAP_SERVERS": ",".join(f"{each}:19092" for each in brokers)}
     assert {profile for service in SERVICES.values() for profile in service.get("profiles", ())} >= {"monitoring"}
 
 
