@@ -95,12 +95,15 @@ def _check_installed() -> None:
 
 def _run(server: ConsoleServer, settings: ConsoleSettings) -> None:
     import asyncio
+    import logging
     import signal
 
     from ottla.console.server import serve
 
     def started(running: ConsoleServer) -> None:
         typer.echo(f"console: {running.url}")
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
     async def main() -> None:
         stopped = asyncio.Event()

@@ -40,6 +40,13 @@ Operation = Literal[
     "create-tokens",
     "describe-tokens",
 ]
+_QUOTA_OPTIONS = {
+    "producer_byte_rate": "--produce",
+    "consumer_byte_rate": "--fetch",
+    "request_percentage": "--request",
+    "controller_mutation_rate": "--mutations",
+    "connection_creation_rate": "--connections",
+}
 Resource = Literal["topic", "group", "cluster", "transactional-id", "delegation-token", "user"]
 
 
@@ -155,6 +162,14 @@ class QuotaRows(msgspec.Struct, kw_only=True):
     use: list[QuotaUse]
     use_unknown: str | None
     missing: list[MissingBroker]
+
+
+class QuotaChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Quotas of an entity to set, or to remove with null; others keep their values."""
+
+    entity: dict[Literal["user", "client-id", "ip"], str | None]
+    quotas: dict[str, float | None]
+    dry_run: bool = True
 
 
 async def list_users(call: Call) -> UserRows:
@@ -289,6 +304,37 @@ async def list_quotas(call: Call) -> QuotaRows:
     )
 
 
+async def change_quotas(call: Call, body: QuotaChange) -> Change:
+    """Check a change of quotas, and make it unless it is a dry run."""
+    if not body.entity or not body.quotas:
+        raise Problem(400, "Nothing to change", "Give an entity, and its quotas.")
+    unknown = set(body.quotas) - set(_QUOTA_OPTIONS)
+    if unknown:
+        raise Problem(400, "Unknown quota", f"There are {', '.join(_QUOTA_OPTIONS)}.")
+    admin = await call.admin()
+    entity: dict[str, str | None] = {str(kind): name for kind, name in body.entity.items()}
+    known = [each for each in await admin.describe_client_quotas(entity, strict=True) if dict(each.entity) == entity]
+    before = dict(known[0].quotas) if known else {}
+    await admin.alter_client_quotas([(entity, body.quotas)], validate_only=body.dry_run)
+    arguments = ["quota", "alter"]
+    for kind, name in entity.items():
+        arguments += ["--default", kind] if name is None else [f"--{kind}", name]
+    for quota, value in body.quotas.items():
+        arguments += [_QUOTA_OPTIONS[quota], "none" if value is None else _amount(value)]
+    return Change(
+        is_dry_run=body.dry_run,
+        changes=[
+            ChangeRow(
+                subject=quota,
+                before=_amount(before[quota]) if quota in before else None,
+                after=None if value is None else _amount(value),
+            )
+            for quota, value in body.quotas.items()
+        ],
+        command=command_line(*arguments),
+    )
+
+
 async def _rights_options(view: ClusterView) -> RightsOptions:
     """Read the options that decide besides ACLs; unknown ones stay None."""
     state = await view.state()
@@ -302,6 +348,11 @@ async def _rights_options(view: ClusterView) -> RightsOptions:
             continue
         return RightsOptions.of({each.name: each.value for each in described.entries})
     return RightsOptions()
+
+
+def _amount(value: float) -> str:
+    """Return a number as people write it; bytes a second are whole, and may be many."""
+    return str(int(value)) if value == int(value) else str(value)
 
 
 def _mechanism_name(mechanism: ScramMechanism) -> str:

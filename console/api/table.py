@@ -14,6 +14,7 @@ from ottla.console.api.options import change_options, list_options
 from ottla.console.api.overview import list_partitions, show_overview
 from ottla.console.api.records import export_records, read_records, redrive_topic, resend_record, write_record
 from ottla.console.api.security import (
+    change_quotas,
     create_acls,
     delete_acls,
     delete_user,
@@ -78,4 +79,5 @@ ROUTES: Final = (
     Route("DELETE", "/acls", delete_acls),
     Route("GET", "/acls/explain", explain_acls),
     Route("GET", "/quotas", list_quotas),
+    Route("PATCH", "/quotas", change_quotas),
 )

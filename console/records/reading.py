@@ -21,6 +21,7 @@ from ottla.console.numbers import Long, long
 from ottla.console.records.decoding import DecodeAs, Decoder, Payload
 from ottla.console.records.filters import Filter
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.record import Record
 
 _FETCH_BYTES_MAX: Final = 2 * 1024 * 1024
 _PARTITION_BYTES_MAX: Final = 512 * 1024
@@ -28,6 +29,7 @@ _PARTITION_BYTES_MAX: Final = 512 * 1024
 _PROGRESS_EVERY_S: Final = 1.0
 _SCAN_S_MAX: Final = 30.0
 _SCAN_BYTES_MAX: Final = 64 * 1024 * 1024
+_LAST_BYTES_MAX: Final = 8 * 1024 * 1024
 _AT_ONCE: Final = 100
 _HEADERS_MAX: Final = 64
 
@@ -129,7 +131,8 @@ class RecordStream:
                 async for lines in self._followed(reader):
                     yield lines
             elif reading.start.startswith("-") and not reading.positions:
-                yield await self._last(reader)
+                async for lines in self._last(reader):
+                    yield lines
             else:
                 async for lines in self._scanned(reader):
                     yield lines
@@ -162,30 +165,33 @@ class RecordStream:
                 yield [self._progress(reader)]
         yield [self._end(reader, "end")]
 
-    async def _last(self, reader: PartitionReader) -> list[Line]:
-        """Return the newest records of all partitions together, oldest first."""
+    async def _last(self, reader: PartitionReader) -> AsyncIterator[list[Line]]:
+        """Yield the newest records of all partitions together, oldest first."""
         limit = self._reading.limit
         found: list[tuple[int, ReadRecord]] = []
-        lines: list[tuple[int, RecordLine]] = []
         async for reads in reader.fetches(until_end=True):
-            if self._reading.filter is None:
-                found += [(read.record.timestamp, read) for read in reads]
-            else:
-                for read in reads:
-                    if (line := await self._line(read)) is not None:
-                        lines.append((read.record.timestamp, line))
+            for read in reads:
+                if self._reading.filter is None or await self._line(read) is not None:
+                    found.append((read.record.timestamp, read))
             # Only the newest are kept, so that memory stays bounded.
-            for kept in (found, lines):
-                kept.sort(key=lambda each: each[0])
-                del kept[:-limit]
-            self._bytes += sum(len(read.record.value or b"") for read in reads)
+            found.sort(key=lambda each: each[0])
+            del found[:-limit]
+            kept = 0
+            for number in range(len(found) - 1, -1, -1):
+                kept += _size(found[number][1].record)
+                if kept > _LAST_BYTES_MAX:
+                    del found[: number + 1]
+                    break
+            self._bytes += sum(_size(read.record) for read in reads)
             await asyncio.sleep(0)
             if self._bytes > _SCAN_BYTES_MAX:
                 break
-        for timestamp, read in found:
-            if (line := await self._line(read)) is not None:
-                lines.append((timestamp, line))
-        return [*(line for _, line in lines), self._end(reader, "end")]
+        read_so_far, self._matched = self._read, 0
+        for at in range(0, len(found), _AT_ONCE):
+            lines = [await self._line(read) for _, read in found[at : at + _AT_ONCE]]
+            yield [line for line in lines if line is not None]
+        self._read = max(read_so_far, self._matched)
+        yield [self._end(reader, "end" if self._bytes <= _SCAN_BYTES_MAX else "bytes")]
 
     async def _followed(self, reader: PartitionReader) -> AsyncIterator[list[Line]]:
         """Yield new records for ever, and what was left out."""
@@ -226,7 +232,7 @@ class RecordStream:
         partition, record = read
         reading = self._reading
         self._read += 1
-        self._bytes += len(record.key or b"") + len(record.value or b"")
+        self._bytes += _size(record)
         wanted = reading.filter.names if reading.filter is not None else frozenset()
         value = await self._decoder.decode(record.value, reading.decode_value, needs_value="value" in wanted)
         key = await self._decoder.decode(record.key, reading.decode_key, needs_value="key" in wanted)
@@ -284,6 +290,10 @@ class RecordStream:
 
 def _by_number(offsets: Mapping[TopicPartition, int]) -> dict[str, str]:
     return {str(partition.partition): long(offset) for partition, offset in sorted(offsets.items())}
+
+
+def _size(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"")
 
 
 def _header_text(data: bytes | None) -> str | None:

@@ -71,6 +71,8 @@ class Answering:
                 raise problem_of(error) from error
             if route.is_change and session is not None:
                 (await session.view()).changed()
+                # Names are the clients' choice: as literals they stay within the line.
+                _log.info("%s from %s: %s %r", session.user, request.remote, request.method, request.path)
             response = json_response(answer)
             self._set_session(call, response)
             return response
