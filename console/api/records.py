@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import AsyncIterator
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from ottla.client.cli.records.offsets import partitions_of, resolve
 from ottla.client.cli.records.reading import PartitionReader
-from ottla.client.producer.producer import Producer
 from ottla.console.api.changes import Change, ChangeRow, command_line
 from ottla.console.numbers import Long, long
 from ottla.console.problems import Problem
@@ -22,6 +21,9 @@ from ottla.console.records.reading import EndLine, ProgressLine, Reading, Record
 from ottla.console.web.call import Call
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.record import Record
+
+if TYPE_CHECKING:
+    from ottla.client.producer.producer import Producer
 
 _Filter = Annotated[str, Meta(max_length=LENGTH_MAX, description='Such as value["user"] == "alice" and offset > 10.')]
 _From = Annotated[
@@ -218,7 +220,7 @@ async def redrive_topic(call: Call, topic: str, body: Redrive) -> Change:
     counts: dict[str, int] = {}
     warnings: list[str] = []
     problems = 0
-    async with Producer(**{**call.user.client, "acks": "all"}) as producer:
+    async with _producer(call) as producer:
         async for reads in reader.fetches(until_end=True):
             for read in reads:
                 # Records that are written meanwhile, maybe by this very redrive, are not for it.
@@ -254,9 +256,16 @@ async def redrive_topic(call: Call, topic: str, body: Redrive) -> Change:
     )
 
 
+def _producer(call: Call) -> Producer:
+    """Return a producer that acts as the user; imported here, because most consoles never need it."""
+    from ottla.client.producer.producer import Producer
+
+    return Producer(**{**call.user.client, "acks": "all"})
+
+
 async def _send(call: Call, topic: str, record: Record, partition: int | None) -> Written:
     try:
-        async with Producer(**{**call.user.client, "acks": "all"}) as producer:
+        async with _producer(call) as producer:
             sent = await producer.send_and_wait(
                 topic,
                 record.value,

@@ -159,10 +159,10 @@ async def test_an_administrator_sees_and_explains(console: ConsoleClient) -> Non
         ("User:bob", "write", "prefixed")
     ]
     await console.send("DELETE", "/acls", {"acls": [acl], "dry_run": False})
-    quota = {"entity": {"user": "bob"}, "quotas": {"producer_byte_rate": 2048}, "dry_run": False}
+    quota = {"entity": {"user": "bob"}, "quotas": {"producer_byte_rate": 10_485_761}, "dry_run": False}
     changed = await console.send("PATCH", "/quotas", quota)
-    assert changed["command"] == "ottla quota alter --user bob --produce 2048"
-    assert {"entity": {"user": "bob"}, "quotas": {"producer_byte_rate": 2048}} in (await console.get("/quotas"))[
+    assert changed["command"] == "ottla quota alter --user bob --produce 10485761"
+    assert {"entity": {"user": "bob"}, "quotas": {"producer_byte_rate": 10_485_761}} in (await console.get("/quotas"))[
         "items"
     ]
     await console.send("PATCH", "/quotas", {**quota, "quotas": {"producer_byte_rate": None}})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import socket
+import sys
 
 import pytest
 from tests.client.clusters import Bench
@@ -13,7 +15,8 @@ from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.client.local_cluster.cluster_dir import LOCK_NAME, ClusterDir
 from ottla.client.local_cluster.errors import ClusterError, InterruptedStartError, PortTakenError, StartFailedError
-from ottla.client.local_cluster.plan import ClusterOptions
+from ottla.client.local_cluster.local_cluster import _with_free_console_port
+from ottla.client.local_cluster.plan import ClusterOptions, plan
 from ottla.client.local_cluster.record import ProcessRecord, Role
 from ottla.client.local_cluster.status import ProcessState
 
@@ -282,3 +285,28 @@ def test_a_zookeeper_that_was_killed_is_started_again_alone(bench: Bench, zookee
 def _kill(process: ProcessRecord) -> None:
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
+
+
+def test_a_console_gets_another_port_if_its_own_is_taken() -> None:
+    """Nobody depends on the port, so it is no reason to fail."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        taken = listening.getsockname()[1]
+        wanted = ClusterOptions(console=True, console_port=taken)
+        planned = plan(wanted, None, running=False, free_port=lambda _: 1)
+        free = _with_free_console_port(planned)
+    assert free.console is not None
+    assert free.console.port not in (taken, *(broker.port for broker in free.brokers))
+
+
+def test_a_console_that_does_not_start_does_not_stop_the_cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The brokers run, and the reason is reported."""
+    failing = (sys.executable, "-c", "import sys; sys.exit('no console today')")
+    monkeypatch.setattr("ottla.client.local_cluster.launcher.CONSOLE_COMMAND", failing)
+    cluster = bench.cluster()
+    options = dataclasses.replace(bench.options(1), console=True, console_port=0)
+    cluster.start(options)
+    assert [(each.role, each.state) for each in cluster.statuses()] == [
+        (Role.BROKER, ProcessState.RUNNING),
+        (Role.CONSOLE, ProcessState.STOPPED),
+    ]
+    assert any("no console today" in line for line in bench.reports)

@@ -153,3 +153,16 @@ def test_there_are_three_replicas_of_everything_as_far_as_there_are_brokers(
     assert {int(value) for key, value in defaults.items() if key.endswith("replication.factor")} == {replicas}
     assert defaults["min.insync.replicas"] == defaults["transaction.state.log.min.isr"] == str(min_isr)
     assert min_isr < replicas or brokers == 1
+
+
+def test_a_console_comes_last_and_keeps_its_port() -> None:
+    """Only if it is asked for; at the usual port, unless another one is asked for."""
+    assert planned(ClusterOptions()).console is None
+    first = planned(ClusterOptions(console=True))
+    assert ports(first)[-1] == (8080, None)
+    assert first.processes[-1].name == "console"
+    assert ports(planned(ClusterOptions(console=True, brokers=4), first))[-1] == (8080, None)
+    assert ports(planned(ClusterOptions(console=True, console_port=8090), first))[-1] == (8090, None)
+    assert ports(planned(ClusterOptions(console=True, console_port=0)))[-1] == (30_000, None)
+    # It is not running, so nothing is lost if it is left out.
+    assert planned(ClusterOptions(), first).console is None
