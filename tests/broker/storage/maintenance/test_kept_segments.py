@@ -57,14 +57,13 @@ def test_what_is_not_replicated_says_so(tmp_path: Path) -> None:
 
 def test_without_limits_nothing_is_deleted(tmp_path: Path) -> None:
     """A compacted topic, one without any limit, and one that is only limited in size."""
-    for number, (options, why) in enumerate(
-        [
-            ({"cleanup_policy": "compact"}, "the topic is compacted"),
-            ({"retention_ms": -1}, "retention.ms and retention.bytes set no limit"),
-            ({"retention_ms": -1, "retention_bytes": 10_000}, "the log is not larger than retention.bytes"),
-        ]
-    ):
-        log = make_log(tmp_path / f"orders-{number}", **options)
+    cases: list[tuple[dict[str, object], str]] = [
+        ({"cleanup_policy": "compact"}, "the topic is compacted"),
+        ({"retention_ms": -1}, "retention.ms and retention.bytes set no limit"),
+        ({"retention_ms": -1, "retention_bytes": 10_000}, "the log is not larger than retention.bytes"),
+    ]
+    for number, (options, why) in enumerate(cases):
+        log = make_log(tmp_path / f"orders-{number}", None, None, **options)  # type: ignore[arg-type]
         fill(log, 2 * PER_SEGMENT)
         first = kept_segments(log)[0]
         assert first.why.startswith(why)
