@@ -159,7 +159,7 @@ class EventRow(msgspec.Struct, kw_only=True):
     broker_id: int
     sequence: int
     kind: str
-    """controller, leader, isr, broker, session, option, rebalance, disk, topic or start."""
+    """controller, leader, isr, broker, session, option, security, topic, disk, transaction, connections, rebalance."""
     text: str
     topic: str | None = None
     partition: int | None = None

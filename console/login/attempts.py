@@ -5,38 +5,47 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-_FREE: Final = 5
-_PAUSE_S_MAX: Final = 300.0
+_PAUSE_S_MAX: Final = 60.0
+_FORGOTTEN_S: Final = 15 * 60.0
 _KEPT_MAX: Final = 4096
 
 
-class LoginAttempts:
-    """Counts failed logins by user and by address; after a few, each failure doubles the pause before the next try."""
+class _Failures(NamedTuple):
+    count: int
+    last_at: float
+    pause_s: float
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, kept_max: int = _KEPT_MAX) -> None:
+
+class LoginAttempts:
+    """Counts failed logins by name: after the free ones, each failure doubles the pause before the next try.
+
+    A quarter of an hour without a failure forgets them. The names that failed longest ago are dropped first, so made-up
+    names do not fill the memory.
+    """
+
+    def __init__(self, free: int, clock: Callable[[], float] = time.monotonic, kept_max: int = _KEPT_MAX) -> None:
+        self._free = free
         self._clock = clock
         self._kept_max = kept_max
-        # The number of failures, and when the next try is allowed.
-        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._failures: OrderedDict[str, _Failures] = OrderedDict()
 
-    def pause_s(self, *keys: str) -> float:
+    def pause_s(self, name: str) -> float:
         """Return how long to wait before the next try; 0 if it is allowed now."""
-        now = self._clock()
-        return max(0.0, *(self._failures.get(key, (0, now))[1] - now for key in keys))
+        known = self._failures.get(name)
+        return 0.0 if known is None else max(0.0, known.last_at + known.pause_s - self._clock())
 
-    def failed(self, *keys: str) -> None:
-        """Count a failure for each key."""
+    def failed(self, name: str) -> None:
+        """Count a failure."""
         now = self._clock()
-        for key in keys:
-            count = self._failures.pop(key, (0, 0.0))[0] + 1
-            pause = min(_PAUSE_S_MAX, 2.0 ** (count - _FREE)) if count >= _FREE else 0.0
-            self._failures[key] = (count, now + pause)
+        known = self._failures.pop(name, None)
+        count = 1 if known is None or now - known.last_at > _FORGOTTEN_S else known.count + 1
+        pause_s = min(_PAUSE_S_MAX, 2.0 ** min(count - self._free, 10)) if count >= self._free else 0.0
+        self._failures[name] = _Failures(count, now, pause_s)
         while len(self._failures) > self._kept_max:
             self._failures.popitem(last=False)
 
-    def succeeded(self, *keys: str) -> None:
-        """Forget the failures of these keys."""
-        for key in keys:
-            self._failures.pop(key, None)
+    def succeeded(self, name: str) -> None:
+        """Forget the failures of a name."""
+        self._failures.pop(name, None)

@@ -28,6 +28,8 @@ from ottla.protocol.errors import ErrorCode
 
 _ID_BYTES: Final = 32
 _LOGINS_AT_ONCE: Final = 4
+_FREE_BY_USER: Final = 5
+_FREE_BY_ADDRESS: Final = 50
 _PER_USER_MAX: Final = 8
 _STREAMS_PER_SESSION_MAX: Final = 8
 ANONYMOUS: Final = "ANONYMOUS"
@@ -79,7 +81,9 @@ class Sessions:
         self._settings = settings
         self._http = http
         self._clock = clock
-        self._attempts = LoginAttempts(clock)
+        self._by_user = LoginAttempts(_FREE_BY_USER, clock)
+        # Many users may share an address: that of a proxy.
+        self._by_address = LoginAttempts(_FREE_BY_ADDRESS, clock)
         self._secret = secrets.token_bytes(_ID_BYTES)
         self._logins = asyncio.Semaphore(_LOGINS_AT_ONCE)
         self._by_hash: dict[bytes, UserSession] = {}
@@ -100,8 +104,7 @@ class Sessions:
 
     async def log_in(self, user: str, password: str, mechanism: str | None, address: str) -> tuple[str, UserSession]:
         """Log in at the brokers; return the id of the new session. Problem if they refuse, or after too many tries."""
-        keys = (f"user:{user}", f"address:{address}")
-        if pause_s := self._attempts.pause_s(*keys):
+        if pause_s := max(self._by_user.pause_s(user), self._by_address.pause_s(address)):
             raise Problem(
                 429,
                 "Too many failed logins",
@@ -114,10 +117,12 @@ class Sessions:
                 await session.view()
         except KafkaError as error:
             if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
-                self._attempts.failed(*keys)
+                self._by_user.failed(user)
+                self._by_address.failed(address)
                 raise Problem(401, "The user or the password is wrong", code=error.message) from error
             raise problem_of(error) from error
-        self._attempts.succeeded(*keys)
+        self._by_user.succeeded(user)
+        self._by_address.succeeded(address)
         self._make_room(session.user)
         session_id = secrets.token_urlsafe(_ID_BYTES)
         self._by_hash[_hashed(session_id)] = session
@@ -129,6 +134,10 @@ class Sessions:
         session = self.find(shown)
         if session is None:
             session_id, session = await self.log_in(user, password, None, address)
+            if (earlier := self.find(shown)) is not None:
+                # Another request of this client has logged in meanwhile.
+                self.end(session_id)
+                return earlier
             self._by_hash[_hashed(shown)] = self._by_hash.pop(_hashed(session_id))
         return session
 

@@ -177,6 +177,10 @@ async def test_scram_and_basic_work_too(console: ConsoleClient) -> None:
     assert answer["user"] == "alice"
     wrong = {"Authorization": "Basic " + b64encode(b"alice:wrong").decode()}
     await console.send("GET", "/topics", status=401, headers=wrong)
+    await asyncio.gather(*(console.send("GET", "/topics", headers=basic) for _ in range(5)))
+    sessions = console.server._sessions
+    assert sessions is not None
+    assert sorted(each.user for each in sessions._by_hash.values()) == ["alice", "carol"]
     await console.send("GET", "/topics", status=401, headers={"Authorization": "Basic !"})
 
 

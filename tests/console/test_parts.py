@@ -123,32 +123,37 @@ def test_rates_are_bounded() -> None:
 # Login attempts.
 
 
-def test_failed_logins_are_slowed_by_user_and_address() -> None:
-    """Five are free; then the pause doubles, and a success forgets them."""
+def test_failed_logins_are_slowed() -> None:
+    """Some are free; then the pause doubles up to a minute. A success or a quarter of an hour forgets them."""
     clock = FakeClock(0.0)
-    attempts = LoginAttempts(clock)
+    attempts = LoginAttempts(5, clock)
     for _ in range(4):
-        attempts.failed("user:bob", "address:1")
-        assert attempts.pause_s("user:bob", "address:1") == 0
-    attempts.failed("user:bob", "address:1")
-    assert attempts.pause_s("user:bob") == attempts.pause_s("address:1") == 1
-    attempts.failed("user:bob")
-    assert attempts.pause_s("user:bob") == 2
-    clock.now = 2.0
-    assert attempts.pause_s("user:bob") == 0
-    assert attempts.pause_s("user:carol") == 0
-    for _ in range(50):
-        attempts.failed("user:bob")
-    assert attempts.pause_s("user:bob") == 300
-    attempts.succeeded("user:bob")
-    assert attempts.pause_s("user:bob") == 0
+        attempts.failed("bob")
+        assert attempts.pause_s("bob") == 0
+    pauses = []
+    for _ in range(8):
+        attempts.failed("bob")
+        pauses.append(attempts.pause_s("bob"))
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert attempts.pause_s("carol") == 0
+    clock.now = 60.0
+    assert attempts.pause_s("bob") == 0
+    attempts.failed("bob")
+    assert attempts.pause_s("bob") == 60
+    attempts.succeeded("bob")
+    assert attempts.pause_s("bob") == 0
+    for _ in range(6):
+        attempts.failed("bob")
+    clock.now += 1000
+    attempts.failed("bob")
+    assert attempts.pause_s("bob") == 0
 
 
 def test_failed_logins_are_bounded() -> None:
     """Made-up names do not fill the memory."""
-    attempts = LoginAttempts(FakeClock(0.0), kept_max=10)
+    attempts = LoginAttempts(5, FakeClock(0.0), kept_max=10)
     for number in range(100):
-        attempts.failed(f"user:{number}")
+        attempts.failed(str(number))
     assert len(attempts._failures) == 10
 
 
