@@ -15,6 +15,7 @@ from scripts.rooms import ROOT, page
         ("ottla.client", {"pyspark", "kazoo", "construct", "pyarrow"}),
         ("ottla.protocol.requests", {"construct", "cramjam", "pdb", "asyncio"}),
         ("ottla.broker.config", {"construct", "javaproperties", "asyncio"}),
+        ("ottla.console.server", {"construct", "rich", "pyarrow", "numpy", "fastavro", "google.protobuf", "kazoo"}),
     ],
 )
 def test_imports_stay_light(module: str, absent: set[str]) -> None:
