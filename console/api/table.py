@@ -13,6 +13,7 @@ from ottla.console.api.live import watch_cluster
 from ottla.console.api.options import change_options, list_options
 from ottla.console.api.overview import list_partitions, show_overview
 from ottla.console.api.records import export_records, read_records, redrive_topic, resend_record, write_record
+from ottla.console.api.search import search
 from ottla.console.api.security import (
     change_quotas,
     create_acls,
@@ -44,6 +45,7 @@ ROUTES: Final = (
     Route("GET", "/events", watch_cluster, stream="sse"),
     Route("GET", "/timeline", list_events),
     Route("GET", "/doctor", run_doctor),
+    Route("GET", "/search", search),
     Route("GET", "/topics", list_topics),
     Route("POST", "/topics", create_topic),
     Route("GET", "/topics/{topic}", show_topic),

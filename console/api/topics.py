@@ -35,6 +35,8 @@ class TopicRow(msgspec.Struct, kw_only=True):
     """Offsets between start and end; compacted topics have fewer records."""
     records_per_s: float | None
     """Records written a second; null at the first look."""
+    bytes_per_s: float | None
+    """How fast it grows on disk, all replicas together; null at the first look, and after segments were deleted."""
     last_write_ms: int | None
     """The newest timestamp among its records."""
     groups: list[str]
@@ -103,6 +105,7 @@ class TopicDetail(msgspec.Struct, kw_only=True):
     size_bytes: Long | None
     records: Long | None
     records_per_s: float | None
+    bytes_per_s: float | None
     last_write_ms: int | None
     groups: list[str]
     missing: list[MissingBroker]
@@ -156,6 +159,7 @@ async def show_topic(call: Call, topic: str) -> TopicDetail:
         size_bytes=row.size_bytes,
         records=row.records,
         records_per_s=row.records_per_s,
+        bytes_per_s=row.bytes_per_s,
         last_write_ms=row.last_write_ms,
         groups=row.groups,
         missing=log_dirs.missing,
@@ -188,6 +192,7 @@ def _row(view: ClusterView, topic: TopicInfo, offsets: TopicOffsets, log_dirs: L
     # A partition that is missing for a moment must not look like a fall and a rise.
     rates = [view.rates.per_second(("end", topic.name, number), end) for number, end in offsets.ends.items()]
     known = [rate for rate in rates if rate is not None]
+    size = log_dirs.topic_sizes.get(topic.name)
     return TopicRow(
         name=topic.name,
         is_internal=topic.is_internal,
@@ -196,9 +201,10 @@ def _row(view: ClusterView, topic: TopicInfo, offsets: TopicOffsets, log_dirs: L
         state=topic_state(topic),
         lagging=states.count("lagging"),
         offline=states.count("offline"),
-        size_bytes=maybe_long(log_dirs.topic_sizes.get(topic.name)),
+        size_bytes=maybe_long(size),
         records=long(sum(offsets.ends[each] - offsets.starts[each] for each in both)) if is_known else None,
         records_per_s=sum(known) if known else None,
+        bytes_per_s=None if size is None else view.rates.per_second(("size", topic.name), size),
         last_write_ms=max(offsets.last_write_ms.values(), default=None),
         groups=groups,
     )

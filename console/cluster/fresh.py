@@ -9,8 +9,10 @@ from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-# A value that took a second to read is good for at least this many seconds, so that reading never fills the processor.
+# A value that took a second of processor time is good for at least this many seconds, up to a limit, so that reading
+# never fills the processor. The time of waiting for brokers does not count: slow ones must not make old answers.
 _AGE_PER_READ: Final = 10.0
+_AGE_S_MAX: Final = 15.0
 
 
 class Fresh(Generic[T]):
@@ -27,11 +29,13 @@ class Fresh(Generic[T]):
         max_age_s: float,
         stale_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
+        processor_clock: Callable[[], float] = time.process_time,
     ) -> None:
         self._read = read
         self._max_age_s = max_age_s
         self._stale_s = stale_s
         self._clock = clock
+        self._processor_clock = processor_clock
         self._value: T | None = None
         self._read_at: float | None = None
         self._read_took_s = 0.0
@@ -40,7 +44,7 @@ class Fresh(Generic[T]):
     async def get(self) -> T:
         """Return the value; raise what reading it raises."""
         age = None if self._read_at is None else self._clock() - self._read_at
-        good_for = max(self._max_age_s, self._read_took_s * _AGE_PER_READ)
+        good_for = max(self._max_age_s, min(_AGE_S_MAX, self._read_took_s * _AGE_PER_READ))
         if age is not None and age < good_for:
             return self._value  # type: ignore[return-value]
         if self._reading is None:
@@ -62,11 +66,11 @@ class Fresh(Generic[T]):
             await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _refresh(self) -> T:
-        started_at = self._clock()
+        started_at = self._processor_clock()
         try:
             value = await self._read()
             self._value, self._read_at = value, self._clock()
-            self._read_took_s = self._read_at - started_at
+            self._read_took_s = self._processor_clock() - started_at
             return value
         finally:
             self._reading = None

@@ -13,7 +13,7 @@ _KEPT_MAX: Final = 4096
 
 
 class _Failures(NamedTuple):
-    count: int
+    failures: int
     last_at: float
     pause_s: float
 
@@ -40,7 +40,7 @@ class LoginAttempts:
         """Count a failure."""
         now = self._clock()
         known = self._failures.pop(name, None)
-        count = 1 if known is None or now - known.last_at > _FORGOTTEN_S else known.count + 1
+        count = 1 if known is None or now - known.last_at > _FORGOTTEN_S else known.failures + 1
         pause_s = min(_PAUSE_S_MAX, 2.0 ** min(count - self._free, 10)) if count >= self._free else 0.0
         self._failures[name] = _Failures(count, now, pause_s)
         while len(self._failures) > self._kept_max:

@@ -72,6 +72,29 @@ async def test_an_old_value_is_returned_while_it_is_read_again() -> None:
     assert await fresh.get() == 4
 
 
+async def test_a_costly_value_is_kept_longer() -> None:
+    """Ten times the processor time that it took, but a quarter of a minute at most."""
+    clock, processor = FakeClock(0.0), FakeClock(0.0)
+    reads = 0
+
+    async def read() -> int:
+        nonlocal reads
+        reads += 1
+        processor.now += 0.5 if reads == 1 else 60.0
+        return reads
+
+    fresh = Fresh(read, max_age_s=1, clock=clock, processor_clock=processor)
+    assert await fresh.get() == 1
+    clock.now = 4.9
+    assert await fresh.get() == 1
+    clock.now = 5.1
+    assert await fresh.get() == 2
+    clock.now += 14.9
+    assert await fresh.get() == 2
+    clock.now += 0.2
+    assert await fresh.get() == 3
+
+
 async def test_a_failure_is_raised_and_the_next_caller_tries_again() -> None:
     """The last value is not shown for ever when reading fails."""
     source = Source()

@@ -21,7 +21,8 @@ from ottla.console.web.route import Route
 
 READS = [route for route in ROUTES if route.method == "GET" and route.stream is None]
 QUERIES: dict[str, dict[str, Any]] = {
-    "/acls/explain": {"principal": "alice", "operation": "read", "resource_name": "orders"}
+    "/acls/explain": {"principal": "alice", "operation": "read", "resource_name": "orders"},
+    "/search": {"q": "t"},
 }
 
 
@@ -85,6 +86,13 @@ async def test_a_topic_has_numbers_that_are_not_rounded(
     rows = await console.get("/topics", q=topic)
     (row,) = rows["items"]
     assert (row["name"], row["records"], rows["total"], rows["next"]) == (topic, "20", 1, None)
+
+
+async def test_one_search_finds_topics_and_groups(console: ConsoleClient, broker: BrokerProcess, topic: str) -> None:
+    """The exact name first."""
+    await fill(broker, topic, 2)
+    hits = await console.get("/search", q=topic.upper())
+    assert [(hit["kind"], hit["name"]) for hit in hits["items"]] == [("topic", topic), ("group", f"group-{topic}")]
 
 
 async def test_a_group_has_its_lag_in_records_and_in_time(
