@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -138,8 +139,9 @@ async def read_records(
         per_second=query.per_second,
     )
     decoder = Decoder(call.sessions.registry, query.value_bytes)
-    async for lines in RecordStream(call.user.client, decoder, reading).lines():
-        yield lines
+    async with contextlib.aclosing(RecordStream(call.user.client, decoder, reading).lines()) as parts:
+        async for lines in parts:
+            yield lines
 
 
 async def export_records(call: Call, topic: str, query: ExportQuery) -> AsyncIterator[list[RecordLine | EndLine]]:
@@ -161,12 +163,13 @@ async def export_records(call: Call, topic: str, query: ExportQuery) -> AsyncIte
         )
         decoder = Decoder(call.sessions.registry, 8 * 1024 * 1024)
         end: EndLine | None = None
-        async for lines in RecordStream(call.user.client, decoder, reading).lines():
-            records = [line for line in lines if isinstance(line, RecordLine)]
-            left -= len(records)
-            if records:
-                yield list(records)
-            end = next((line for line in lines if isinstance(line, EndLine)), end)
+        async with contextlib.aclosing(RecordStream(call.user.client, decoder, reading).lines()) as parts:
+            async for lines in parts:
+                records = [line for line in lines if isinstance(line, RecordLine)]
+                left -= len(records)
+                if records:
+                    yield list(records)
+                end = next((line for line in lines if isinstance(line, EndLine)), end)
         if end is None or end.reason in ("end", "limit"):
             yield [end] if end is not None else []
             return

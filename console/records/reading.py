@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -107,7 +107,7 @@ class RecordStream:
         self._reading = reading
         self._read = self._matched = self._skipped = self._bytes = 0
 
-    async def lines(self) -> AsyncIterator[list[Line]]:
+    async def lines(self) -> AsyncGenerator[list[Line]]:
         """Yield records and progress; raises KafkaError if the topic cannot be read."""
         reading = self._reading
         async with Admin(**{**self._client, "client_id": "ottla-console-records"}) as admin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -17,7 +17,7 @@ from ottla.client.errors import KafkaError
 from ottla.console.login.sessions import Sessions, UserSession
 from ottla.console.problems import Problem, problem_of
 from ottla.console.settings import ConsoleSettings
-from ottla.console.web.call import Call
+from ottla.console.web.call import Call, Reply
 from ottla.console.web.protection import HEADERS, check_request
 from ottla.console.web.route import Route
 from ottla.protocol.errors import ErrorCode
@@ -97,9 +97,7 @@ class Answering:
             raise
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
-            return problem_response(
-                Problem(500, "The console failed", "This is a fault of the console; its log says more.")
-            )
+            return problem_response(_failed())
 
     def _set_session(self, call: Call, response: web.Response) -> None:
         """Give the browser the session that a login began, or take it away after a logout."""
@@ -134,34 +132,46 @@ class Answering:
         return None if cookie is None else self._sessions.find(cookie)
 
     async def _stream(self, route: Route, call: Call, arguments: dict[str, Any]) -> web.StreamResponse:
+        # A client may go away at any moment; what the handler holds is given back then.
         with self._sessions.streaming(call.user):
-            lines: AsyncIterator[Any] = route.handle(call, **arguments)
-            # The first part is waited for before the answer begins, so that an error still has a status.
-            first = await anext(lines, None)
-            headers = {
-                "Content-Type": _NDJSON if route.stream == "ndjson" else _SSE,
-                "Cache-Control": "no-store",
-                "X-Accel-Buffering": "no",
-            }
-            if filename := call.reply.filename:
-                headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(filename, safe='')}"
-            response = web.StreamResponse(headers=headers | HEADERS)
-            await response.prepare(call.request)
-            write = _write_lines if route.stream == "ndjson" else _write_event
-            try:
-                if first is not None:
-                    await write(response, first)
-                async for part in lines:
-                    await write(response, part)
-            except KafkaError as error:
-                await _write_failure(response, route, problem_of(error))
-            except Problem as problem:
-                await _write_failure(response, route, problem)
-            finally:
-                await lines.aclose()  # type: ignore[attr-defined]
+            async with contextlib.aclosing(route.handle(call, **arguments)) as lines:
+                # The first part is waited for before the answer begins, so that an error still has a status.
+                first = await anext(lines, None)
+                response = web.StreamResponse(headers=_stream_headers(route, call.reply) | HEADERS)
+                await response.prepare(call.request)
+                write = _write_lines if route.stream == "ndjson" else _write_event
+                try:
+                    if first is not None:
+                        await write(response, first)
+                    async for part in lines:
+                        await write(response, part)
+                except KafkaError as error:
+                    await _write_failure(response, route, problem_of(error))
+                except Problem as problem:
+                    await _write_failure(response, route, problem)
+                except ConnectionError:
+                    raise
+                except Exception:
+                    _log.exception("%s %s failed", call.request.method, call.request.path)
+                    await _write_failure(response, route, _failed())
             with contextlib.suppress(ConnectionError):
                 await response.write_eof()
             return response
+
+
+def _stream_headers(route: Route, reply: Reply) -> dict[str, str]:
+    headers = {
+        "Content-Type": _NDJSON if route.stream == "ndjson" else _SSE,
+        "Cache-Control": "no-store",
+        "X-Accel-Buffering": "no",
+    }
+    if reply.filename:
+        headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(reply.filename, safe='')}"
+    return headers
+
+
+def _failed() -> Problem:
+    return Problem(500, "The console failed", "This is a fault of the console; its log says more.")
 
 
 async def _arguments(route: Route, request: web.Request) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 from tests.console.console_client import ConsoleClient, running_console
 from tests.kit.broker_process import BrokerProcess
@@ -13,6 +14,7 @@ from tests.kit.waiting import until_async
 from ottla.client.admin.admin import Admin
 from ottla.client.admin.results import NewTopic
 from ottla.client.producer.producer import Producer
+from ottla.console.records.reading import Line, RecordStream
 
 COUNT = 60
 
@@ -186,3 +188,22 @@ async def test_records_are_trimmed_by_the_name_of_their_topic(console: ConsoleCl
     await console.post(f"/topics/{records}/trim", {"to": "end", "dry_run": False}, status=400)
     await console.post(f"/topics/{records}/trim", {"to": "5", "partitions": [0], "confirm": records, "dry_run": False})
     assert (await console.get(f"/topics/{records}"))["records"] == "55"
+
+
+async def test_a_stream_that_fails_ends_with_the_problem(
+    console: ConsoleClient, records: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its status is sent already, so the last line says what went wrong; nothing of it stays open."""
+    lines_of = RecordStream.lines
+
+    async def failing(stream: RecordStream) -> AsyncGenerator[list[Line]]:
+        async with contextlib.aclosing(lines_of(stream)) as parts:
+            yield await anext(parts)
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(RecordStream, "lines", failing)
+    seen = await console.lines(f"/topics/{records}/records", **{"from": "start", "limit": 5})
+    assert (len(numbers(seen)), seen[-1]["type"], seen[-1]["problem"]["status"]) == (5, "error", 500)
+    sessions = console.server._sessions
+    assert sessions is not None
+    await until_async(lambda: not sessions.streams, "the stream has ended")
