@@ -267,7 +267,7 @@ export function Field({ label, help, type = "text", value, onInput, options, cla
 }
 
 /** A field that waits until a user stops typing. */
-export function SearchField({ label, value, onSearch, placeholder }) {
+export function SearchField({ label, value, onSearch, placeholder, hasLabel = false }) {
   const [text, setText] = useState(value);
   const timer = useRef(0);
   useEffect(() => setText(value), [value]);
@@ -276,7 +276,7 @@ export function SearchField({ label, value, onSearch, placeholder }) {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => onSearch(next), 250);
   };
-  return html`<${Field} type="search" className="search" isLabelHidden label=${label} value=${text} onInput=${typed} placeholder=${placeholder ?? label} />`;
+  return html`<${Field} type="search" className=${hasLabel ? "search inline" : "search"} isLabelHidden=${!hasLabel} label=${label} value=${text} onInput=${typed} placeholder=${placeholder ?? label} />`;
 }
 
 /** Tabs that are links, because every view has a URL. */

@@ -52,7 +52,7 @@ function SafeToStop({ found, isAlive }) {
   return html`<div class=${`notice ${found.is_safe ? "ok" : "warning"}`}>
     <span class="mark" aria-hidden="true">${found.is_safe ? "●" : "▲"}</span>
     <div>
-      <strong>Safe to stop now? ${found.is_safe ? "Yes" : "No"}.</strong> ${found.verdict}
+      Safe to stop now? <strong>${found.is_safe ? "Yes" : "No"}.</strong>${/^safe to stop now/i.test(found.verdict) ? "" : ` ${found.verdict}`}
       ${found.reasons.length > 0 && html`<ul>${found.reasons.map((each) => html`<li key=${each}>${each}</li>`)}</ul>`}
     </div>
   </div>`;

@@ -10,6 +10,7 @@ function rolesOf(apis) {
   const roles = [];
   if (apis.some((each) => each.startsWith("Produce"))) roles.push("produces");
   if (apis.some((each) => each.startsWith("Fetch"))) roles.push("consumes");
+  if (apis.includes("UpdateMetadata")) roles.push("controls");
   return roles;
 }
 

@@ -67,7 +67,7 @@ function OptionRow({ option, isOpen, onOpen, kind, name, reload }) {
         ${option.is_read_only
           ? html`<span class="dim" title="It is read when a broker starts">read-only</span>`
           : html`<${ChangeButton} kind="small" spec=${() => setting(option, kind, name, reload)}>Set<span class="sr-only"> ${option.name}</span><//>
-              ${!option.is_default && html` <${ChangeButton} kind="small" spec=${() => unsetting(option, kind, name, reload)}>Unset<span class="sr-only"> ${option.name}</span><//>`}`}
+              ${/topic|dynamic/.test(option.source) && html` <${ChangeButton} kind="small" spec=${() => unsetting(option, kind, name, reload)}>Unset<span class="sr-only"> ${option.name}</span><//>`}`}
       </td>
     </tr>
     ${isOpen &&

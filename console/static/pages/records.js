@@ -15,6 +15,8 @@ const LIST_VALUE_BYTES = 2048;
 const FLUSH_MS = 250;
 const ANNOUNCE_MS = 5000;
 const HIGHLIGHT_MAX = 20_000;
+const FILTER_HELP =
+  "Filters know key, value, headers, topic, partition, offset and timestamp; == != < <= > >= in, and or not; len, lower, upper, text, number, starts, ends, like.";
 const FORMATS = ["auto", "json", "text", "msgpack", "avro", "protobuf", "hex"];
 
 export default function RecordsPage({ topic, query }) {
@@ -258,7 +260,7 @@ function Controls({ topic, reading }) {
       <${Field} type="select" label="Decode values as" value=${draft.value} onInput=${set("value")} options=${FORMATS} />
       <${Field} type="select" label="Transactions" value=${draft.isolation} onInput=${set("isolation")} options=${[["read_committed", "committed records"], ["read_uncommitted", "all records"]]} />
       <${Field} className="grow" label="Columns" value=${draft.columns} onInput=${set("columns")} placeholder="value.user.id, headers.trace" help="Paths into keys, values and headers, with commas between them." />
-      <p class="help grow">Filters know key, value, headers, topic, partition, offset and timestamp; == != < <= > >= in, and or not; len, lower, upper, text, number, starts, ends, like.</p>
+      <p class="help grow">${FILTER_HELP}</p>
     </div>`}
   </form>`;
 }

@@ -86,8 +86,8 @@ function Acls({ query }) {
   const add = html`<${ChangeButton} kind="primary" spec=${() => aclCreation(source.reload)}>Add an ACL<//>`;
   return html`<${Section} title="ACLs" actions=${add}>
     <div class="toolbar">
-      <${SearchField} label="Of user" placeholder="User:alice" value=${principal} onSearch=${(text) => setQuery({ principal: text })} />
-      <${SearchField} label="On resource" placeholder="orders" value=${resource} onSearch=${(text) => setQuery({ resource: text })} />
+      <${SearchField} hasLabel label="Of user" placeholder="User:alice" value=${principal} onSearch=${(text) => setQuery({ principal: text })} />
+      <${SearchField} hasLabel label="On resource" placeholder="orders" value=${resource} onSearch=${(text) => setQuery({ resource: text })} />
     </div>
     <${Loaded} source=${source}>
       ${(data) => !data.is_enabled

@@ -1,6 +1,6 @@
 // The files of a partition on one broker, and why retention keeps each.
 import { path, useData } from "../lib/api.js";
-import { bytes, count, duration } from "../lib/format.js";
+import { bytes, count, duration, plural } from "../lib/format.js";
 import { html, useMemo } from "../lib/html.js";
 import { go, setQuery, to } from "../lib/router.js";
 import { Badge, Command, Empty, Field, Loaded, Page, SearchField, Table, Tiles, Time, Unknown } from "../lib/ui.js";
@@ -54,7 +54,7 @@ function Files({ data }) {
     <${Tiles} items=${[
       { label: "Offsets", value: html`<span class="number">${data.log_start_offset} – ${data.log_end_offset}</span>`, note: `on broker ${data.broker_id}` },
       { label: "High watermark", value: html`<span class="number">${data.high_watermark}</span>`, note: data.last_stable_offset === null ? "" : `stable up to ${data.last_stable_offset}` },
-      { label: "Size", value: bytes(data.size_bytes), note: `${count(data.items.length)} segments` },
+      { label: "Size", value: bytes(data.size_bytes), note: plural(data.items.length, "segment") },
       { label: "Policy", value: data.cleanup_policy ?? "–", note: `keep ${kept(data.retention_ms, duration)}, ${kept(data.retention_bytes, bytes)}` },
     ]} />
     ${data.path && html`<p class="dim">In <code>${data.path}</code></p>`}
@@ -66,8 +66,8 @@ function Files({ data }) {
         { id: "base", label: "From offset", isHeader: true, align: "right", className: "number", render: (each) => each.base_offset },
         { id: "next", label: "Up to", align: "right", className: "number", render: (each) => each.next_offset },
         { id: "size", label: "Size", align: "right", render: (each) => html`<span title=${`${count(each.size_bytes)} bytes, indexes ${count(each.index_bytes)} bytes`}>${bytes(each.size_bytes)}</span>` },
-        { id: "first", label: "First record", isWide: true, render: (each) => html`<${Time} ms=${each.first_timestamp_ms} />` },
-        { id: "last", label: "Last record", render: (each) => html`<${Time} ms=${each.last_timestamp_ms} />` },
+        { id: "first", label: "First record", isWide: true, render: (each) => html`<${Time} ms=${each.base_offset === each.next_offset ? null : each.first_timestamp_ms} />` },
+        { id: "last", label: "Last record", render: (each) => html`<${Time} ms=${each.base_offset === each.next_offset ? null : each.last_timestamp_ms} />` },
         { id: "why", label: "Why it is still here", className: "event-text", render: (each) => html`${each.is_active && html`<${Badge} kind="info">active<//> `}${each.why_kept}` },
         { id: "deleted", label: "Deleted at the earliest", render: (each) => (each.deleted_ms === null ? html`<span class="dim">–</span>` : html`<${Time} ms=${each.deleted_ms} isLong />`) },
       ]}
