@@ -5,6 +5,9 @@ import { theme, zone } from "./settings.js";
 import { Button, Table } from "./ui.js";
 import uPlot from "../vendor/uplot.js";
 
+// A chart that has just begun does not stretch its few points over the whole width.
+const SPAN_S = 60;
+
 /** Resolve a custom property to a colour that a canvas knows. */
 function colour(element, name, opacity = 1) {
   element.style.color = `var(${name})`;
@@ -39,7 +42,7 @@ export function Chart({ label, data, series, height = 150 }) {
         legend: { show: false },
         cursor: { y: false, points: { size: 6 } },
         tzDate: (seconds) => (zone.value === "UTC" ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000)),
-        scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+        scales: { x: { range: (_, low, high) => [Math.min(low, high - SPAN_S), high] }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
         axes: [
           { ...axis, space: 80, values: "{HH}:{mm}:{ss}" },
           { ...axis, size: 76, space: 36, values: (_, ticks) => ticks.map((tick) => format(tick)) },

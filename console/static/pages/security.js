@@ -176,17 +176,45 @@ function entityText(entity) {
   return Object.entries(entity).map(([type, name]) => `${type} ${name === null ? "(default)" : name}`).join(", ");
 }
 
+const QUOTAS = [
+  ["producer_byte_rate", "bytes to send a second"],
+  ["consumer_byte_rate", "bytes to get a second"],
+  ["request_percentage", "percent of a thread for requests"],
+  ["controller_mutation_rate", "partitions to create or delete a second"],
+  ["connection_creation_rate", "connections a second"],
+];
+
+function quotaChange(reload) {
+  return {
+    title: "Set a quota",
+    intro: "A quota holds on each broker on its own. Leave a name empty for the default of its kind.",
+    fields: [
+      { name: "kind", label: "Of a", type: "select", value: "user", options: ["user", "client-id", "ip"] },
+      { name: "name", label: "Named", placeholder: "the default" },
+      { name: "quota", label: "Limit", type: "select", value: QUOTAS[0][0], options: QUOTAS },
+      { name: "value", label: "To", type: "number", min: 0, step: "any", placeholder: "no limit" },
+    ],
+    request: (values, isDryRun) => ({
+      method: "PATCH",
+      path: "quotas",
+      body: { entity: { [values.kind]: values.name || null }, quotas: { [values.quota]: values.value === "" ? null : Number(values.value) }, dry_run: isDryRun },
+    }),
+    verb: "Set the quota",
+    onDone: reload,
+  };
+}
+
 function Quotas() {
   const source = useData("quotas", {}, { every: 5000 });
   return html`<${Loaded} source=${source}>
     ${(data) => html`
-      <${Section} title="Quotas">
+      <${Section} title="Quotas" actions=${html`<${ChangeButton} kind="primary" spec=${() => quotaChange(source.reload)}>Set a quota<//>`}>
         ${data.items.length
           ? html`<${Table} caption="Quotas" rows=${data.items} rowKey=${(each) => entityText(each.entity)} columns=${[
               { id: "entity", label: "Of", isHeader: true, className: "name", render: (each) => entityText(each.entity) },
               { id: "quotas", label: "Limits", render: (each) => Object.entries(each.quotas).map(([name, value]) => `${name} ${count(value)}`).join(", ") },
             ]} />`
-          : html`<${Empty} title="Nobody is limited" command="ottla quota alter --user alice --set producer_byte_rate=1048576">A quota limits what a user or a client may send and get from each broker.<//>`}
+          : html`<${Empty} title="Nobody is limited" command="ottla quota alter --user alice --produce 1048576">A quota limits what a user or a client may send and get from each broker.<//>`}
         <${Command} text="ottla quota list" />
       <//>
       <${Section} title="What clients use now">

@@ -72,7 +72,7 @@ function creation(reload) {
   return {
     title: "Create a topic",
     fields: [
-      { name: "name", label: "Name", required: true, pattern: "[A-Za-z0-9._-]+", maxLength: 249, help: "Letters, digits, dots, dashes and underscores." },
+      { name: "name", label: "Name", required: true, pattern: "[A-Za-z0-9._\\-]+", maxLength: 249, help: "Letters, digits, dots, dashes and underscores." },
       { name: "partitions", label: "Partitions", type: "number", min: 1, placeholder: "default of the brokers" },
       { name: "replicas", label: "Replicas", type: "number", min: 1, placeholder: "default of the brokers" },
       { name: "configs", label: "Options", type: "textarea", rows: 3, placeholder: "retention.ms=86400000", help: "One option per line: name=value." },
