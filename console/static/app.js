@@ -145,7 +145,7 @@ function Top({ isMenuOpen, onMenu }) {
     <button type="button" class="button quiet menu-button" aria-expanded=${isMenuOpen} aria-controls="menu" onClick=${onMenu}>
       <span aria-hidden="true">☰</span> Menu
     </button>
-    <a class="brand" href="overview">
+    <a class="brand" href="overview" aria-label="Ottla">
       <svg viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8" /><circle cx="16" cy="16" r="9" /><path d="M11.5 13h9M11.5 16h9M11.5 19h5" /></svg>
       <span>Ottla</span>
     </a>

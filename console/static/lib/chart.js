@@ -3,7 +3,24 @@ import { absolute } from "./format.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { theme, zone } from "./settings.js";
 import { Button, Table } from "./ui.js";
-import uPlot from "../vendor/uplot.js";
+
+// Only pages with charts load it, and only when they show one.
+let library = null;
+function useLibrary() {
+  const [uPlot, setLibrary] = useState(() => library);
+  useEffect(() => {
+    if (library) return;
+    import("../vendor/uplot.js").then(
+      (loaded) => {
+        library = loaded.default;
+        setLibrary(() => library);
+      },
+      // The numbers stand beside the chart, and in its table.
+      () => {},
+    );
+  }, []);
+  return uPlot;
+}
 
 // A chart that has just begun does not stretch its few points over the whole width.
 const SPAN_S = 60;
@@ -22,6 +39,7 @@ function colour(element, name, opacity = 1) {
 export function Chart({ label, data, series, height = 150 }) {
   const box = useRef(null);
   const plot = useRef(null);
+  const uPlot = useLibrary();
   const [isTable, setTable] = useState(false);
   const [scheme, setScheme] = useState(0);
   const format = series[0].format;
@@ -32,7 +50,7 @@ export function Chart({ label, data, series, height = 150 }) {
     return () => query.removeEventListener("change", changed);
   }, []);
   useEffect(() => {
-    if (isTable) return undefined;
+    if (isTable || !uPlot) return undefined;
     const grid = { stroke: colour(box.current, "--line"), width: 1 };
     const axis = { stroke: colour(box.current, "--text-dim"), grid, ticks: { show: false }, font: "12px system-ui, sans-serif" };
     const made = new uPlot(
@@ -70,7 +88,7 @@ export function Chart({ label, data, series, height = 150 }) {
       made.destroy();
       plot.current = null;
     };
-  }, [isTable, theme.value, zone.value, scheme, height]);
+  }, [uPlot, isTable, theme.value, zone.value, scheme, height]);
   useEffect(() => plot.current?.setData(data), [data]);
 
   const last = (index) => format(data[index + 1].at(-1) ?? null);
@@ -99,6 +117,6 @@ export function Chart({ label, data, series, height = 150 }) {
             })),
           ]}
         />`
-      : html`<div ref=${box} class="plot" role="img" aria-label=${summary}></div>`}
+      : html`<div ref=${box} class="plot" style=${{ height: `${height}px` }} role="img" aria-label=${summary}></div>`}
   </figure>`;
 }

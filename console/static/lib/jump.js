@@ -54,6 +54,8 @@ function OpenJump({ pages }) {
     go(href);
   };
   const key = (event) => {
+    // A search field takes Escape for itself, to clear what is typed.
+    if (event.key === "Escape") close();
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step && found.length) {
       event.preventDefault();

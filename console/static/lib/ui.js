@@ -188,7 +188,7 @@ export function Table({ caption, columns, rows, rowKey, sort, onSort, rowClass, 
       </button>
     </th>`;
   };
-  return html`<div class="table-scroll" role="region" aria-label=${caption} tabindex="0">
+  return html`<div class="table-scroll" role="group" aria-label=${caption} tabindex="0">
     <table class=${isStriped ? "striped" : ""}>
       <caption class="sr-only">${caption}</caption>
       <thead><tr>${shownColumns.map(header)}</tr></thead>

@@ -40,7 +40,7 @@ function List({ data, q, kind, name, reload }) {
     <//>`;
   }
   return html`<p class="dim" role="status">${count(items.length)} of ${count(data.items.length)} options</p>
-    <div class="table-scroll" role="region" aria-label="Options" tabindex="0">
+    <div class="table-scroll" role="group" aria-label="Options" tabindex="0">
       <table>
         <caption class="sr-only">Options</caption>
         <thead><tr><th scope="col">Option</th><th scope="col">Value</th><th scope="col">From</th><th scope="col">Change</th></tr></thead>

@@ -313,7 +313,7 @@ function RecordTable({ topic, reading, found, opened, onOpen }) {
       ${reading.filter ? "No record matches the filter in what was read." : "There is nothing from here on. Write a record, or look from the beginning."}
     <//>`;
   }
-  return html`<div class="table-scroll records" role="region" aria-label="Records" tabindex="0">
+  return html`<div class="table-scroll records" role="group" aria-label="Records" tabindex="0">
     <table>
       <caption class="sr-only">Records of ${topic}</caption>
       <thead>

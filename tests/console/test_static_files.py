@@ -1,0 +1,79 @@
+"""The files of the page: what is vendored is what was reviewed, all of it is small, and nothing comes from elsewhere."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from ottla.console.web.static_files import STATIC
+
+VENDOR = STATIC / "vendor"
+LISTED = json.loads((VENDOR / "VENDORED.json").read_text())["files"]
+OWN = sorted(
+    path for path in STATIC.rglob("*") if path.suffix in (".js", ".css", ".html") and VENDOR not in path.parents
+)
+ALL_BYTES_MAX = 150 * 1024
+FIRST_VIEW_BYTES_MAX = 60 * 1024
+
+
+def test_every_vendored_file_has_the_listed_hash() -> None:
+    """A file that somebody changed, added or forgot is found."""
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in VENDOR.iterdir()}
+    found.pop("VENDORED.json")
+    assert found == {entry["file"]: entry["sha256"] for entry in LISTED}
+
+
+def test_every_vendored_package_has_a_licence_text() -> None:
+    """The licence of each library is served with it."""
+    packages = {entry["package"] for entry in LISTED}
+    licensed = {entry["package"] for entry in LISTED if entry["file"].startswith("LICENSE-")}
+    assert packages == licensed
+    assert {entry["licence"] for entry in LISTED} == {"MIT", "Apache-2.0"}
+
+
+def test_all_files_together_are_small() -> None:
+    """150 KB with gzip in all, and 60 KB before the first page is shown."""
+    sizes = {
+        path.relative_to(STATIC).as_posix(): len(gzip.compress(path.read_bytes()))
+        for path in STATIC.rglob("*")
+        if path.is_file()
+    }
+    assert sum(sizes.values()) <= ALL_BYTES_MAX
+    index = (STATIC / "index.html").read_text()
+    first = ["index.html", "pages/overview.js", "lib/chart.js"]
+    first += re.findall(r'"__ASSETS__/([^"]+)"', index)
+    assert sum(sizes[name] for name in set(first)) <= FIRST_VIEW_BYTES_MAX
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.relative_to(STATIC).as_posix())
+def test_a_file_needs_no_other_host_and_no_bundler(path: Path) -> None:
+    """Imports are relative, nothing is inline, and names of others are never put into the page as HTML."""
+    text = path.read_text()
+    for imported in re.findall(r'^(?:import|export|} from)\b.*"([^"]+)";$|\bimport\("([^"]+)"\)', text, re.MULTILINE):
+        assert "".join(imported).startswith(("./", "../")), imported
+    assert not re.search(r"(?:src|href)=\"(?:https?:)?//", text)
+    for forbidden in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+        assert forbidden not in text, forbidden
+    assert not re.search(r"<script>|<style|\son\w+=\"", text)
+
+
+def test_modules_that_the_first_page_needs_are_preloaded() -> None:
+    """Otherwise a browser finds them one after the other."""
+    index = (STATIC / "index.html").read_text()
+    preloaded = set(re.findall(r'modulepreload" href="__ASSETS__/([^"]+)"', index))
+    wanted = {"app.js"}
+    while True:
+        imported = {
+            (STATIC / name).parent.joinpath(target).resolve().relative_to(STATIC.resolve()).as_posix()
+            for name in wanted
+            for target in re.findall(r'\bfrom\s*"([^"]+)"', (STATIC / name).read_text())
+        }
+        if imported <= wanted:
+            break
+        wanted |= imported
+    assert preloaded == wanted - {"app.js"}
