@@ -40,11 +40,11 @@ from ottla.broker.replication.partition import Partition, PartitionContext
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.throttle import Throttles
 from ottla.broker.requests.dispatch import Dispatcher
+from ottla.broker.requests.request_limits import request_bytes_max
 from ottla.broker.requests.topic_creation import known_brokers
 from ottla.broker.security.audit.audit_topic import CLIENT_ID as AUDIT_CLIENT_ID
 from ottla.broker.security.audit.audit_topic import AuditTopic
 from ottla.broker.security.audit.audit_topic import audit_topic as audit_topic_spec
-from ottla.broker.requests.request_limits import request_bytes_max
 from ottla.broker.security.security import Security
 from ottla.broker.storage.directory_files import read_meta_properties
 from ottla.broker.storage.logs import Logs

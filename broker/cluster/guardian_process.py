@@ -125,7 +125,8 @@ def connected(host: str, port: int, tls: str) -> socket.socket:
             with tempfile.NamedTemporaryFile() as file:
                 file.write(bytes.fromhex(key))
                 file.flush()
-                context.load_cert_chain(file.name, password="" if password == "-" else bytes.fromhex(password))
+                # No password is one of no length: without any, OpenSSL would ask at the terminal.
+                context.load_cert_chain(file.name, password=b"" if password == "-" else bytes.fromhex(password))
         return context.wrap_socket(connection, server_hostname=host)
     except BaseException:
         connection.close()

@@ -49,7 +49,7 @@ ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
 OTTLA: Final = "/ottla"
-LOGIN_SECRET: Final = "/ottla/login_secret"
+LOGIN_SECRET: Final = "/ottla/login_secret"  # noqa: S105 - a path
 
 TOPIC_CONFIGS: Final = "topics"
 BROKER_CONFIGS: Final = "brokers"

@@ -23,8 +23,8 @@ from typing import Final
 
 from ottla.broker.requests.error_answers import error_answer
 from ottla.broker.requests.request import Answer, AnyRequest, Handler, Request, S
-from ottla.broker.security.audit.audit import AuditSubject
 from ottla.broker.security.acls.authorizer import Authorizer
+from ottla.broker.security.audit.audit import AuditSubject
 from ottla.broker.security.session import Session
 from ottla.protocol.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.protocol.api import Api
@@ -277,8 +277,9 @@ def denied(
     if refused and instead is not None and authorizer.allows(session, instead, CLUSTER):
         return _NONE
     if log_if_denied:
+        subject = AuditSubject(session, request.client_id)
         for name in refused:
-            authorizer.note_refusal(session, operation, kind, name)
+            authorizer.note_refusal(subject, request.api.label, operation, kind, name)
     return refused
 
 

@@ -94,7 +94,7 @@ def prepare_zookeeper(security_folder: Path, folder: Path, zookeeper: str) -> No
         # For the health check.
         "clientPort": str(ZOOKEEPER_PORT),
         "clientPortAddress": HOST,
-        **ServerSecurity(keystore, login).options("0.0.0.0", port),
+        **ServerSecurity(keystore, login).options("0.0.0.0", port),  # noqa: S104 - in a container of its own
     }
     try:
         # Nobody else mounts this folder, and its reader has another number than we have.

@@ -38,7 +38,7 @@ def run_in_zookeeper(
     for override in overrides:
         options += ["--override", override]
     kept = {name: value for name, value in os.environ.items() if not (is_local and name.startswith("KAFKA_"))}
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: S603 - our own program
         [*_COMMAND, command, *options], check=False, capture_output=True, text=True, input=said, env=kept
     )
     if done.returncode != 0:

@@ -16,7 +16,13 @@ import msgspec
 
 from ottla.client.admin.admin import Admin
 from ottla.client.admin.results import ConfigResource
-from ottla.client.cli.health.http_pages import LISTENER, TOKEN_VARIABLE, authorization, page_url
+from ottla.client.cli.health.http_pages import (
+    LISTENER,
+    TOKEN_VARIABLE,
+    UntrustedHostError,
+    authorization,
+    page_url,
+)
 from ottla.client.errors import KafkaError
 from ottla.console.cluster.fresh import Fresh
 from ottla.protocol.config_resources import ConfigResourceType
@@ -50,11 +56,19 @@ class BrokersHttp:
         if broker is None:
             raise PageError(f"broker {broker_id} is down")
         url = page_url(listener, broker.host, path)
+        named = [address.host for address in self._admin.cluster.settings.addresses]
+        try:
+            headers = authorization(url, named)
+        except UntrustedHostError:
+            raise PageError(
+                f"broker {broker_id} serves HTTP at a host that is not a bootstrap server of the console, so it does not "
+                f"get the token in {TOKEN_VARIABLE}: add it to -b"
+            ) from None
         try:
             async with self._http.get(
                 url,
                 params=query,
-                headers=authorization(),
+                headers=headers,
                 timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
                 allow_redirects=False,
             ) as answer:

@@ -7,7 +7,7 @@ broker   nothing; or an error as JSON, which the client answers with ^A before i
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 

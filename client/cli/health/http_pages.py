@@ -27,6 +27,22 @@ class UntrustedHostError(Exception):
     """A broker names a host that must not get our token."""
 
 
+def authorization(
+    url: str, token_for: Collection[str], environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Return the header with our token, if we have one; UntrustedHostError if the host must not get it.
+
+    `token_for` has the hosts that may get the token, those that the user has named: a broker could name any. Callers do
+    not follow redirects, for the same reason.
+    """
+    token = environment.get(TOKEN_VARIABLE)
+    if not token:
+        return {}
+    if not _is_among(urlsplit(url).hostname or "", token_for):
+        raise UntrustedHostError
+    return {"Authorization": f"Bearer {token}"}
+
+
 def get_page(
     url: str,
     timeout_s: float,
@@ -34,16 +50,10 @@ def get_page(
     token_for: Collection[str] = (),
     environment: Mapping[str, str] = os.environ,
 ) -> http.client.HTTPResponse:
-    """Ask for a page; with our token, if we have one and the page may need it.
-
-    `token_for` has the hosts that may get the token, those that the user has named: a broker could name any. For the
-    same reason redirects are not followed.
-    """
-    token = environment.get(TOKEN_VARIABLE) if token_for else None
-    if token and not _is_among(urlsplit(url).hostname or "", token_for):
-        raise UntrustedHostError
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    opened: http.client.HTTPResponse = _OPENER.open(urllib.request.Request(url, headers=headers), timeout=timeout_s)
+    """Ask for a page, without following redirects; with our token, if `token_for` names hosts that may get it."""
+    headers = authorization(url, token_for, environment) if token_for else {}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - page_url makes http: only
+    opened: http.client.HTTPResponse = _OPENER.open(request, timeout=timeout_s)
     return opened
 
 

@@ -96,7 +96,9 @@ def lines_at_start(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> list[str
     monkeypatch.setattr("resource.setrlimit", lambda *_: None)
     arguments = [part for override in overrides for part in ("--override", override)]
     with capture_logs() as lines:
-        assert command.main(["--override", "zookeeper.connect=localhost:2181", *arguments]) == 1
+        # Nobody would dismiss a guardian: its broker is the process of the tests here.
+        always = ("--override", "zookeeper.connect=localhost:2181", "--override", "ottla.guardian.enable=false")
+        assert command.main([*always, *arguments]) == 1
     return [line for line in lines if line["event"] == "options_without_effect"]
 
 

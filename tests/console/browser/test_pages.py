@@ -85,7 +85,9 @@ async def test_a_page_opens_and_is_accessible_in_both_themes(shown: Shown, path:
 async def test_hostile_names_and_values_are_shown_as_text(shown: Shown) -> None:
     """Keys, values, headers, groups and client ids are what they are; a number of 64 bits is not rounded."""
     page = shown.tab.page
-    await shown.tab.open(f"topics/{shown.topic}/records?columns=value.id,value.user&from=start&partition=1", "tr.record")
+    await shown.tab.open(
+        f"topics/{shown.topic}/records?columns=value.id,value.user&from=start&partition=1", "tr.record"
+    )
     row = page.locator("tr.record").first
     await expect(row).to_contain_text(MARKUP)
     await expect(row).to_contain_text(LARGE)
