@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ottla.console.records.schema_registry import SchemaRegistry
 
 DecodeAs = Literal["auto", "json", "text", "msgpack", "avro", "protobuf", "hex"]
-Format = Literal["null", "empty", "json", "text", "msgpack", "avro", "protobuf", "hex"]
+Format = Literal["null", "empty", "json", "text", "msgpack", "avro", "protobuf", "internal", "hex"]
 
 _FRAME_BYTES: Final = 5
 _MAGIC: Final = 0
@@ -71,6 +71,12 @@ class Decoder:
             shown = self._hex(data)
             shown.payload.note = str(failure)
             return shown
+
+    def internal(self, data: bytes | None, text: str | None) -> Decoded:
+        """Show a part of a record of one of Kafka's internal topics, which was decoded before."""
+        if data is None or text is None:
+            return Decoded(Payload(size=-1, format="null"), None)
+        return self._shown("internal", data, text, msgspec.json.decode(text))
 
     async def _guessed(self, data: bytes, *, needs_value: bool) -> Decoded:
         note = None

@@ -20,6 +20,7 @@ from ottla.client.cli.records.reading import PartitionReader, ReadRecord
 from ottla.console.numbers import Long, long
 from ottla.console.records.decoding import DecodeAs, Decoder, Payload
 from ottla.console.records.filters import Filter
+from ottla.console.records.internal_topics import internal_record
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.record import Record
 
@@ -234,8 +235,14 @@ class RecordStream:
         self._read += 1
         self._bytes += _size(record)
         wanted = reading.filter.names if reading.filter is not None else frozenset()
-        value = await self._decoder.decode(record.value, reading.decode_value, needs_value="value" in wanted)
-        key = await self._decoder.decode(record.key, reading.decode_key, needs_value="key" in wanted)
+        is_auto = reading.decode_key == reading.decode_value == "auto"
+        internal = internal_record(partition.topic, record.key, record.value) if is_auto else None
+        if internal is not None:
+            key = self._decoder.internal(record.key, internal[0])
+            value = self._decoder.internal(record.value, internal[1])
+        else:
+            value = await self._decoder.decode(record.value, reading.decode_value, needs_value="value" in wanted)
+            key = await self._decoder.decode(record.key, reading.decode_key, needs_value="key" in wanted)
         if reading.filter is not None and not reading.filter.matches(
             {
                 "key": key.value,

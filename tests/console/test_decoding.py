@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.console.records.decoding import DecodeAs, Decoder, Payload
+from ottla.console.records.internal_topics import internal_record
 from ottla.console.records.schema_registry import SchemaRegistry
 
 AVRO = {
@@ -72,6 +73,15 @@ async def test_no_bytes_do_harm(data: bytes, how: DecodeAs) -> None:
     found = await Decoder(None).decode(data, how, needs_value=True)
     assert found.payload.size == len(data)
     assert json.loads(msgspec.json.encode(found.payload))["format"]
+
+
+@given(st.binary(max_size=64) | st.none(), st.binary(max_size=64) | st.none())
+def test_no_record_of_an_internal_topic_does_harm(key: bytes | None, value: bytes | None) -> None:
+    """Anybody with the right may write anything there."""
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        internal_record(topic, key, value)
+        internal_record(topic, b"\0\1" + (key or b""), b"\0\3" + (value or b""))
+    assert internal_record("orders", key, value) is None
 
 
 class Registry:

@@ -16,6 +16,7 @@ from ottla.client.admin.admin import Admin
 from ottla.client.admin.results import NewTopic
 from ottla.client.producer.producer import Producer
 from ottla.console.records.reading import Line, RecordStream
+from ottla.protocol.identifiers import TopicPartition
 
 COUNT = 60
 
@@ -208,3 +209,22 @@ async def test_a_stream_that_fails_ends_with_the_problem(
     sessions = console.server._sessions
     assert sessions is not None
     await until_async(lambda: not sessions.streams, "the stream has ended")
+
+
+async def test_internal_topics_are_decoded(console: ConsoleClient, broker: BrokerProcess, records: str) -> None:
+    """The committed offset of a group, by its fields; and a filter on them."""
+    group = f"group-{records}"
+    async with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        await admin.alter_group_offsets(group, {TopicPartition(records, 1): 7})
+    found = await console.lines(
+        "/topics/__consumer_offsets/records", **{"from": "start", "filter": f'key.group == "{group}"', "limit": 5}
+    )
+    line = next(each for each in found if each["type"] == "record" and "OffsetCommitKey" in each["key"]["text"])
+    assert (line["key"]["format"], line["value"]["format"]) == ("internal", "internal")
+    assert json.loads(line["key"]["text"]) == {
+        "kind": "OffsetCommitKey",
+        "group": group,
+        "topic": records,
+        "partition": 1,
+    }
+    assert json.loads(line["value"]["text"])["offset"] == 7
