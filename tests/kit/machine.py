@@ -10,7 +10,7 @@ import sys
 from tests.kit.apache_kafka import UnavailableError, java
 
 # Commands, each with what it is for.
-_COMMANDS = {"kcat": "a client", "mvn": "Apache Kafka's jars"}
+_COMMANDS = {"kcat": "a client", "mvn": "Apache Kafka's jars", "chromium": "the console's pages"}
 _LINUX_COMMANDS = {"ip": "hosts", "iptables": "hosts", "nsenter": "hosts", "mkfs.ext4": "disks"}
 
 

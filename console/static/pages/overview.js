@@ -3,7 +3,7 @@ import { useData } from "../lib/api.js";
 import { ChangeButton } from "../lib/change.js";
 import { Chart } from "../lib/chart.js";
 import { bytes, bytesPerSecond, count, perSecond, plural, share, percent } from "../lib/format.js";
-import { html, signal, useState } from "../lib/html.js";
+import { html, signal, useEffect, useRef, useState } from "../lib/html.js";
 import { history, useWatch } from "../lib/live.js";
 import { setQuery, to } from "../lib/router.js";
 import { Badge, BrokerLink, Button, classNames, Command, Empty, Field, Loaded, Meter, Page, Section, StateBadge, Table, Tiles, TopicLink } from "../lib/ui.js";
@@ -92,6 +92,13 @@ function Cluster({ overview, state }) {
   const [isTable, setTable] = useState(false);
   const [hasInternal, setInternal] = useState(true);
   const source = useData("partitions", { state, internal: hasInternal, limit: PARTITIONS_MAX }, { every: 3000 });
+  // The counts come with the stream: when they change, the picture is old.
+  const counts = JSON.stringify([overview.partitions, overview.brokers.map((each) => [each.broker_id, each.is_alive, each.leaders])]);
+  const shown = useRef(counts);
+  useEffect(() => {
+    if (shown.current !== counts) source.reload();
+    shown.current = counts;
+  }, [counts]);
   const actions = html`
     <${Field} type="select" label="Show" className="inline" value=${state} onInput=${(value) => setQuery({ state: value === "any" ? null : value })}
       options=${[["any", "all partitions"], ["lagging", "lagging ones"], ["offline", "without a leader"], ["ok", "in sync"]]} />
