@@ -65,7 +65,7 @@ def main() -> int:
             content = changed(original, entry["changes"])
             is_same = digest(original) == entry["source_sha256"] and digest(content) == entry["sha256"]
             differs |= not is_same
-            print(f"{entry['file']}: {'as listed' if is_same else 'DIFFERS'}")
+            sys.stdout.write(f"{entry['file']}: {'as listed' if is_same else 'DIFFERS'}\n")
             if not is_check:
                 (VENDOR / entry["file"]).write_bytes(content)
                 entry["source_sha256"], entry["sha256"] = digest(original), digest(content)

@@ -1,4 +1,4 @@
-"""The files of the page: what is vendored is what was reviewed, all of it is small, nothing comes from elsewhere."""
+"""The files of the page: vendored files are as listed, all of it is small, and nothing comes from elsewhere."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import AsyncIterator
@@ -24,6 +25,8 @@ from ottla.client.admin.results import NewTopic
 from ottla.client.producer.producer import Producer
 
 pytestmark = pytest.mark.long
+
+_log = logging.getLogger(__name__)
 
 FAST = (
     "zookeeper.session.timeout.ms=2000",
@@ -159,7 +162,7 @@ async def test_a_live_tail_of_2000_records_a_second_takes_no_more_memory_with_ti
         heap, nodes = await _memory(tab.page)
         await _read(tab.page, 50_000)
         later_heap, later_nodes = await _memory(tab.page)
-        print(f"heap {heap:,} then {later_heap:,} bytes; {nodes:,} then {later_nodes:,} nodes")
+        _log.info("heap %d then %d bytes, %d then %d nodes", heap, later_heap, nodes, later_nodes)
         assert await tab.page.locator("tr.record").count() <= 500
         assert later_heap < heap * 1.5 + 4_000_000
         assert later_nodes < nodes * 1.5 + 2_000
@@ -208,7 +211,7 @@ async def test_ten_thousand_topics_are_searched_sorted_and_paged(crowded: Broker
         await _warm(console)
         began = time.monotonic()
         await tab.open("topics", "table")
-        print(f"10,000 topics: the first page after {time.monotonic() - began:.2f} s")
+        _log.info("the first page of 10,000 topics after %.2f s", time.monotonic() - began)
         page = tab.page
         await expect(page.locator(".pager")).to_contain_text("100 of 10,000 topics")
         await page.get_by_role("button", name="Next page").click()
