@@ -159,13 +159,13 @@ export function Empty({ title, children, command }) {
   </div>`;
 }
 
-/** Data, or why there is none. `children` is called with the data. */
-export function Loaded({ source, children }) {
+/** Data, or why there is none. `children` is called with the data; without `hasMissing` it says itself who is missing. */
+export function Loaded({ source, hasMissing = true, children }) {
   const { data, problem, reload } = source;
   if (data === null || data === undefined) {
     return problem ? html`<${ProblemBox} problem=${problem} onRetry=${reload} />` : html`<${Loading} />`;
   }
-  return html`<${ProblemBox} problem=${problem} onRetry=${reload} isOld /> <${Missing} missing=${data.missing} />
+  return html`<${ProblemBox} problem=${problem} onRetry=${reload} isOld /> ${hasMissing && html`<${Missing} missing=${data.missing} />`}
     ${children(data)}`;
 }
 

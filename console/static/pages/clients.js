@@ -6,8 +6,9 @@ import { told } from "../lib/live.js";
 import { setQuery } from "../lib/router.js";
 import { Badge, BrokerLink, Empty, Field, Loaded, Page, SearchField, Table, Unknown } from "../lib/ui.js";
 
-function rolesOf(apis) {
+function rolesOf({ apis, client_id: clientId }) {
   const roles = [];
+  if (/^broker-\d+-fetcher/.test(clientId)) return ["replicates"];
   if (apis.some((each) => each.startsWith("Produce"))) roles.push("produces");
   if (apis.some((each) => each.startsWith("Fetch"))) roles.push("consumes");
   if (apis.includes("UpdateMetadata")) roles.push("controls");
@@ -33,10 +34,9 @@ export default function ClientsPage({ query }) {
               rows=${data.items}
               rowKey=${(each) => `${each.broker_id} ${each.address} ${each.client_id}`}
               columns=${[
-                { id: "client", label: "Client id", isHeader: true, className: "name", render: (each) => each.client_id || html`<span class="dim">(none)</span>` },
-                { id: "user", label: "User", className: "name", render: (each) => each.principal },
+                { id: "client", label: "Client id and user", isHeader: true, className: "name", render: (each) => html`${each.client_id || html`<span class="dim">(none)</span>`}<br /><span class="dim">${each.principal}</span>` },
                 { id: "software", label: "Software", className: "name", render: (each) => each.software || html`<span class="dim">not told</span>` },
-                { id: "does", label: "Does", className: "event-text", render: (each) => html`${rolesOf(each.apis).map((role) => html`<${Badge} key=${role} kind="info">${role}<//> `)}${each.is_throttled && html`<${Badge} kind="warning">throttled<//> `}${each.is_blocked && html`<${Badge} kind="warning">does not read<//> `}<span class="dim">${each.apis.join(", ")}</span>` },
+                { id: "does", label: "Does", className: "event-text", render: (each) => html`${rolesOf(each).map((role) => html`<${Badge} key=${role} kind="info">${role}<//> `)}${each.is_throttled && html`<${Badge} kind="warning">throttled<//> `}${each.is_blocked && html`<${Badge} kind="warning">does not read<//> `}<span class="dim">${each.apis.join(", ")}</span>` },
                 { id: "rate", label: "Requests", align: "right", render: (each) => html`<span title=${`${count(each.requests)} in all`}>${perSecond(each.requests_per_s)}</span>` },
                 { id: "in", label: "Sends", align: "right", render: (each) => bytesPerSecond(each.bytes_in_per_s) },
                 { id: "out", label: "Gets", align: "right", render: (each) => bytesPerSecond(each.bytes_out_per_s) },

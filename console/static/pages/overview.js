@@ -6,7 +6,7 @@ import { bytes, bytesPerSecond, count, perSecond, plural, share, percent } from 
 import { html, signal, useEffect, useRef, useState } from "../lib/html.js";
 import { history, useWatch } from "../lib/live.js";
 import { setQuery, to } from "../lib/router.js";
-import { Badge, BrokerLink, Button, classNames, Command, Empty, Field, Loaded, Meter, Page, Section, StateBadge, Table, Tiles, TopicLink } from "../lib/ui.js";
+import { Badge, BrokerLink, Button, classNames, Command, Empty, Field, Loaded, Meter, Missing, Page, Section, StateBadge, Table, Tiles, TopicLink } from "../lib/ui.js";
 
 const PARTITIONS_MAX = 300;
 // So many partitions fit as larger squares.
@@ -15,7 +15,7 @@ const FEW = 120;
 export default function OverviewPage({ query }) {
   const source = useWatch("overview");
   return html`<${Page} title="Overview">
-    <${Loaded} source=${source}>${(overview) => html`<${Overview} overview=${overview} state=${query.get("state") ?? "any"} />`}<//>
+    <${Loaded} source=${source} hasMissing=${false}>${(overview) => html`<${Overview} overview=${overview} state=${query.get("state") ?? "any"} />`}<//>
   <//>`;
 }
 
@@ -34,6 +34,7 @@ function Overview({ overview, state }) {
   ];
   return html`
     <${AttentionList} items=${overview.attention} />
+    <${Missing} missing=${overview.missing} />
     <${Tiles} items=${tiles} />
     <${Cluster} overview=${overview} state=${state} />
     <${Rates} rates=${rates} />
@@ -113,7 +114,7 @@ function Cluster({ overview, state }) {
     }}>Elect preferred leaders<//>`}
   `;
   return html`<${Section} title="Brokers and their partitions" actions=${actions}>
-    <${Loaded} source=${source}>
+    <${Loaded} source=${source} hasMissing=${false}>
       ${(cells) => html`
         ${isTable ? html`<${CellTable} items=${cells.items} />` : html`<${Picture} overview=${overview} cells=${cells} />`}
         ${cells.total > cells.items.length &&
