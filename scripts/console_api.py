@@ -40,7 +40,7 @@ _HEAD: Final = f"""# The API of the console
 
 def main() -> None:
     """Print the page."""
-    print(page(), end="")  # noqa: T201 - the output
+    print(page(), end="")
 
 
 def page() -> str:

@@ -126,7 +126,7 @@ def connected(host: str, port: int, tls: str) -> socket.socket:
                 file.write(bytes.fromhex(key))
                 file.flush()
                 # No password is one of no length: without any, OpenSSL would ask at the terminal.
-                context.load_cert_chain(file.name, password=b"" if password == "-" else bytes.fromhex(password))
+                context.load_cert_chain(file.name, password=bytes.fromhex(password.strip("-")))
         return context.wrap_socket(connection, server_hostname=host)
     except BaseException:
         connection.close()

@@ -61,8 +61,8 @@ class BrokersHttp:
             headers = authorization(url, named)
         except UntrustedHostError:
             raise PageError(
-                f"broker {broker_id} serves HTTP at a host that is not a bootstrap server of the console, so it does not "
-                f"get the token in {TOKEN_VARIABLE}: add it to -b"
+                f"broker {broker_id} serves HTTP at a host that is not a bootstrap server of the console, so it does "
+                f"not get the token in {TOKEN_VARIABLE}: add it to -b"
             ) from None
         try:
             async with self._http.get(

@@ -27,9 +27,7 @@ class UntrustedHostError(Exception):
     """A broker names a host that must not get our token."""
 
 
-def authorization(
-    url: str, token_for: Collection[str], environment: Mapping[str, str] = os.environ
-) -> dict[str, str]:
+def authorization(url: str, token_for: Collection[str], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the header with our token, if we have one; UntrustedHostError if the host must not get it.
 
     `token_for` has the hosts that may get the token, those that the user has named: a broker could name any. Callers do
