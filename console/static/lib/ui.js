@@ -148,7 +148,8 @@ export function Missing({ missing }) {
 /** Why there is nothing to show, though nothing is wrong. */
 export function Unknown({ text }) {
   if (!text) return null;
-  return html`<div class="notice info"><span class="mark" aria-hidden="true">◆</span><div>${text}</div></div>`;
+  const sentence = `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+  return html`<div class="notice info"><span class="mark" aria-hidden="true">◆</span><div>${sentence}</div></div>`;
 }
 
 export function Empty({ title, children, command }) {
