@@ -174,7 +174,7 @@ export function Loaded({ source, hasMissing = true, children }) {
  * A table. Columns: { id, label, render(row), align: "right", isHeader, isWide: left out on small screens, sort: the
  * field to sort by }. `sort` is the current order such as "-size".
  */
-export function Table({ caption, columns, rows, rowKey, sort, onSort, rowClass, isStriped }) {
+export function Table({ caption, columns, rows, rowKey, sort, onSort, rowClass }) {
   const shownColumns = columns.filter(Boolean);
   const header = (column) => {
     const classes = classNames(column.align === "right" && "right", column.isWide && "wide-only");
@@ -190,7 +190,7 @@ export function Table({ caption, columns, rows, rowKey, sort, onSort, rowClass, 
     </th>`;
   };
   return html`<div class="table-scroll" role="group" aria-label=${caption} tabindex="0">
-    <table class=${isStriped ? "striped" : ""}>
+    <table>
       <caption class="sr-only">${caption}</caption>
       <thead><tr>${shownColumns.map(header)}</tr></thead>
       <tbody>

@@ -6,7 +6,7 @@ import { count, duration } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { useWatch } from "../lib/live.js";
 import { go } from "../lib/router.js";
-import { BrokerLink, Command, Empty, GroupBadge, Loaded, Page, Section, Table, Tiles, Time, TopicLink, Unknown } from "../lib/ui.js";
+import { Command, Empty, GroupBadge, Loaded, Page, Section, Table, Tiles, Time, TopicLink, Unknown } from "../lib/ui.js";
 import { quoted } from "./topic.js";
 
 const POINTS_MAX = 300;

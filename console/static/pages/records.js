@@ -1,12 +1,12 @@
 // Records of a topic: read from an offset or a time on, followed live, searched, written, sent again, exported.
 import { apiUrl, lines, path, Problem, session, useData } from "../lib/api.js";
-import { ChangeButton, openChange } from "../lib/change.js";
+import { ChangeButton } from "../lib/change.js";
 import { bytes, count } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { at, hexLines, indented, steps } from "../lib/json.js";
-import { go, setQuery, to } from "../lib/router.js";
+import { setQuery, to } from "../lib/router.js";
 import { announce } from "../lib/settings.js";
-import { Badge, Button, Command, CopyButton, Empty, Field, Loading, Page, ProblemBox, SearchField, Time, Unknown, classNames, TopicLink, Loaded, Table } from "../lib/ui.js";
+import { Badge, Button, Command, CopyButton, Empty, Field, Page, ProblemBox, SearchField, Time, Unknown, classNames, Loaded, Table } from "../lib/ui.js";
 import { quoted, TopicTabs } from "./topic.js";
 
 const SHOWN_MAX = 500;
@@ -77,17 +77,19 @@ function useRecords(topic, reading, key) {
   const [state, setState] = useState({ records: [], progress: null, end: null, problem: null, isBusy: true });
   const [turn, setTurn] = useState(null);
   const [isPaused, setPaused] = useState(false);
-  const positions = useRef("");
+  const [attempt, setAttempt] = useState(0);
+  // The next offset of each partition, so that a tail goes on exactly where it was.
+  const positions = useRef({});
   useEffect(() => {
     setPaused(false);
     setTurn(null);
-    positions.current = "";
+    positions.current = {};
   }, [key]);
   useEffect(() => {
     if (isPaused) return undefined;
     const abort = new AbortController();
     const isLive = reading.isLive;
-    const isResumed = isLive && positions.current;
+    const isResumed = isLive && Object.keys(positions.current).length > 0;
     const isMore = turn !== null;
     let waiting = [];
     let progress = null;
@@ -119,7 +121,7 @@ function useRecords(topic, reading, key) {
       const query = asked(reading, {
         follow: isLive,
         from: isLive && !reading.from.startsWith("-") ? "end" : reading.from,
-        positions: isResumed ? positions.current : isMore ? turn : "",
+        positions: isResumed ? positionsText(positions.current) : isMore ? turn : "",
       });
       try {
         for await (const part of lines(`${path("topics", topic)}/records`, query, abort.signal)) {
@@ -127,10 +129,11 @@ function useRecords(topic, reading, key) {
             if (line.type === "record") {
               waiting.push(line);
               unheard += 1;
+              advance(positions.current, String(line.partition), BigInt(line.offset) + 1n);
             } else if (line.type === "end") flush({ end: line, progress: null });
             else {
               progress = line;
-              positions.current = positionsText(line.positions);
+              for (const [partition, offset] of Object.entries(line.positions)) advance(positions.current, partition, BigInt(offset));
             }
           }
           // A slow browser keeps the newest only.
@@ -148,14 +151,19 @@ function useRecords(topic, reading, key) {
       clearTimeout(timer);
       abort.abort();
     };
-  }, [key, turn, isPaused]);
+  }, [key, turn, isPaused, attempt]);
   return {
     ...state,
     isPaused,
     pause: () => setPaused(true),
     resume: () => setPaused(false),
+    retry: () => setAttempt((before) => before + 1),
     more: () => setTurn(positionsText(state.end.positions)),
   };
+}
+
+function advance(positions, partition, offset) {
+  if (positions[partition] === undefined || positions[partition] < offset) positions[partition] = offset;
 }
 
 function positionsText(positions) {
@@ -272,7 +280,9 @@ function Status({ reading, found }) {
     return html`<div class="status-line">
       ${isPaused
         ? html`<${Badge} kind="warning">Paused<//><${Button} kind="small primary" onClick=${found.resume}>Go on<//>`
-        : html`<${Badge} kind=${found.problem ? "broken" : "ok"}>${found.problem ? "Stopped" : "Live"}<//><${Button} kind="small" onClick=${found.problem ? found.resume : found.pause}>Pause<//>`}
+        : found.problem
+          ? html`<${Badge} kind="broken">Stopped<//><${Button} kind="small primary" onClick=${found.retry}>Go on<//>`
+          : html`<${Badge} kind="ok">Live<//><${Button} kind="small" onClick=${found.pause}>Pause<//>`}
       <span>${progress ? `${count(progress.read)} records read${skipped}` : "Waiting for records"}; the newest ${count(records.length)} are shown.</span>
     </div>`;
   }

@@ -25,7 +25,7 @@ export default function TopicsPage({ query }) {
     <${ProblemBox} problem=${source.problem} onRetry=${source.problem?.status === 410 ? pages.onFirst : source.reload} isOld=${Boolean(data)} />
     ${!data && !source.problem && html`<${Loading} />`}
     ${data && html`<${Missing} missing=${data.missing} /><${List} data=${data} sort=${sort} q=${q} pages=${pages} reload=${source.reload} />`}
-    <${Command} text=${q ? `ottla topic list  # ${q}` : "ottla topic list"} />
+    <${Command} text="ottla topic list" />
   <//>`;
 }
 

@@ -119,6 +119,7 @@ async def test_pages_show_what_is_left_while_a_broker_is_killed(
             for each, size in ((tab, 1440), (small, 400)):
                 await each.open(_address(path))
                 await each.page.screenshot(path=folder / f"{name}-{size}.png")
+            assert await small.violations() == [], path
         assert await small.all_faults() == []
 
         await tab.open("overview", ".brokers-picture")

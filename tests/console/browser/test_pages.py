@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 import pytest_asyncio
 from playwright.async_api import expect
-from tests.console.browser.chromium import ConsolePage, console_page, running_chromium
+from tests.console.browser.chromium import COLOURS, ConsolePage, console_page, running_chromium
 from tests.console.browser.hostile import CLIENT_ID, GROUP, LARGE, MARKUP, fill
 from tests.console.console_client import running_console
 from tests.kit.broker_process import BrokerProcess, topic_name
@@ -74,7 +74,7 @@ async def test_a_page_opens_and_is_accessible_in_both_themes(shown: Shown, path:
     await tab.open(path.replace("TOPIC", shown.topic).replace("GROUP", quote(GROUP, safe="")))
     assert await tab.violations() == []
     await tab.use_theme("dark")
-    assert await tab.violations() == []
+    assert await tab.violations(COLOURS) == []
     assert await tab.page.evaluate("[window.__harmed, document.querySelectorAll('main img, main script').length]") == [
         None,
         0,
@@ -150,6 +150,13 @@ async def test_a_record_is_written_and_followed(shown: Shown) -> None:
     await expect(page.locator("tr.record").first).to_contain_text("12345678901234567890")
     await page.get_by_role("button", name="Pause").click()
     await expect(page.locator(".status-line")).to_contain_text("Paused")
+    await page.get_by_role("button", name="Go on").click()
+    await expect(page.locator(".status-line")).to_contain_text("Live")
+    await expect(page.locator(".status-line")).to_contain_text("records read")
+    offsets = await page.locator("tr.record").evaluate_all(
+        "rows => rows.map((row) => row.innerText.split('\\t').slice(0, 2).join())"
+    )
+    assert len(set(offsets)) == len(offsets)
     assert await tab.violations() == []
     assert await tab.all_faults() == []
 
