@@ -1,8 +1,15 @@
-// Ctrl-K: go to a page, a topic or a group by a part of its name.
+// Ctrl-K: go to a page, a topic, a group or a broker by a part of its name.
 import { get } from "./api.js";
 import { html, signal, useEffect, useId, useRef, useState } from "./html.js";
 import { go, to } from "./router.js";
 import { Dialog } from "./ui.js";
+
+const WORDS = { topic: "Topic", group: "Group", broker: "Broker" };
+
+// The name of a broker is its id and its address.
+function addressOf(kind, name) {
+  return kind === "broker" ? to(["brokers", name.split(" ")[0]]) : to([`${kind}s`, name]);
+}
 
 export const isJumpOpen = signal(false);
 
@@ -32,14 +39,8 @@ function OpenJump({ pages }) {
     if (!wanted) return undefined;
     const abort = new AbortController();
     const timer = setTimeout(async () => {
-      const part = (name) => get(name, { q: wanted, limit: 8 }, abort.signal).catch(() => ({ items: [] }));
-      const [topics, groups] = await Promise.all([part("topics"), part("groups")]);
-      if (abort.signal.aborted) return;
-      setFound([
-        ...own,
-        ...topics.items.map((each) => ["Topic", each.name, to(["topics", each.name])]),
-        ...groups.items.map((each) => ["Group", each.group_id, to(["groups", each.group_id])]),
-      ]);
+      const hits = await get("search", { q: text.trim() }, abort.signal).catch(() => ({ items: [] }));
+      if (!abort.signal.aborted) setFound([...own, ...hits.items.map(({ kind, name }) => [WORDS[kind], name, addressOf(kind, name)])]);
     }, 150);
     return () => {
       abort.abort();
@@ -68,7 +69,7 @@ function OpenJump({ pages }) {
   return html`<${Dialog} title="Go to" onClose=${close}>
     <div class="jump">
       <input ref=${input} type="search" role="combobox" aria-label="A part of a name" aria-expanded="true" aria-controls=${id}
-        aria-activedescendant=${found[chosen] ? `${id}-${chosen}` : undefined} placeholder="Page, topic or group" autocomplete="off"
+        aria-activedescendant=${found[chosen] ? `${id}-${chosen}` : undefined} placeholder="Page, topic, group or broker" autocomplete="off"
         value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${key} />
       <ul id=${id} role="listbox" aria-label="Found">
         ${found.slice(0, 30).map(

@@ -419,7 +419,7 @@ function RecordDetail({ topic, record, reading }) {
 function PayloadView({ payload, shape }) {
   if (payload.format === "null") return html`<p class="dim">null: there are no bytes${shape === "decoded" ? "; in a compacted topic this deletes the key" : ""}</p>`;
   const text = payload.text ?? "";
-  const isJson = ["json", "msgpack", "avro", "protobuf"].includes(payload.format);
+  const isJson = ["json", "msgpack", "avro", "protobuf", "internal"].includes(payload.format);
   let content = text;
   if (payload.format === "hex") content = hexLines(text);
   else if (shape === "decoded" && isJson) {

@@ -1,7 +1,7 @@
 // One topic with its partitions and replicas.
 import { path } from "../lib/api.js";
 import { ChangeButton } from "../lib/change.js";
-import { bytes, count, perSecond } from "../lib/format.js";
+import { bytes, bytesPerSecond, count, perSecond } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useWatch } from "../lib/live.js";
 import { to } from "../lib/router.js";
@@ -47,7 +47,7 @@ function Detail({ data }) {
       { label: "State", value: html`<${StateBadge} state=${data.state} />`, note: data.is_internal ? "internal topic" : "" },
       { label: "Records", value: count(data.records), note: "offsets between start and end" },
       { label: "Records in", value: perSecond(data.records_per_s) },
-      { label: "Size", value: bytes(data.size_bytes), note: "of all replicas", title: data.size_bytes === null ? "" : `${count(data.size_bytes)} bytes` },
+      { label: "Size", value: bytes(data.size_bytes), note: data.bytes_per_s === null ? "of all replicas" : `of all replicas, grows ${bytesPerSecond(data.bytes_per_s)}`, title: data.size_bytes === null ? "" : `${count(data.size_bytes)} bytes` },
       { label: "Last write", value: html`<${Time} ms=${data.last_write_ms} />` },
       { label: "Replicas", value: count(data.replication_factor), note: "of each partition" },
     ]} />

@@ -1,7 +1,7 @@
 // All topics.
 import { path, useData } from "../lib/api.js";
 import { ChangeButton } from "../lib/change.js";
-import { bytes, count, perSecond } from "../lib/format.js";
+import { bytes, bytesPerSecond, count, perSecond } from "../lib/format.js";
 import { html, useMemo } from "../lib/html.js";
 import { go, setQuery, to } from "../lib/router.js";
 import { Command, Empty, Field, GroupLink, Loading, Missing, Page, Pager, ProblemBox, SearchField, StateBadge, Table, Time, TopicLink, usePages, Badge } from "../lib/ui.js";
@@ -48,6 +48,7 @@ function List({ data, sort, q, pages, reload }) {
         { id: "records", label: "Records", align: "right", render: (topic) => count(topic.records) },
         { id: "rate", label: "In", align: "right", render: (topic) => perSecond(topic.records_per_s) },
         { id: "size", label: "Size", sort: "size", align: "right", render: (topic) => html`<span title=${topic.size_bytes === null ? "" : `${count(topic.size_bytes)} bytes in all replicas`}>${bytes(topic.size_bytes)}</span>` },
+        { id: "growth", label: "Grows", align: "right", isWide: true, render: (topic) => bytesPerSecond(topic.bytes_per_s) },
         { id: "last", label: "Last write", isWide: true, render: (topic) => html`<${Time} ms=${topic.last_write_ms} />` },
         {
           id: "groups", label: "Groups", isWide: true, render: (topic) =>
