@@ -110,7 +110,8 @@ class AsyncioConnection(FrameReceiver):
                 if settings.uses_sasl:
                     await connection._log_in()
         except BaseException as error:
-            await connection.close()
+            # Without waiting for the end: uvloop does not report it if it is cancelled at the wrong moment.
+            connection.abort()
             if isinstance(error, TimeoutError):
                 raise KafkaConnectionError(
                     f"no connection to {host}:{port} within {settings.connect_timeout_ms} ms"
