@@ -52,11 +52,7 @@ _ROWS: Final[Mapping[str, _Row]] = {
     "zookeeper_session_renewed": _Row("session", "the ZooKeeper session was renewed"),
     "topic_options_changed": _Row("option", "options of topic {topic} changed"),
     "broker_options_changed": _Row("option", "options of broker {entity} changed"),
-    "quotas_altered": _Row("option", "{by} changed quotas of {entity}"),
-    "scram_credentials_altered": _Row("security", "{by} changed passwords of {user}"),
-    "acls_changed": _Row("security", "{by} changed ACLs of {resource}: {api}, {outcome}"),
     "certificates_reloaded": _Row("security", "certificates of listener {listener} were reloaded"),
-    "topic_created": _Row("topic", "topic {topic} was created, with {partitions} partitions"),
     "topic_deleted": _Row("topic", "topic {topic} was deleted"),
     "partitions_created": _Row("topic", "{count} partitions were created: {partitions}"),
     "reassignment_started": _Row("topic", "{partition} moves to other brokers"),
@@ -68,6 +64,20 @@ _ROWS: Final[Mapping[str, _Row]] = {
     "replica_moved": _Row("disk", "the replica of {partition} moved to {directory}"),
     "transaction_timed_out": _Row("transaction", "the transaction of {transactional_id} timed out"),
     "accepting_paused": _Row("connections", "listener {listener} accepts no connections for a while: {error}"),
+}
+
+# Changes that the audit stream writes to the log, which have a principal and a resource.
+_AUDIT_ROWS: Final[Mapping[str, _Row]] = {
+    "topic_created": _Row("topic", "{principal} created topic {topic}"),
+    "topic_deleted": _Row("topic", "{principal} deleted topic {topic}"),
+    "partitions_created": _Row("topic", "{principal} added partitions to topic {topic}"),
+    "replicas_reassigned": _Row("topic", "{principal} moves {resource}"),
+    "options_altered": _Row("option", "{principal} changed options of {resource}: {change}"),
+    "quotas_altered": _Row("option", "{principal} changed quotas: {resource}"),
+    "user_altered": _Row("security", "{principal} changed passwords of {resource}"),
+    "acls_created": _Row("security", "{principal} added ACLs of {resource}"),
+    "acls_deleted": _Row("security", "{principal} removed ACLs of {resource}"),
+    "group_deleted": _Row("group", "{principal} deleted {resource}"),
 }
 
 
@@ -94,7 +104,8 @@ class EventRing:
 
     def note(self, _logger: object, _method: str, fields: structlog.typing.EventDict) -> structlog.typing.EventDict:
         """Keep a log line that is an event; as a processor of structlog, it returns the line as it is."""
-        row = _ROWS.get(fields.get("event", ""))
+        rows = _AUDIT_ROWS if "principal" in fields else _ROWS
+        row = rows.get(fields.get("event", ""))
         if row is not None:
             self._events.append(_event(next(self._numbers), row, fields))
         return fields
@@ -110,11 +121,14 @@ BROKER_EVENTS: Final = EventRing()
 
 def _event(number: int, row: _Row, fields: Mapping[str, Any]) -> Event:
     topic, partition = fields.get("topic"), None
+    kind, _, resource = str(fields.get("resource", "")).partition(":")
+    if topic is None and kind == "Topic":
+        topic = resource
     named = fields.get("partition")
     if isinstance(named, str) and "-" in named:
         topic, _, digits = named.rpartition("-")
         partition = int(digits) if digits.isdigit() else None
-    text = row.text.format_map(_Shown(fields))[:_TEXT_MAX]
+    text = row.text.format_map(_Shown({**fields, "topic": topic}))[:_TEXT_MAX]
     return Event(number, int(time.time() * 1000), row.kind, text, topic, partition)
 
 

@@ -127,7 +127,7 @@ async def test_what_only_a_broker_knows(console: ConsoleClient, broker: BrokerPr
     (segment,) = segments["items"]
     assert (segment["next_offset"], segment["is_active"]) == ("21", True)
     events = await console.get("/timeline", q=topic)
-    assert f"topic {topic} was created, with 1 partitions" in [each["text"] for each in events["items"]]
+    assert f"User:ANONYMOUS created topic {topic}" in [each["text"] for each in events["items"]]
 
 
 async def test_lists_come_in_parts(console: ConsoleClient, broker: BrokerProcess, topic: str) -> None:

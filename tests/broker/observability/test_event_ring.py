@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 import ottla.broker
-from ottla.broker.observability.event_ring import _ROWS, BROKER_EVENTS, EventRing
+from ottla.broker.observability.event_ring import _AUDIT_ROWS, _ROWS, BROKER_EVENTS, EventRing
 from ottla.broker.observability.log_output import configure_logging
 
 
@@ -57,8 +57,14 @@ def test_a_line_with_missing_fields_is_kept() -> None:
 
 def test_a_name_cannot_be_a_format() -> None:
     """Braces in names of clients are text."""
-    (event,) = noted(event="topic_created", topic="{partitions.__class__}", partitions=1).events()
-    assert event.text == "topic {partitions.__class__} was created, with 1 partitions"
+    (event,) = noted(event="topic_deleted", topic="{partitions.__class__}").events()
+    assert event.text == "topic {partitions.__class__} was deleted"
+
+
+def test_changes_of_the_audit_stream_say_who_made_them() -> None:
+    """They have the same names as lines of the controller, and other fields."""
+    (event,) = noted(event="topic_deleted", principal="User:ada", resource="Topic:orders").events()
+    assert (event.text, event.topic) == ("User:ada deleted topic orders", "orders")
 
 
 def test_other_lines_are_passed_on_and_not_kept() -> None:
@@ -95,3 +101,4 @@ def test_every_row_is_logged_somewhere() -> None:
     sources = "".join(path.read_text() for path in Path(folder).rglob("*.py") if path.name != "event_ring.py")
     logged = set(re.findall(r'"([a-z_]+)"', sources))
     assert set(_ROWS) - logged == set()
+    assert set(_AUDIT_ROWS) - logged == set()
