@@ -10,8 +10,8 @@ STAMP  := $(VENV)/.installed
 # hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-# Two workers take tests from one list; tests/kit/schedule.py says which belong together.
-WORKERS  ?= 2
+# Three workers, on two cores: half of the time a test waits. tests/kit/schedule.py says which tests belong together.
+WORKERS  ?= 3
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 20
 
 .PHONY: setup run check audit format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-failover bench-groups bench-transactions bench-clients bench-security bench-spark compose-test compose-test-secure docs lock clean

@@ -165,6 +165,8 @@ class BrokerProcess:
 
     def vanish(self) -> None:
         """End it and its guardian, as a machine that loses power does: its session stays until it times out."""
+        if self._process is None:
+            return
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
         for pid in map(int, children.read_text().split()):
             os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Which test runs in which worker, and when. `make test` has two workers, which take tests from one list.
+"""Which test runs in which worker, and when. `make test` has three workers, which take tests from one list.
 
 Tests that share something dear to start stay in one worker: a group. All others go to the worker that is free. What
 takes longest comes first, so that thousands of short tests fill what is left at the end.
@@ -24,6 +24,8 @@ _ORDER = (
     frozenset({"kafka", "run_tool", "secure_broker"}),
     frozenset({"zookeeper_server", "bench"}),
 )
+# Tests that start clusters without a fixture that says so. At the end of a run, the other workers would wait for them.
+_LONG_FOLDERS = ("client/testing", "client/local_cluster", "client/cli", "console")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -51,4 +53,6 @@ def group_of(item: pytest.Item) -> str | None:
 
 def _rank(item: pytest.Item) -> int:
     used = set(item.fixturenames) if isinstance(item, pytest.Function) else set()
-    return next((rank for rank, fixtures in enumerate(_ORDER) if fixtures & used), len(_ORDER))
+    folder = item.path.parent.as_posix()
+    least = len(_ORDER) - (1 if any(f"tests/{each}" in folder for each in _LONG_FOLDERS) else 0)
+    return next((rank for rank, fixtures in enumerate(_ORDER) if fixtures & used), least)

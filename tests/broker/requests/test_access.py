@@ -248,7 +248,9 @@ def test_what_one_may_not_describe_is_not_listed(broker: Broker) -> None:
     grant(broker, rights(Api.OFFSET_COMMIT))
     assert codes(broker, Api.OFFSET_COMMIT, TOPIC, 9)
     grant(broker, [(ALLOW, AclOperation.DESCRIBE, GROUP)])
-    assert len(ask(broker, Api.LIST_GROUPS, 5).groups) == 2
+    listed = {group.group_id for group in ask(broker, Api.LIST_GROUPS, 5).groups}
+    # Other tests have groups of their own here.
+    assert {group for group in listed if not group.startswith("by-expression-")} == {"readers", "new-readers"}
     assert ask(broker, Api.OFFSET_FETCH, 9, **everything).groups[0].topics == []
     grant(broker, [(ALLOW, AclOperation.DESCRIBE, TOPIC)])
     assert [topic.name for topic in ask(broker, Api.METADATA, 12, topics=None).topics] == ["t"]
