@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from tests.console.console_client import ConsoleClient
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.waiting import until_async
 
 from ottla.client.admin.admin import Admin
 from ottla.client.admin.results import NewTopic
@@ -116,18 +117,31 @@ async def test_what_only_a_broker_knows(console: ConsoleClient, broker: BrokerPr
     await fill(broker, topic)
     async with Producer(bootstrap_servers=broker.bootstrap, client_id=f"client-{topic}") as producer:
         await producer.send_and_wait(topic, b"x")
-        await asyncio.sleep(1.1)  # answers are shared for a second
-        clients = await console.get("/clients", q=f"client-{topic}")
-    row = next(each for each in clients["items"] if "Produce" in each["apis"])
+
+        # Answers are shared for a while, so the first may be older than what is asked about.
+        async def producing() -> dict[str, Any] | None:
+            rows = (await console.get("/clients", q=f"client-{topic}"))["items"]
+            return next((each for each in rows if "Produce" in each["apis"]), None)
+
+        row = await until_async(producing, "the producer is shown")
+    assert row is not None
     assert (row["principal"], row["address"], row["broker_id"]) == ("User:ANONYMOUS", "127.0.0.1", 1)
     assert row["software"].startswith("ottla")
-    requests = {row["api"]: row for row in (await console.get("/requests"))["items"]}
-    assert int(requests["Produce"]["requests"]) >= 1
+
+    async def is_counted() -> bool:
+        rows = (await console.get("/requests"))["items"]
+        return any(row["api"] == "Produce" and int(row["requests"]) >= 1 for row in rows)
+
+    await until_async(is_counted, "Produce is counted")
     segments = await console.get(f"/topics/{topic}/partitions/0/segments")
     (segment,) = segments["items"]
     assert (segment["next_offset"], segment["is_active"]) == ("21", True)
-    events = await console.get("/timeline", q=topic)
-    assert f"User:ANONYMOUS created topic {topic}" in [each["text"] for each in events["items"]]
+
+    async def is_told() -> bool:
+        events = await console.get("/timeline", q=topic)
+        return f"User:ANONYMOUS created topic {topic}" in [each["text"] for each in events["items"]]
+
+    await until_async(is_told, "the timeline tells of the new topic")
 
 
 async def test_lists_come_in_parts(console: ConsoleClient, broker: BrokerProcess, topic: str) -> None:
