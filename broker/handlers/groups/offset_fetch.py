@@ -11,12 +11,12 @@ the new protocol.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Final
 
 from ottla.broker.groups.offsets.group_offsets import FetchedOffset
 from ottla.broker.groups.offsets.offset_store import CommittedOffset
-from ottla.broker.requests.access import GROUP, TOPIC, check, denied
+from ottla.broker.requests.access import GROUP, TOPIC, denied
 from ottla.broker.requests.coordinator_wait import when_ready
 from ottla.broker.requests.request import Delayed, GroupsRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -36,29 +36,31 @@ from ottla.protocol.messages.offset_fetch import (
 
 _ERROR_VERSION: Final = 2
 _SEVERAL_GROUPS_VERSION: Final = 8
-_HIDDEN: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_HIDDEN_GROUP: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_HIDDEN_TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _NOTHING: Final = CommittedOffset(-1, -1, "", -1)
 
 
 def offset_fetch(request: GroupsRequest) -> Message | Delayed:
     """Return the committed offsets of groups."""
     body: OffsetFetchRequest = request.body
-    group_ids = [body.group_id]
+    group_ids = {body.group_id}
     if request.version >= _SEVERAL_GROUPS_VERSION:
-        group_ids = [group.group_id for group in body.groups]
-    return when_ready(request, group_ids, _answer)
+        group_ids = {group.group_id for group in body.groups}
+    hidden = denied(request, GROUP, group_ids)
+    return when_ready(request, group_ids - hidden, lambda ready: _answer(ready, hidden))
 
 
-def _answer(request: GroupsRequest) -> OffsetFetchResponse:
+def _answer(request: GroupsRequest, hidden: Set[str]) -> OffsetFetchResponse:
     body: OffsetFetchRequest = request.body
     if request.version >= _SEVERAL_GROUPS_VERSION:
-        return OffsetFetchResponse(groups=[_group(request, group) for group in body.groups])
+        return OffsetFetchResponse(groups=[_group(request, group, hidden) for group in body.groups])
     topics = None
     if body.topics is not None:
         topics = [
             OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in body.topics
         ]
-    answer = _group(request, OffsetFetchRequestGroup(group_id=body.group_id, topics=topics))
+    answer = _group(request, OffsetFetchRequestGroup(group_id=body.group_id, topics=topics), hidden)
     if answer.error_code and request.version < _ERROR_VERSION:
         found = _failed(topics or [], ErrorCode.of(answer.error_code))
         answer = OffsetFetchResponseGroup(group_id=body.group_id, topics=_topics(found))
@@ -83,15 +85,16 @@ def _answer(request: GroupsRequest) -> OffsetFetchResponse:
     )
 
 
-def _group(request: GroupsRequest, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _group(request: GroupsRequest, group: OffsetFetchRequestGroup, hidden_groups: Set[str]) -> OffsetFetchResponseGroup:
     """Answer for one group. If all topics are requested, those that the client may not describe are left out."""
+    if group.group_id in hidden_groups:
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=_HIDDEN_GROUP)
     partitions, refused = None, {}
     try:
-        check(request, GROUP, group.group_id)
         if group.topics is not None:
             hidden = denied(request, TOPIC, (topic.name for topic in group.topics))
             partitions = _partitions(topic for topic in group.topics if topic.name not in hidden)
-            refused = _failed((topic for topic in group.topics if topic.name in hidden), _HIDDEN)
+            refused = _failed((topic for topic in group.topics if topic.name in hidden), _HIDDEN_TOPIC)
         found = request.services.group_offsets.fetch(
             group.group_id,
             partitions,
