@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cached_property
 from typing import Final
 
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -10,7 +11,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class _Code(IntEnum):
-    @property
+    @cached_property
     def word(self) -> str:
         """The spelling in ZooKeeper: no underscores, and each word starts with a capital."""
         return "".join(part.capitalize() for part in self.name.split("_"))

@@ -85,7 +85,7 @@ class Api(IntEnum):
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
 
-    @property
+    @cached_property
     def label(self) -> str:
         """Kafka's name of the API, such as `ListOffsets`."""
         return "".join(word.capitalize() for word in self.name.split("_"))

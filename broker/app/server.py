@@ -86,7 +86,7 @@ class Server:
                 self._http_port.start()
             await self._become_known()
             self._services.metadata.is_starting = False
-            _calm_garbage_collector()
+            calm_garbage_collector()
             self.is_ready = True
             log.info(f"[KafkaServer id={broker_id}] started")
             await self._stopping.wait()
@@ -216,7 +216,7 @@ class Server:
         services.zookeeper.close()
 
 
-def _calm_garbage_collector() -> None:
+def calm_garbage_collector() -> None:
     """Look for cycles seldom, and never again among what was made at the start: requests leave none behind."""
     gc.collect()
     gc.freeze()

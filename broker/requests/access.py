@@ -249,7 +249,7 @@ def allows(
     if kind is CLUSTER and row.or_any_topic is not None:
         has_other_way = has_other_way or authorizer.allows_any(session, row.or_any_topic, TOPIC)
     if not has_other_way and log_if_denied:
-        authorizer.note_refusal(AuditSubject(session, request.client_id), api.label, operation, kind, name)
+        authorizer.note_refusals(AuditSubject(session, request.client_id), api.label, operation, kind, (name,))
     return has_other_way
 
 
@@ -276,10 +276,9 @@ def denied(
     refused = authorizer.denied(session, operation, kind, names)
     if refused and instead is not None and authorizer.allows(session, instead, CLUSTER):
         return _NONE
-    if log_if_denied:
+    if refused and log_if_denied:
         subject = AuditSubject(session, request.client_id)
-        for name in refused:
-            authorizer.note_refusal(subject, request.api.label, operation, kind, name)
+        authorizer.note_refusals(subject, request.api.label, operation, kind, refused)
     return refused
 
 

@@ -7,7 +7,7 @@ AclAuthorizer    super users may do everything; otherwise the ACLs decide, and f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import ClassVar, Final
 
 import structlog
@@ -86,10 +86,15 @@ class Authorizer:
         """What the answers follow from: another object once they may have changed."""
         return None
 
-    def note_refusal(
-        self, subject: AuditSubject, api: str, operation: AclOperation, resource_type: ResourceType, name: str
+    def note_refusals(
+        self,
+        subject: AuditSubject,
+        api: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        names: Collection[str],
     ) -> None:
-        """Note that a client was refused something; not every question that is answered no is a refusal."""
+        """Note that a client was refused some resources; not every question that is answered no is a refusal."""
 
     def operations(self, session: Session, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """Return what the client may do with a resource, as bits: 1 << code for each operation."""
@@ -167,11 +172,16 @@ class AclAuthorizer(Authorizer):
             return _NONE
         return frozenset(name for name in unknown if not self.allows(session, operation, resource_type, name))
 
-    def note_refusal(
-        self, subject: AuditSubject, api: str, operation: AclOperation, resource_type: ResourceType, name: str
+    def note_refusals(
+        self,
+        subject: AuditSubject,
+        api: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        names: Collection[str],
     ) -> None:
-        """Note that a client was refused something."""
-        self._audit.denied(subject, api, operation, resource_type, name)
+        """Note that a client was refused some resources."""
+        self._audit.denied(subject, api, operation, resource_type, names)
 
     def _decide(
         self,

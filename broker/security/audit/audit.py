@@ -21,14 +21,15 @@ Changes need rights, and none is left out here. Names come from clients: they ar
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import structlog
 
-from ottla.broker.security.audit.audit_limits import AuditLimits
+from ottla.broker.security.audit.audit_limits import EVENTS_PER_PERIOD, AuditLimits
 from ottla.broker.security.session import ANONYMOUS, Session
 from ottla.protocol.acls import AclOperation, ResourceType
 
@@ -78,13 +79,24 @@ class Audit:
         self._limits = AuditLimits(monotonic)
 
     def denied(
-        self, subject: AuditSubject, api: str, operation: AclOperation, resource_type: ResourceType, name: str
+        self,
+        subject: AuditSubject,
+        api: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        names: Collection[str],
     ) -> None:
-        """Note that a client was refused something for want of a right."""
-        resource = f"{resource_type.word}:{printable(name)}"
-        self._note_limited(
-            "access_denied", subject, operation.word, {"resource": resource, **({"api": api} if api else {})}
-        )
+        """Note that a client was refused some resources for want of a right.
+
+        A request may name thousands. What is sure to be over the limit is only counted.
+        """
+        for name in itertools.islice(names, EVENTS_PER_PERIOD):
+            resource = f"{resource_type.word}:{printable(name)}"
+            self._note_limited(
+                "access_denied", subject, operation.word, {"resource": resource, **({"api": api} if api else {})}
+            )
+        if len(names) > EVENTS_PER_PERIOD:
+            self._limits.leave_out(_limited_as(subject.session), len(names) - EVENTS_PER_PERIOD)
 
     def login(self, subject: AuditSubject, mechanism: str, *, by_token: bool = False) -> None:
         """Note that a client has authenticated."""
@@ -108,11 +120,8 @@ class Audit:
 
     def _note_limited(self, event: str, subject: AuditSubject, operation: str, more: Fields) -> None:
         session = subject.session
-        # Clients that are not authenticated share a name, so they are told apart by their address.
-        who = session.principal[:_TEXT_MAX]
-        if who == ANONYMOUS:
-            who = f"{ANONYMOUS} {session.client_host}"
-        left_out = self._limits.admit(who, (event, session.client_host, operation, *more.values()))
+        kind = (event, session.client_host, operation, *more.values())
+        left_out = self._limits.admit(_limited_as(session), kind)
         if left_out is not None:
             self.sink(self._fields(event, subject, operation, {**more, "more": left_out} if left_out else more))
 
@@ -128,6 +137,15 @@ class Audit:
             "operation": operation,
             **more,
         }
+
+
+def _limited_as(session: Session) -> str:
+    """Return the name under which a client's events are counted.
+
+    Clients that are not authenticated share a principal, so they are told apart by their address.
+    """
+    who = session.principal[:_TEXT_MAX]
+    return f"{ANONYMOUS} {session.client_host}" if who == ANONYMOUS else who
 
 
 def printable(text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 _PERIOD_SECONDS: Final = 10.0
-_EVENTS_PER_PERIOD: Final = 100
+EVENTS_PER_PERIOD: Final = 100
 # Of clients that were active last; each costs at most the kinds of its last period.
 _PRINCIPALS_MAX: Final = 1000
 
@@ -48,9 +48,15 @@ class AuditLimits:
             if now >= allowance.ends:
                 allowance.kinds.clear()
                 allowance.ends = now + _PERIOD_SECONDS
-            if kind_hash in allowance.kinds or len(allowance.kinds) >= _EVENTS_PER_PERIOD:
+            if kind_hash in allowance.kinds or len(allowance.kinds) >= EVENTS_PER_PERIOD:
                 allowance.left_out += 1
                 return None
             allowance.kinds.add(kind_hash)
             left_out, allowance.left_out = allowance.left_out, 0
             return left_out
+
+    def leave_out(self, principal: str, count: int) -> None:
+        """Count events that nobody asked to admit."""
+        with self._lock:
+            if (allowance := self._by_principal.get(principal)) is not None:
+                allowance.left_out += count

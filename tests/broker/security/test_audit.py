@@ -54,8 +54,7 @@ class Heard:
     def refuse(self, principal: str, *names: str, host: str = "10.0.0.1") -> None:
         """Refuse a client to read topics."""
         subject = AuditSubject(Session("CLIENTS", host, principal), "app")
-        for name in names:
-            self.audit.denied(subject, "Fetch", READ, TOPIC, name)
+        self.audit.denied(subject, "Fetch", READ, TOPIC, names)
 
 
 def test_an_event_says_who_did_what_where_and_when() -> None:

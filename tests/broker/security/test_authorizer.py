@@ -220,12 +220,13 @@ def test_refusals_are_written_down_once_in_a_while() -> None:
     who = AuditSubject(session(), "a client")
     with capture_logs() as lines:
         for _ in range(5):
-            decides.note_refusal(who, "Fetch", READ, TOPIC, "evil\nname" + "x" * 1000)
+            decides.note_refusals(who, "Fetch", READ, TOPIC, ["evil\nname" + "x" * 1000])
         assert not decides.allows(session(), READ, TOPIC, "quiet")
         clock.now = 11.0
-        decides.note_refusal(who, "Produce", WRITE, TOPIC, "t")
-        for number in range(1000):
-            decides.note_refusal(who, "Produce", WRITE, TOPIC, f"t-{number}")
+        decides.note_refusals(who, "Produce", WRITE, TOPIC, ["t"])
+        decides.note_refusals(who, "Produce", WRITE, TOPIC, [f"t-{number}" for number in range(1000)])
+        clock.now = 22.0
+        decides.note_refusals(who, "Produce", WRITE, TOPIC, ["t"])
     first, second = lines[0], lines[1]
     assert (first["log_level"], first["event"], first["principal"]) == ("info", "access_denied", ALICE)
     assert (first["operation"], first["api"]) == ("Read", "Fetch")
@@ -233,7 +234,8 @@ def test_refusals_are_written_down_once_in_a_while() -> None:
     assert first["resource"].startswith("Topic:evil\\nname")
     assert len(first["resource"]) < 300
     assert second["more"] == 4
-    assert len(lines) == 101
+    assert len(lines) == 102
+    assert lines[-1]["more"] == 1001 - 100
 
 
 def test_what_a_super_user_does_is_written_down_for_those_who_look_closely() -> None:
