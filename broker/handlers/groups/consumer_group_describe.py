@@ -14,7 +14,7 @@ from typing import Final
 from ottla.broker.groups.consumer.assignors import PartitionSet
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.messages import MemberDescription
-from ottla.broker.requests.access import GROUP, NOT_ASKED, TOPIC, check, denied, operations
+from ottla.broker.requests.access import GROUP, NOT_ASKED, TOPIC, denied, operations
 from ottla.broker.requests.outcome import Outcome
 from ottla.broker.requests.request import GroupsRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -28,36 +28,32 @@ from ottla.protocol.messages.consumer_group_describe import (
 )
 
 _NEW_PROTOCOL: Final = 1
+_HIDDEN: Final = Outcome.of(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
 def consumer_group_describe(request: GroupsRequest) -> ConsumerGroupDescribeResponse:
     """Describe groups."""
     body: ConsumerGroupDescribeRequest = request.body
+    group_ids = dict.fromkeys(body.group_ids)
+    hidden = denied(request, GROUP, group_ids)
     return ConsumerGroupDescribeResponse(
-        throttle_time_ms=0, groups=[_described(request, group_id) for group_id in dict.fromkeys(body.group_ids)]
+        throttle_time_ms=0,
+        groups=[
+            _nothing(group_id, _HIDDEN) if group_id in hidden else _described(request, group_id)
+            for group_id in group_ids
+        ],
     )
 
 
 def _described(request: GroupsRequest, group_id: str) -> DescribedGroup:
     groups = request.services.consumer_groups
     try:
-        check(request, GROUP, group_id)
         found = groups.describe(group_id)
         members = [_member(groups, member) for member in found.members]
         if denied(request, TOPIC, _topics(members)):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The group reads topics that you may not describe.")
     except KafkaError as error:
-        outcome = Outcome.refused(error)
-        return DescribedGroup(
-            error_code=outcome.code,
-            error_message=outcome.message,
-            group_id=group_id,
-            group_state="",
-            group_epoch=0,
-            assignment_epoch=0,
-            assignor_name="",
-            members=[],
-        )
+        return _nothing(group_id, Outcome.refused(error))
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
@@ -69,6 +65,19 @@ def _described(request: GroupsRequest, group_id: str) -> DescribedGroup:
         authorized_operations=operations(request, GROUP, group_id)
         if request.body.include_authorized_operations
         else NOT_ASKED,
+    )
+
+
+def _nothing(group_id: str, why: Outcome) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=why.code,
+        error_message=why.message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
     )
 
 

@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from ottla.broker.security.audit.audit_limits import EVENTS_PER_PERIOD, AuditLimits
+from ottla.broker.security.audit.audit_limits import AuditLimits
 from ottla.broker.security.session import ANONYMOUS, Session
 from ottla.protocol.acls import AclOperation, ResourceType
 
@@ -88,15 +88,17 @@ class Audit:
     ) -> None:
         """Note that a client was refused some resources for want of a right.
 
-        A request may name thousands. What is sure to be over the limit is only counted.
+        A request may name thousands. What is over the limit is only counted.
         """
-        for name in itertools.islice(names, EVENTS_PER_PERIOD):
+        who = _limited_as(subject.session)
+        room = self._limits.room(who)
+        for name in itertools.islice(names, room):
             resource = f"{resource_type.word}:{printable(name)}"
             self._note_limited(
                 "access_denied", subject, operation.word, {"resource": resource, **({"api": api} if api else {})}
             )
-        if len(names) > EVENTS_PER_PERIOD:
-            self._limits.leave_out(_limited_as(subject.session), len(names) - EVENTS_PER_PERIOD)
+        if len(names) > room:
+            self._limits.leave_out(who, len(names) - room)
 
     def login(self, subject: AuditSubject, mechanism: str, *, by_token: bool = False) -> None:
         """Note that a client has authenticated."""
