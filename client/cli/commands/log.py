@@ -153,10 +153,11 @@ def verify(
       ottla log verify data
     """
     from ottla.client.cli.records.segment_files import segments_in
-    from ottla.client.cli.records.segment_verifying import verified
+    from ottla.client.cli.records.segment_verifying import verified_if_present
 
     segments = [segment for path in paths for segment in segments_in(path)]
-    reports = [verified(segment) for segment in with_progress(segments, "verifying")]
+    found = [verified_if_present(segment) for segment in with_progress(segments, "verifying")]
+    reports = [report for report in found if report is not None]
     if output_format.is_data:
         print_items((report.to_dict() for report in reports), output_format)
     else:

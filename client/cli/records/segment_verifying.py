@@ -18,6 +18,7 @@ from ottla.client.cli.records.segment_files import (
     offset_entries,
     time_entries,
 )
+from ottla.client.cli.terminal.errors import CommandError
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.records import RecordBatch
 
@@ -43,6 +44,16 @@ class SegmentReport(Result):
     last_offset: int | None
     unused_bytes: int
     problems: tuple[SegmentProblem, ...]
+
+
+def verified_if_present(path: Path) -> SegmentReport | None:
+    """Return the report of a segment, or None if a running broker has deleted it since it was listed."""
+    try:
+        return verified(path)
+    except (CommandError, FileNotFoundError):
+        if path.exists():
+            raise
+        return None
 
 
 def verified(path: Path) -> SegmentReport:

@@ -81,6 +81,15 @@ def test_whole_segments_are_fine(ottla: Ottla, segment: Path) -> None:
     assert (item["file"], item["records"], item["problems"]) == (str(segment), 3, [])
 
 
+def test_a_segment_that_is_gone_when_its_turn_comes_is_left_out(ottla: Ottla, segment: Path) -> None:
+    """A running broker deletes segments: that is no damage."""
+    listed = segment.with_name("00000000000000000009.log")
+    listed.symlink_to("gone.log")
+    verified = ottla("log", "verify", str(segment.parent), "--format", "json")
+    assert (verified.code, verified.err) == (0, "")
+    assert [item["file"] for item in verified.items] == [str(segment)]
+
+
 @pytest.mark.parametrize(
     ("damage", "position", "told"),
     [
