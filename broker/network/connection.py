@@ -1,7 +1,8 @@
 """One client connection: which thread reads, handles and sends.
 
     loop      reads frames, and continues to send after the socket was full
-    worker    handles the requests of the connection in turn, one worker at a time, and sends what is ready
+    worker    handles the requests of the connection in turn, one worker at a time, and sends what is ready;
+              reads the next ones itself while they are small and follow each other closely
     any       fills the slot of a response that had to wait, and sends it if it is next
 
 So requests take effect and are answered in the order in which they came. A request starts when the one before it is
@@ -13,6 +14,7 @@ served further: its requests wait, its socket is not read, and after the write d
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 import time
@@ -26,6 +28,7 @@ from ottla.broker.network.workers import RequestQueue
 from ottla.broker.security.session import Session, plain_address
 from ottla.broker.storage.open_files import FileSlice
 from ottla.protocol.api import Api
+from ottla.protocol.errors import FrameError
 from ottla.protocol.frame import size_prefix
 
 # Requests of one connection that may be queued or in flight. Beyond that, its socket is not read until half are
@@ -33,6 +36,10 @@ from ottla.protocol.frame import size_prefix
 _PIPELINED_MAX = 128
 # Requests that a worker handles before it lets other connections have a turn.
 _TURN_REQUESTS_MAX = 16
+# A worker stays with a connection if a request came so soon after the last one was handled, and then waits so long for
+# the next one.
+_CLOSE_SECONDS = 0.005
+_STAY_MS = 10
 # A request starts with the key of its API.
 _PRODUCE = Api.PRODUCE.value.to_bytes(2)
 # Parts of a response that are sent with one call, and file slices that are copied for that.
@@ -62,6 +69,14 @@ class Processor(Protocol):
 
     def set_writing(self, connection: Connection, wanted: bool) -> None:
         """Watch the socket for room to write, or stop watching."""
+        ...
+
+    def lend(self, connection: Connection, lent: bool) -> None:
+        """Let a worker wait for data on the socket, or watch the socket again; from any thread."""
+        ...
+
+    def refuse(self, connection: Connection, error: FrameError) -> None:
+        """Log a frame that cannot be read, and close the connection."""
         ...
 
     def discard(self, connection: Connection, reason: str) -> None:
@@ -122,11 +137,12 @@ class ResponseOutbox:
         """Fill a slot with a response; return whether something is ready to be sent."""
         slot.parts = parts
         slots = self._slots
-        while slots and slots[0].parts is not None:
-            self._add(_joined(slots.popleft().parts or ()))
+        while slots and (ready := slots[0].parts) is not None:
+            slots.popleft()
+            self._add(ready)
         return bool(self._parts)
 
-    def _add(self, parts: list[Any]) -> None:
+    def _add(self, parts: Sequence[Any]) -> None:
         """Queue parts. The first one is joined to the last queued one if both are small."""
         queued = self._parts
         if (
@@ -135,7 +151,8 @@ class ResponseOutbox:
             and type(queued[-1]) is type(parts[0]) is bytes
             and len(queued[-1]) + len(parts[0]) <= _JOINED_BYTES_MAX
         ):
-            queued[-1] += parts.pop(0)
+            queued[-1] += parts[0]
+            parts = parts[1:]
         queued.extend(parts)
 
     def send(self, sink: socket.socket) -> bool:
@@ -162,6 +179,14 @@ class ResponseOutbox:
                 self.sent = 0
         self.is_blocked = False
         return True
+
+
+def _framed(parts: Sequence[Any]) -> Sequence[Any]:
+    """Return a response with its size in front, in as few parts as are cheap to make."""
+    size = sum(map(len, parts))
+    if size <= _JOINED_BYTES_MAX and FileSlice not in map(type, parts):
+        return (b"".join((size_prefix(size), *parts)),)
+    return _joined((size_prefix(size), *parts))
 
 
 def _joined(parts: Sequence[Any]) -> list[Any]:
@@ -200,6 +225,9 @@ Dispatch = Callable[["Connection", Frame, Slot, float], None]
 class Connection:
     """The socket of one client and its requests in flight."""
 
+    # Whether a worker may read from the socket, too.
+    can_be_lent = True
+
     def __init__(
         self,
         client: socket.socket,
@@ -228,6 +256,14 @@ class Connection:
         self.last_read = self.opened
         self.bytes_received = 0
         self.frame_begun = self.opened
+        # Held by the thread that reads from the socket: by the loop for one read, by a worker as long as it stays.
+        self._reading = threading.Lock()
+        # Set while a worker waits for data, so that the loop does not. The processor holds `watching` when it changes
+        # what it waits for.
+        self.is_lent = False
+        self.watching = threading.Lock()
+        # Used by the worker that has the connection.
+        self._handled = 0.0
         # Changed under the lock.
         self._lock = threading.Lock()
         self._frames: deque[tuple[Frame, float]] = deque()
@@ -275,18 +311,23 @@ class Connection:
 
     def receive(self) -> bool:
         """Read what the socket has; return whether the connection stays open. Raises FrameError, OSError."""
-        with self._lock:
-            self._is_held = len(self._frames) + self._outbox.slots_waiting >= _PIPELINED_MAX
-        if self._is_held or self._queue.is_full:
-            self.processor.set_reading(self, False)
-            return True
-        if self.reader.awaits_memory:
-            if not self.reader.retry():
+        if not self._reading.acquire(blocking=False):
+            return True  # A worker does.
+        try:
+            with self._lock:
+                self._is_held = len(self._frames) + self._outbox.slots_waiting >= _PIPELINED_MAX
+            if self._is_held or self._queue.is_full:
                 self.processor.set_reading(self, False)
                 return True
-            # The client could not send while it waited for us.
-            self.frame_begun = time.monotonic()
-        return self._take_frames()
+            if self.reader.awaits_memory:
+                if not self.reader.retry():
+                    self.processor.set_reading(self, False)
+                    return True
+                # The client could not send while it waited for us.
+                self.frame_begun = time.monotonic()
+            return self._take_frames()
+        finally:
+            self._reading.release()
 
     def _take_frames(self) -> bool:
         was_within = self.reader.is_within_frame
@@ -309,15 +350,20 @@ class Connection:
         return False
 
     def _arrived(self, frames: list[Frame], now: float) -> None:
-        size = sum(len(frame.body) for frame in frames)
-        self.bytes_received += size
-        self._queue.arrived(len(frames), size)
         with self._lock:
-            self._frames.extend((frame, now) for frame in frames)
-            schedule = not (self._is_scheduled or self._outbox.is_blocked or self.is_muted)
-            self._is_scheduled = self._is_scheduled or schedule
+            schedule = self._enqueue(frames, now)
         if schedule:
             self._queue.put(self)
+
+    def _enqueue(self, frames: list[Frame], now: float) -> bool:
+        """Queue requests; return whether a worker must begin to handle them. The caller holds the lock."""
+        size = sum([len(frame.body) for frame in frames])
+        self.bytes_received += size
+        self._queue.arrived(len(frames), size)
+        self._frames.extend([(frame, now) for frame in frames])
+        schedule = not (self._is_scheduled or self._outbox.is_blocked or self.is_muted)
+        self._is_scheduled = self._is_scheduled or schedule
+        return schedule
 
     def drain(self) -> None:
         """Continue to send; called when the socket has room. Raises OSError."""
@@ -352,7 +398,73 @@ class Connection:
 
     # On a worker
 
-    def work(self, dispatch: Dispatch) -> None:
+    def work(self, dispatch: Dispatch, scratch: memoryview) -> None:
+        """Handle queued requests. If more come soon, receive and handle them here: nobody need be woken for that."""
+        was_handled = self._handled
+        self._handle_queued(dispatch)
+        if (
+            self.last_read - was_handled < _CLOSE_SECONDS
+            and self.can_be_lent
+            and self._queue.has_idle_worker
+            and self._reading.acquire(blocking=False)
+        ):
+            try:
+                self._stay(dispatch, scratch)
+            finally:
+                self._reading.release()
+                self.processor.lend(self, False)
+
+    def _stay(self, dispatch: Dispatch, scratch: memoryview) -> None:
+        """Receive and handle requests as long as they follow each other closely, and nobody waits for this worker."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        self.processor.lend(self, True)
+        while self._queue.has_idle_worker and self._is_at_rest and poll.poll(_STAY_MS) and self._receive_here(scratch):
+            self._handle_queued(dispatch)
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether the next request can begin when it comes, as far as this connection is concerned."""
+        return self.is_reading and not (
+            self._is_scheduled
+            or self._frames
+            or self._outbox.is_blocked
+            or self._outbox.slots_waiting >= _PIPELINED_MAX
+            or self.reader.is_within_frame
+            or self.is_muted
+            or self.is_closed
+            or self.is_failed
+        )
+
+    def _receive_here(self, scratch: memoryview) -> bool:
+        """Receive requests; return whether they can be handled now, and all is as simple as it was.
+
+        Otherwise the loop goes on: it finds the same data, end or error at the socket.
+        """
+        with self._lock:
+            if not self._is_at_rest or self._queue.is_full:
+                return False
+            try:
+                received = self.reader.read(self._source, scratch)
+            except OSError:
+                return False
+            except FrameError as error:
+                refused = error
+                self.is_failed = True
+                self.processor.call(lambda: self.processor.refuse(self, refused))
+                return False
+            if received is None:
+                return False
+            frames, _ = received
+            self.last_read = self.frame_begun = now = time.monotonic()
+            schedule = bool(frames) and self._enqueue(frames, now)
+        if schedule and self.reader.is_within_frame:
+            # The rest of the frame must not wait until these are handled.
+            self._queue.put(self)
+            return False
+        return schedule
+
+    def _handle_queued(self, dispatch: Dispatch) -> None:
         """Handle queued requests in turn, for a while. Responses that are ready early are sent with the next ones."""
         for _ in range(_TURN_REQUESTS_MAX):
             with self._lock:
@@ -374,6 +486,7 @@ class Connection:
         else:
             self._queue.put(self)
         self._send_gathered()
+        self._handled = time.monotonic()
         if self.is_ended:
             self.processor.call(self._close_ended)
         elif not self.is_reading:
@@ -393,9 +506,8 @@ class Connection:
         """Send what was held back while more requests were queued, because the last of them may have to wait itself."""
         with self._lock:
             self._is_gathering = False
-            if self.is_closed or not self._outbox.has_parts or self._outbox.is_blocked:
-                return
-        self._send()
+            if self._outbox.has_parts and not self._outbox.is_blocked:
+                self._send()
 
     def release(self, frame: Frame) -> None:
         """Return the memory of a handled request."""
@@ -454,36 +566,35 @@ class Connection:
 
     def respond(self, slot: Slot, parts: Sequence[Any] | None) -> None:
         """Fill a slot, and send what is ready. None means that the request has no response."""
-        if parts is not None:
-            parts = [size_prefix(sum(map(len, parts))), *parts]
+        framed = () if parts is None else _framed(parts)
         with self._lock:
             if self.is_closed:
                 return
-            has_parts = self._outbox.fill(slot, parts or ())
+            outbox = self._outbox
+            has_parts = outbox.fill(slot, framed)
             # The last of them may be answered long after a worker last handled this connection.
-            resumes = self._is_held and len(self._frames) + self._outbox.slots_waiting <= _PIPELINED_MAX // 2
+            resumes = self._is_held and len(self._frames) + outbox.slots_waiting <= _PIPELINED_MAX // 2
             self._is_held = self._is_held and not resumes
-            sends = has_parts and not self._outbox.is_blocked and not self._is_gathering
             # Requests that waited for this response, if it was the last one missing.
             schedule = (
                 bool(self._frames)
-                and not self._outbox.slots_waiting
-                and not (self._is_scheduled or self._outbox.is_blocked or self.is_muted or self.is_failed)
+                and not outbox.slots_waiting
+                and not (self._is_scheduled or outbox.is_blocked or self.is_muted or self.is_failed)
             )
             self._is_scheduled = self._is_scheduled or schedule
+            if has_parts and not outbox.is_blocked and not self._is_gathering:
+                self._send()
         if resumes:
             self.processor.call(self._resume_reading)
-        if sends:
-            self._send()
         if schedule:
             self._queue.put(self)
 
     def _send(self) -> None:
+        """Send what the socket takes; the loop sends the rest. The caller holds the lock."""
         try:
-            with self._lock:
-                if self.is_closed or self._outbox.send(self.socket):
-                    return
-                self.blocked_since = time.monotonic()
+            if self.is_closed or self._outbox.send(self.socket):
+                return
+            self.blocked_since = time.monotonic()
         except OSError as error:
             self.fail(f"cannot send: {error}")
             return

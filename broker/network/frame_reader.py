@@ -107,7 +107,7 @@ class ByteSource(Protocol):
 
 
 class FrameReader:
-    """The frames of one connection. Used on the loop only, which also owns the scratch buffer."""
+    """The frames of one connection. One thread at a time reads: the loop, whose scratch buffer it has, or a worker."""
 
     __slots__ = (
         "_buffer",
@@ -154,21 +154,24 @@ class FrameReader:
         """The start of what is being received, which shows the protocol that a stranger speaks."""
         return self._held[:16]
 
-    def read(self, source: ByteSource) -> tuple[list[Frame], int] | None:
+    def read(self, source: ByteSource, scratch: memoryview | None = None) -> tuple[list[Frame], int] | None:
         """Receive once; return the frames that are complete now and the number of bytes received, or None at the end.
 
-        Raises FrameError for an impossible size, and OSError as the socket does.
+        A thread other than the loop's brings its own scratch buffer. Raises FrameError for an impossible size, and
+        OSError as the socket does.
         """
         if self._target is not None:
             return self._read_target(self._target, source)
-        received = source.recv_into(self._scratch)
+        if scratch is None:
+            scratch = self._scratch
+        received = source.recv_into(scratch)
         if received == 0:
             return None
         if self._held:
-            data: memoryview | bytes = self._held + self._scratch[:received]
+            data: memoryview | bytes = self._held + scratch[:received]
             self._held = b""
         else:
-            data = self._scratch[:received]
+            data = scratch[:received]
         return self._split(data), received
 
     def _split(self, data: memoryview | bytes) -> list[Frame]:

@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class NetworkProcessor:
-    """One network coroutine and its connections. Everything but `call` belongs to the loop's thread."""
+    """One network coroutine and its connections. Everything but `call` and `lend` belongs to the loop's thread."""
 
     def __init__(self, name: str, limits: NetworkLimits, counts: ConnectionCounts) -> None:
         self.name = name
@@ -101,24 +101,34 @@ class NetworkProcessor:
             connection.is_writing = wanted
             self._watch(connection)
 
+    def lend(self, connection: Connection, lent: bool) -> None:
+        """Let a worker wait for data on the socket, or watch the socket again; from any thread."""
+        connection.is_lent = lent
+        self._watch(connection)
+
     def _watch(self, connection: Connection) -> None:
-        wanted = selectors.EVENT_READ * connection.is_reading | selectors.EVENT_WRITE * connection.is_writing
-        is_watched = connection.fd in self._selector.get_map()
-        if wanted and is_watched:
-            self._selector.modify(connection.fd, wanted, connection)
-        elif wanted:
-            self._selector.register(connection.fd, wanted, connection)
-        elif is_watched:
-            self._selector.unregister(connection.fd)
+        with connection.watching:
+            if connection.is_closed:
+                return
+            is_read = connection.is_reading and not connection.is_lent
+            wanted = selectors.EVENT_READ * is_read | selectors.EVENT_WRITE * connection.is_writing
+            is_watched = connection.fd in self._selector.get_map()
+            if wanted and is_watched:
+                self._selector.modify(connection.fd, wanted, connection)
+            elif wanted:
+                self._selector.register(connection.fd, wanted, connection)
+            elif is_watched:
+                self._selector.unregister(connection.fd)
 
     def discard(self, connection: Connection, reason: str) -> None:
         """Close the connection; calling it again does nothing."""
         if connection.is_closed:
             return
-        if connection.fd in self._selector.get_map():
-            self._selector.unregister(connection.fd)
-        self._connections.pop(connection.fd, None)
-        connection.close()
+        with connection.watching:
+            if connection.fd in self._selector.get_map():
+                self._selector.unregister(connection.fd)
+            self._connections.pop(connection.fd, None)
+            connection.close()
         self._counts.closed(connection)
         log.debug("connection_closed", peer=connection.peer, listener=connection.listener, reason=reason)
 
@@ -149,7 +159,7 @@ class NetworkProcessor:
         except BlockingIOError:
             return
         except FrameError as error:
-            self._refuse(connection, error)
+            self.refuse(connection, error)
         except OSError as error:
             self._end(connection, f"cannot read: {error}")
 
@@ -162,7 +172,10 @@ class NetworkProcessor:
         else:
             self.set_reading(connection, False)
 
-    def _refuse(self, connection: Connection, error: FrameError) -> None:
+    def refuse(self, connection: Connection, error: FrameError) -> None:
+        """Log a frame that cannot be read, and close the connection."""
+        if connection.is_closed:
+            return
         self._counts.frames_refused += 1
         if not connection.session.is_stranger or self._strangers.allows(f"{connection.peer} {connection.listener}"):
             log.warning(

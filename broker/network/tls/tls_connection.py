@@ -22,6 +22,9 @@ from ottla.broker.security.tls.tls_listener import TlsListener
 class TlsConnection(Connection):
     """The socket of one client, encrypted. `begin_handshake` comes first."""
 
+    # The loop decrypts.
+    can_be_lent = False
+
     def __init__(
         self,
         client: socket.socket,
@@ -133,14 +136,14 @@ class TlsConnection(Connection):
 
     # On a worker
 
-    def work(self, dispatch: Dispatch) -> None:
+    def work(self, dispatch: Dispatch, scratch: memoryview) -> None:
         """Send what is left, then handle requests in turn, for a while."""
         with self._lock:
             drains, self._is_draining = self._is_draining, False
-        if drains:
-            self.blocked_since = None
-            self._send()
-        super().work(dispatch)
+            if drains:
+                self.blocked_since = None
+                self._send()
+        super().work(dispatch, scratch)
         with self._lock:
             schedule = self._is_draining and not self._is_scheduled
             self._is_scheduled = self._is_scheduled or schedule

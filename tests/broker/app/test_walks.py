@@ -11,12 +11,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
+import pytest
 from tests.broker.handlers.data_path import batch, running_broker, topic_id
 from tests.broker.network.serving import receive_frame, send_frame, serving_securely
 from tests.kit.waiting import until
 
 import ottla.broker
 from ottla.broker.handlers.table import HANDLERS
+from ottla.broker.network import connection
 from ottla.broker.requests.dispatch import Dispatcher
 from ottla.protocol.api import Api
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
@@ -161,8 +163,10 @@ def documented_files(request: str) -> set[str]:
     return set(re.findall(r"^\| `([a-z_/]+\.py)`", section, re.MULTILINE)) - _NOT_RUN
 
 
-def test_requests_pass_the_documented_files(tmp_path: Path) -> None:
+def test_requests_pass_the_documented_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file more or less on the way from the socket to the disk and back is a decision, and changes the page."""
+    # The whole way: a worker that stays with a connection needs neither the loop nor the queue.
+    monkeypatch.setattr(connection, "_CLOSE_SECONDS", float("-inf"))
     passed = walks(tmp_path)
 
     assert passed.produce == documented_files("Produce")

@@ -14,12 +14,20 @@ from tests.broker.network.serving import DEADLINE_SECONDS, echo, receive_exactly
 from tests.kit.waiting import until
 
 from ottla.broker.config import Listener, SecurityProtocol
+from ottla.broker.network import connection as connection_module
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.limits import NetworkLimits
 from ottla.broker.storage.open_files import FileSlice, OpenFile
 from ottla.protocol.api import Api
 
 PIPELINED = (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.OFFSET_COMMIT, Api.FETCH, Api.PRODUCE)
+
+
+@pytest.fixture(autouse=True, params=["the loop reads", "a worker stays"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of this holds whoever reads from the sockets."""
+    if request.param == "a worker stays":
+        monkeypatch.setattr(connection_module, "_CLOSE_SECONDS", float("inf"))
 
 
 def test_a_frame_is_answered() -> None:

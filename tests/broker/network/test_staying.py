@@ -1,0 +1,242 @@
+"""A worker that stays with a connection whose requests follow each other closely, and receives them itself."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.broker.handlers.data_path import batch, running_broker
+from tests.broker.network.serving import (
+    DEADLINE_SECONDS,
+    Served,
+    echo,
+    receive_frame,
+    send_frame,
+    serving,
+    serving_securely,
+)
+from tests.kit.waiting import until
+
+from ottla.broker.handlers.table import HANDLERS
+from ottla.broker.network import connection as connection_module
+from ottla.broker.network.connection import Connection
+from ottla.broker.requests.dispatch import Dispatcher
+from ottla.protocol.api import Api
+from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.requests import encode_request
+
+
+@pytest.fixture(autouse=True)
+def stays_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any pause between requests is short, and a worker waits longer than any test for the next one."""
+    monkeypatch.setattr(connection_module, "_CLOSE_SECONDS", float("inf"))
+    monkeypatch.setattr(connection_module, "_STAY_MS", 10 * DEADLINE_SECONDS * 1000)
+
+
+def only_connection(served: Served) -> Connection:
+    """The connection of the only client."""
+    (connection,) = served.on_loop(served.network.connections)
+    assert isinstance(connection, Connection)
+    return connection
+
+
+def attended(served: Served, client: socket.socket) -> Connection:
+    """Send a request, and wait until a worker stays for the next one; return its connection."""
+    send_frame(client, b"first")
+    assert receive_frame(client) == b"first"
+    connection = only_connection(served)
+    until(lambda: connection.is_lent, "a worker stays")
+    return connection
+
+
+def test_the_worker_that_stays_handles_the_next_requests() -> None:
+    """Nobody is woken for them."""
+    threads: list[str] = []
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        threads.append(threading.current_thread().name)
+        echo(connection, frame, slot, arrived)
+
+    with serving(dispatch) as served, served.connect() as client:
+        attended(served, client)
+        for number in range(50):
+            send_frame(client, bytes([number]) * number)
+            assert receive_frame(client) == bytes([number]) * number
+
+    assert len(threads) == 51
+    assert len(set(threads)) == 1
+
+
+def test_the_loop_watches_again_when_no_request_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker is free for others then, and the next request takes the usual way."""
+    monkeypatch.setattr(connection_module, "_STAY_MS", 1)
+    with serving(echo) as served, served.connect() as client:
+        for body in (b"first", b"second"):
+            send_frame(client, body)
+            assert receive_frame(client) == body
+            connection = only_connection(served)
+            until(lambda: not connection.is_lent, "the loop watches")  # noqa: B023
+
+
+def test_a_worker_stays_only_while_another_one_is_idle() -> None:
+    """With one worker, a connection that is silent now would keep all others waiting."""
+    with serving(echo, num_io_threads="1") as served, served.connect() as first, served.connect() as second:
+        for client in (first, second, first, second):
+            send_frame(client, b"hello")
+            assert receive_frame(client) == b"hello"
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    """More than a worker handles in one turn, or than a connection may have in flight."""
+    with serving(echo) as served, served.connect() as client:
+        attended(served, client)
+        sent = b"".join((4).to_bytes(4) + number.to_bytes(4) for number in range(1000))
+        sender = threading.Thread(target=client.sendall, args=(sent,))
+        sender.start()
+        answers = [receive_frame(client) for _ in range(1000)]
+        sender.join(DEADLINE_SECONDS)
+
+    assert answers == [number.to_bytes(4) for number in range(1000)]
+
+
+@pytest.mark.parametrize("size", [30 * 1024, 64 * 1024, 5 * 1024 * 1024])
+def test_a_large_request_arrives_though_a_worker_reads(size: int) -> None:
+    """The loop receives the rest of it."""
+    body = os.urandom(size)
+    with serving(echo) as served, served.connect() as client:
+        for _ in range(3):
+            attended(served, client)
+            sender = threading.Thread(target=send_frame, args=(client, body))
+            sender.start()
+            assert receive_frame(client) == body
+            sender.join(DEADLINE_SECONDS)
+
+
+def test_the_rest_of_a_request_does_not_wait_for_the_one_before_it() -> None:
+    """The deadline of a request that has begun to arrive goes on, so somebody must read it."""
+    is_free = threading.Event()
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        if frame.body == b"slow":
+            assert is_free.wait(DEADLINE_SECONDS)
+        echo(connection, frame, slot, arrived)
+
+    with serving(dispatch) as served, served.connect() as client:
+        connection = attended(served, client)
+        client.sendall((4).to_bytes(4) + b"slow" + (9).to_bytes(4) + b"begi")
+        until(lambda: not connection.is_lent, "the loop watches")
+        client.sendall(b"nning")
+        until(lambda: not connection.reader.is_within_frame, "the loop has read the rest")
+        is_free.set()
+
+        assert [receive_frame(client), receive_frame(client)] == [b"slow", b"beginning"]
+
+
+def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
+    """The worker finds the end, and the loop closes the connection."""
+    with serving(echo) as served:
+        with served.connect() as client:
+            attended(served, client)
+        until(lambda: not served.on_loop(served.network.connections), "the connection is closed")
+
+
+def test_what_was_sent_before_the_client_left_takes_effect() -> None:
+    """A client with acks=0 does not wait for us."""
+    handled: list[bytes] = []
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        handled.append(bytes(frame.body))
+        if frame.body == b"first":
+            echo(connection, frame, slot, arrived)
+        else:
+            connection.respond(slot, None)
+
+    with serving(dispatch) as served:
+        with served.connect() as client:
+            attended(served, client)
+            client.sendall(b"".join((4).to_bytes(4) + number.to_bytes(4) for number in range(100)))
+        until(lambda: not served.on_loop(served.network.connections), "the connection is closed")
+
+    assert handled == [b"first", *(number.to_bytes(4) for number in range(100))]
+
+
+def test_a_size_that_no_honest_client_sends_closes_the_connection() -> None:
+    """It is counted and logged as when the loop reads it."""
+    with serving(echo) as served, served.connect() as client:
+        attended(served, client)
+        client.sendall(b"\xff\xff\xff\xff")
+
+        assert receive_frame(client) is None
+        assert served.on_loop(lambda: served.network.counts.frames_refused) == 1
+
+
+def test_a_muted_client_is_not_read() -> None:
+    """Its next request waits until the pause is over."""
+    handled: list[bytes] = []
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        handled.append(bytes(frame.body))
+        if frame.body == b"too much":
+            connection.mute(10 * DEADLINE_SECONDS)
+        echo(connection, frame, slot, arrived)
+
+    with serving(dispatch) as served, served.connect() as client:
+        connection = attended(served, client)
+        send_frame(client, b"too much")
+        assert receive_frame(client) == b"too much"
+        send_frame(client, b"more")
+        until(lambda: not connection.is_lent and not connection.is_reading, "nobody reads")
+        assert handled == [b"first", b"too much"]
+
+
+def test_a_worker_that_stays_ends_when_the_network_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gives up after its wait, and takes no more requests."""
+    monkeypatch.setattr(connection_module, "_STAY_MS", 10)
+    with serving(echo) as served:
+        client = served.connect()
+        send_frame(client, b"first")
+        assert receive_frame(client) == b"first"
+    with client:
+        assert receive_frame(client) is None
+
+
+def produce_to(topic: str) -> bytes:
+    """A Produce with one record."""
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch(b"v"))])
+    request = ProduceRequest(acks=1, timeout_ms=60_000, topic_data=[data])
+    return b"".join(encode_request(Api.PRODUCE, 9, 1, "producer", request))
+
+
+def test_a_log_that_blocks_stalls_neither_the_loop_nor_other_connections(tmp_path: Path) -> None:
+    """The lock stands for a disk that does not answer: only those who write there wait."""
+    with running_broker(tmp_path, {}) as broker:
+        for topic in ("slow", "quick"):
+            broker.lead(topic, replicas=(1,))
+        services = broker.services
+        dispatch = Dispatcher(HANDLERS, services.for_handlers(), services.configs.broker, services.requests)
+        slow = services.partitions.get(TopicPartition("slow", 0))
+        with (
+            serving_securely(dispatch, services.configs.broker(), {}) as served,
+            served.connect() as writer,
+            served.connect() as other,
+        ):
+            for _ in range(3):
+                send_frame(writer, produce_to("slow"))
+                assert receive_frame(writer) is not None
+            until(lambda: any(each.is_lent for each in served.on_loop(served.network.connections)), "a worker stays")
+            with slow.log.lock:
+                send_frame(writer, produce_to("slow"))
+                until(slow.lock.locked, "the worker waits for the log")
+                for _ in range(20):
+                    send_frame(other, produce_to("quick"))
+                    assert receive_frame(other) is not None
+                # The loop itself: it accepts and reads a connection that it has not seen before.
+                with served.connect() as third:
+                    send_frame(third, produce_to("quick"))
+                    assert receive_frame(third) is not None
+            assert receive_frame(writer) is not None
