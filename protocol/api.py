@@ -114,7 +114,8 @@ class Api(IntEnum):
     def response_header_version(self, version: int) -> int:
         """Return the header version for the response to a request of this version."""
         # A client cannot know in which version the broker answers ApiVersions, so that header never changes.
-        return int(self is not Api.API_VERSIONS and version in self.response.flexible)
+        first, last = self.response.flexible
+        return int(first <= version <= last and self is not Api.API_VERSIONS)
 
     def _message(self, kind: str) -> type[Message]:
         module = importlib.import_module(f"ottla.protocol.messages.{self.name.lower()}")

@@ -66,12 +66,15 @@ def decode(cls: type[T], version: int, data: Buffer) -> T:
     return message
 
 
-def encode_parts(message: Message, version: int) -> list[Any]:
-    """Encode to a list of parts: bytes, and the records as given, which are neither copied nor read."""
+def encode_parts(message: Message, version: int, before: list[Any] | None = None) -> list[Any]:
+    """Encode to a list of parts: bytes, and the records as given, which are neither copied nor read.
+
+    They are added to the list of parts that come before the message, if there is one.
+    """
     cls = type(message)
-    parts: list[Any] = []
+    parts: list[Any] = [] if before is None else before
     try:
-        encoder(cls, version)(message, parts)
+        (_encoders.get((cls, version)) or encoder(cls, version))(message, parts)
     except (struct.error, AttributeError, TypeError, UnicodeEncodeError, ValueError, EncodeError) as error:
         raise EncodeError(f"{cls.__name__} version {version}: {error}") from error
     return parts

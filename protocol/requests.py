@@ -12,6 +12,13 @@ from ottla.protocol.message import Message
 from ottla.protocol.messages.headers import RequestHeader, ResponseHeader
 
 _API_AND_VERSION = struct.Struct(">hh")
+_START_BYTES = _API_AND_VERSION.size
+# The two versions of the response header: a correlation id, and then an empty tagged section.
+_RESPONSE_HEADER_0 = struct.Struct(">i")
+_RESPONSE_HEADER_1 = struct.Struct(">ix")
+
+# The API and the version of the header, by the first four bytes of a request; only for versions that we can read.
+_starts: dict[bytes, tuple[Api, int]] = {}
 
 
 def decode_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
@@ -19,7 +26,13 @@ def decode_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
 
     The version may be unknown to us: ApiVersions must be answered even then.
     """
-    if len(frame) < _API_AND_VERSION.size:
+    api, header_version = _starts.get(bytes(frame[:_START_BYTES])) or _read_start(frame)
+    header, position = decode_from(RequestHeader, header_version, frame)
+    return api, header, position
+
+
+def _read_start(frame: Buffer) -> tuple[Api, int]:
+    if len(frame) < _START_BYTES:
         raise DecodeError(f"a request of {len(frame)} bytes has no room for a header")
     key, version = _API_AND_VERSION.unpack_from(frame)
     try:
@@ -28,8 +41,10 @@ def decode_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
         raise DecodeError(f"unknown API key {key}") from error
     if version < 0:
         raise DecodeError(f"{api.label} version {version} is negative")
-    header, position = decode_from(RequestHeader, api.request_header_version(version), frame)
-    return api, header, position
+    start = api, api.request_header_version(version)
+    if version in api.versions:
+        _starts[bytes(frame[:_START_BYTES])] = start
+    return start
 
 
 def decode_request(frame: Buffer) -> tuple[RequestHeader, Any]:
@@ -61,5 +76,5 @@ def encode_request(api: Api, version: int, correlation_id: int, client_id: str |
 
 def encode_response(api: Api, version: int, correlation_id: int, response: Message) -> list[Any]:
     """Return the parts of a response, without the frame's size. Records in it are not copied."""
-    header = ResponseHeader(correlation_id=correlation_id)
-    return encode_parts(header, api.response_header_version(version)) + encode_parts(response, version)
+    header = _RESPONSE_HEADER_1 if api.response_header_version(version) else _RESPONSE_HEADER_0
+    return encode_parts(response, version, [header.pack(correlation_id)])

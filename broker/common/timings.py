@@ -73,17 +73,24 @@ class RequestMetrics:
 
     def observe(self, api: Api, queue: float, local: float, remote: float, send: float) -> None:
         """Count a request with the seconds spent in the queue, on a worker, in purgatory and on sending."""
+        timings = self.by_api.get(api) or self._begin(api)
+        total = queue + local + remote + send
         with self._lock:
-            timings = self.by_api.get(api)
-            if timings is None:
-                timings = self.by_api[api] = ApiTimings()
             timings.requests += 1
-            timings.queue.add(queue)
-            timings.local.add(local)
+            timings.queue.counts[bisect_left(BUCKETS, queue)] += 1
+            timings.queue.total_seconds += queue
+            timings.local.counts[bisect_left(BUCKETS, local)] += 1
+            timings.local.total_seconds += local
             if remote:
                 timings.remote.add(remote)
-            timings.send.add(send)
-            timings.total.add(queue + local + remote + send)
+            timings.send.counts[bisect_left(BUCKETS, send)] += 1
+            timings.send.total_seconds += send
+            timings.total.counts[bisect_left(BUCKETS, total)] += 1
+            timings.total.total_seconds += total
+
+    def _begin(self, api: Api) -> ApiTimings:
+        with self._lock:
+            return self.by_api.setdefault(api, ApiTimings())
 
     def handling_seconds(self) -> float:
         """Return the total time that workers have spent on requests."""

@@ -36,7 +36,7 @@ from ottla.broker.storage.producers.verification import VerificationGuard
 from ottla.broker.storage.validation import validated
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import NO_LEADER, TopicPartition
-from ottla.protocol.records import NO_LEADER_EPOCH, RecordBatch
+from ottla.protocol.records import NO_LEADER_EPOCH, TRANSACTIONAL_BIT, RecordBatch
 
 __all__ = [
     "EpochEndOffset",
@@ -186,7 +186,8 @@ class Partition:
         role = self._role
         if role.leader_id != self.node_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {role.leader_id} leads {self.partition}")
-        self.check_epoch(role, current_leader_epoch)
+        if current_leader_epoch >= 0:
+            self.check_epoch(role, current_leader_epoch)
         return role
 
     def check_epoch(self, role: PartitionRole, current_leader_epoch: int) -> None:
@@ -206,7 +207,8 @@ class Partition:
     def validated(self, data: memoryview | bytes, required_acks: int) -> RecordBatch:
         """Return a producer's batch, ready to be appended; raise KafkaError if it cannot be."""
         self._check_may_append(self.check_leader(), required_acks)
-        return validated(data, self.log.rules, self._context.clock())
+        rules = self.log.rules
+        return validated(data, rules, self._context.clock() if rules.needs_time else 0)
 
     def begin_verification(self, batch: RecordBatch, origin: AppendOrigin = FROM_CLIENT) -> VerificationGuard | None:
         """Return the guard for a batch that begins a transaction here, if the coordinator must be asked; else None."""
@@ -219,7 +221,7 @@ class Partition:
         self, batch: RecordBatch, required_acks: int, guard: VerificationGuard | None = None
     ) -> PendingAppend:
         """Append what `validated` returned; with its guard if the coordinator was asked, and has confirmed it."""
-        if not batch.is_transactional:
+        if not batch.attributes & TRANSACTIONAL_BIT:
             return self._append(batch, required_acks, FROM_CLIENT)
         must_be_verified = self._context.verifies_transactions()
         return self._append(batch, required_acks, AppendOrigin(must_be_verified=must_be_verified, guard=guard))
@@ -237,19 +239,20 @@ class Partition:
 
     def _append(self, batch: RecordBatch, required_acks: int, origin: AppendOrigin) -> PendingAppend:
         with self.lock:
-            role = self.check_leader()
+            role, log = self.check_leader(), self.log
             self._check_may_append(role, required_acks)
-            appended = self.log.append_as_leader(batch, role.leader_epoch, origin)
-            assert self._leadership is not None
-            if len(self._leadership.maximal_isr) == 1:
-                self._advance_high_watermark(self._leadership)
+            appended = log.append_as_leader(batch, role.leader_epoch, origin)
+            leadership = self._leadership
+            assert leadership is not None
+            if len(leadership.maximal_isr) == 1:
+                self._advance_high_watermark(leadership)
             self.appends += 1
             self.records_in += batch.record_count
             self.bytes_in += batch.size
         if not appended.is_duplicate:
             self.waits.appended(self.partition)
         group_commit = self._context.group_commit
-        must_flush = group_commit is not None and self.log.is_flush_wanted
+        must_flush = group_commit is not None and log.is_flush_wanted
         if must_flush and group_commit is not None:
             group_commit.request(self.log)
         return PendingAppend(self, appended, required_acks, must_flush=must_flush)
@@ -261,11 +264,9 @@ class Partition:
 
     def _check_may_append(self, role: PartitionRole, required_acks: int) -> None:
         # A pending proposal counts as alone: members of this ISR may follow another leader, and nothing is committed.
-        is_alone = required_acks != -1 or len(role.isr) == 1 or self.is_proposal_pending
-        if is_alone:
+        if len(role.replicas) > 1 and (required_acks != -1 or len(role.isr) == 1 or self.is_proposal_pending):
             self._check_not_replaced(role)
-        needed = self._min_isr(role)
-        if required_acks == -1 and len(role.isr) < needed:
+        if required_acks == -1 and len(role.isr) < (needed := self._min_isr(role)):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.partition} has {len(role.isr)} in-sync replicas, min.insync.replicas is {needed}",
@@ -302,12 +303,14 @@ class Partition:
         """
         if self.is_under_min_isr:
             return False
-        context = self._context
-        log_end = self.log.log_end_offset
-        end = leadership.committed_end(log_end, context.clock(), context.lag_max_ms(), context.is_alive)
-        if end <= self.log.high_watermark:
+        log = self.log
+        end = log.log_end_offset
+        if leadership.followers:
+            context = self._context
+            end = leadership.committed_end(end, context.clock(), context.lag_max_ms(), context.is_alive)
+        if end <= log.high_watermark:
             return False
-        self.log.advance_high_watermark(end)
+        log.advance_high_watermark(end)
         return True
 
     def delete_records(self, offset: int | None) -> int:

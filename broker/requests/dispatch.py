@@ -68,6 +68,8 @@ class _Route(NamedTuple):
     services: RequestServices
     # Marks the API in the session.
     bit: int
+    # The class of the requests.
+    message: type[Message]
 
 
 HandlerTable = Mapping[Api, Entry]
@@ -87,7 +89,7 @@ class Dispatcher:
         self.metrics = metrics
         self._config = config
         self._routes = {
-            api: _Route(entry.handle, entry.versions, services[entry.services], 1 << api)
+            api: _Route(entry.handle, entry.versions, services[entry.services], 1 << api, api.request)
             for api, entry in handlers.items()
         }
         # Limits the log lines about clients that are not authenticated.
@@ -109,7 +111,7 @@ class Dispatcher:
         finally:
             connection.release(frame)
         exchange.handled = time.monotonic()
-        if isinstance(answer, EffectPending):
+        if not isinstance(answer, _AT_ONCE) and isinstance(answer, EffectPending):
             connection.hold_back()
         exchange.answer(answer)
 
@@ -123,27 +125,30 @@ class Dispatcher:
         where = f"{connection.peer} {connection.listener} {kind}"
         return not connection.session.is_stranger or self._strangers.allows(where)
 
-    def _handle(self, exchange: Exchange, frame: memoryview | bytes) -> Answer:
+    def _handle(self, exchange: Exchange, body: memoryview | bytes) -> Answer:
+        frame = memoryview(body)
         api, header, position = decode_request_header(frame)
-        version = header.request_api_version
-        exchange.api, exchange.version, exchange.correlation_id = api, version, header.correlation_id
-        authentication = exchange.connection.session.authentication
-        if authentication is not None:
-            authentication.check(api)
+        exchange.api = api
+        exchange.version = version = header.request_api_version
+        exchange.correlation_id = header.correlation_id
+        connection = exchange.connection
+        session = connection.session
+        if session.authentication is not None:
+            session.authentication.check(api)
         route = self._routes.get(api)
-        if route is None or version not in route.versions:
+        if route is None or not route.versions.first <= version <= route.versions.last:
             return self._refuse_version(exchange, route)
-        entries_max = ENTRIES_UNLIMITED
-        if len(frame) > ENTRIES_MAX_LEAST:
+        size, entries_max = len(frame), ENTRIES_UNLIMITED
+        if size > ENTRIES_MAX_LEAST:
             authorizer = route.services.security.authorizer
-            entries_max = request_entries_max(self._config(), authorizer, exchange.connection.session, api)
-        body, _ = decode_from(api.request, version, frame, position, entries_max)
-        session, client_id = exchange.connection.session, header.client_id or ""
+            entries_max = request_entries_max(self._config(), authorizer, session, api)
+        message, _ = decode_from(route.message, version, frame, position, entries_max)
+        client_id = header.client_id or ""
         if not session.apis:
             session.client_id = client_id[:_CLIENT_ID_SHOWN_MAX]
         session.apis |= route.bit
         request = exchange.request = Request(
-            api, version, body, client_id, session, route.services, len(frame), exchange.connection
+            api, version, message, client_id, session, route.services, size, connection
         )
         return route.handle(request)
 
@@ -217,7 +222,7 @@ class Exchange:
                 answer.then(self.respond)
             except Exception as error:
                 self.fail(error)
-        elif self._turn.acquire(blocking=False):
+        elif self._turn.acquire(False):
             ready = time.monotonic()
             try:
                 parts = self._encoded(answer)

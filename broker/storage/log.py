@@ -187,7 +187,8 @@ class Log:
     def advance_high_watermark(self, offset: int) -> None:
         """Note how far the log is replicated; never past its end."""
         with self.lock:
-            self.high_watermark = max(min(offset, self.log_end_offset), self.log_start_offset)
+            end = self.segments[-1].next_offset
+            self.high_watermark = max(offset if offset < end else end, self.log_start_offset)
             self.producers.on_high_watermark(self.high_watermark)
 
     def advance_log_start(self, offset: int) -> bool:
@@ -217,8 +218,11 @@ class Log:
     def append_as_leader(self, batch: RecordBatch, leader_epoch: int, origin: AppendOrigin = FROM_CLIENT) -> Appended:
         """Append a validated batch at the end of the log, giving it its offsets and the leader's epoch."""
         with self.lock:
-            if self.guard is not None:
-                self._check_accepted(self.guard.client_refusal if origin.is_client else self.guard.refusal)
+            guard = self.guard
+            if guard is not None:
+                refusal = guard.client_refusal if origin.is_client else guard.refusal
+                if refusal is not None:
+                    self._check_accepted(refusal)
             if batch.producer_id >= 0:
                 known = self.producers.check(batch, origin)
                 if known is not None:
@@ -568,7 +572,7 @@ class Log:
 
         That holds for leaders and followers: after all replicas have lost power, either kind may lead first.
         """
-        return self.log_end_offset - self.recovery_point >= self._flush_interval
+        return self.segments[-1].next_offset - self.recovery_point >= self._flush_interval
 
     def is_flush_due(self, now_ms: int) -> bool:
         """Whether `flush.messages`, `flush.ms` or a rolled segment asks for a flush."""

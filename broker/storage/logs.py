@@ -143,7 +143,10 @@ class Logs:
 
     def get(self, partition: TopicPartition) -> Log:
         """Return the log of a partition; KafkaError if there is none, or its disk failed."""
-        return self.place(partition).log
+        held = self._held.get(partition)
+        if held is None or held.log_dir.offline_reason is not None:
+            held = self.place(partition)
+        return held.log
 
     def place(self, partition: TopicPartition) -> Held:
         """Return the log and its directory; KafkaError as for `get`."""

@@ -61,6 +61,8 @@ class AppendRules(NamedTuple):
     opens_batches: bool
     # How many bytes the records of a batch may decompress to.
     opened_bytes_max: int
+    # Whether the time of the append matters: most topics ask for nothing that depends on it.
+    needs_time: bool
 
     @classmethod
     def of(cls, config: TopicConfig) -> AppendRules:
@@ -69,6 +71,9 @@ class AppendRules(NamedTuple):
         sets_append_time = config.message_timestamp_type == "LogAppendTime"
         keys_required = "compact" in config.cleanup_policy
         before, after = config.timestamp_before_limit_ms, config.timestamp_after_limit_ms
+        opens_batches = (
+            keys_required or config.ottla_check_records or (min(before, after) < _NO_LIMIT_MS and not sets_append_time)
+        )
         return cls(
             max_message_bytes=config.max_message_bytes,
             segment_bytes=config.segment_bytes,
@@ -78,10 +83,9 @@ class AppendRules(NamedTuple):
             keys_required=keys_required,
             timestamp_before_limit_ms=before,
             timestamp_after_limit_ms=after,
-            opens_batches=keys_required
-            or config.ottla_check_records
-            or (min(before, after) < _NO_LIMIT_MS and not sets_append_time),
+            opens_batches=opens_batches,
             opened_bytes_max=min(max(_OPENED_RATIO * config.max_message_bytes, _OPENED_BYTES), RECORDS_BYTES_MAX),
+            needs_time=sets_append_time or opens_batches or codec is not None,
         )
 
 

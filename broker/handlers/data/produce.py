@@ -163,12 +163,17 @@ def _results(
     """Append the batches in the order of the request."""
     results: dict[str, list[tuple[int, R | _Failed]]] = {}
     for topic in request.body.topic_data:
-        of_topic: list[tuple[int, R | _Failed]]
-        if allows(request, TOPIC, topic.name):
-            of_topic = [(data.index, _attempt(request, topic.name, data, append)) for data in topic.partition_data]
-        else:
-            of_topic = [(data.index, _REFUSED) for data in topic.partition_data]
-        results.setdefault(topic.name, []).extend(of_topic)
+        name = topic.name
+        of_topic = results.setdefault(name, [])
+        is_allowed = allows(request, TOPIC, name)
+        for data in topic.partition_data:
+            result: R | _Failed = _REFUSED
+            if is_allowed:
+                try:
+                    result = append(request, name, data)
+                except KafkaError as error:
+                    result = _failed(request, name, error)
+            of_topic.append((data.index, result))
     return results
 
 
@@ -189,27 +194,28 @@ def _answered(request: DataRequest, results: _Results) -> ProduceResponse | Dela
 
 
 def _response(request: DataRequest, results: _Results) -> ProduceResponse:
-    answers = {topic: [_answer(index, result) for index, result in of_topic] for topic, of_topic in results.items()}
-    not_leading = [
-        TopicPartition(topic, answer.index)
-        for topic, of_topic in answers.items()
-        for answer in of_topic
-        if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    ]
-    hints = leader_hints(request, not_leading) if not_leading and request.version >= _HINTS_VERSION else None
+    responses: list[TopicProduceResponse] = []
+    not_leading: list[TopicPartition] = []
+    for topic, of_topic in results.items():
+        answers = [_answer(index, result) for index, result in of_topic]
+        responses.append(TopicProduceResponse(name=topic, partition_responses=answers))
+        for answer in answers:
+            if answer.error_code and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                not_leading.append(TopicPartition(topic, answer.index))
+    if not not_leading or request.version < _HINTS_VERSION:
+        return ProduceResponse(responses=responses)
+    hints = leader_hints(request, not_leading)
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
-                name=topic,
-                partition_responses=of_topic if hints is None else [_hinted(topic, each, hints) for each in of_topic],
+                name=each.name,
+                partition_responses=[_hinted(each.name, answer, hints) for answer in each.partition_responses],
             )
-            for topic, of_topic in answers.items()
+            for each in responses
         ],
         node_endpoints=[
             NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack) for node in hints.nodes
-        ]
-        if hints
-        else [],
+        ],
     )
 
 
@@ -247,18 +253,6 @@ def _hinted(topic: str, answer: PartitionProduceResponse, hints: LeaderHints) ->
     fields = {field.name: getattr(answer, field.name) for field in answer.wire_fields}
     fields["current_leader"] = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
     return PartitionProduceResponse(**fields)
-
-
-def _attempt(
-    request: DataRequest,
-    topic: str,
-    data: PartitionProduceData,
-    append: Callable[[DataRequest, str, PartitionProduceData], R],
-) -> R | _Failed:
-    try:
-        return append(request, topic, data)
-    except KafkaError as error:
-        return _failed(request, topic, error)
 
 
 def _failed(request: DataRequest, topic: str, error: KafkaError) -> _Failed:
