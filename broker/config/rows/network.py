@@ -54,8 +54,13 @@ class NetworkOptions(Options):
         64 * 1024,
         "Maximum number of entries in the lists of a request, all lists together; brokers may send more.",
     )
+    # With a larger one, sending costs twice the processor time: the data is no longer in the caches when the client
+    # reads it (docs/adr/0017).
     socket_send_buffer_bytes = Option(
-        Int(at_least=-1), -1, "Send buffer of a socket; -1 lets the system choose.", kafka_default="102400"
+        Int(at_least=-1),
+        256 * 1024,
+        "Send buffer of a socket; -1 lets the system choose, which is better for clients that are far away.",
+        kafka_default="102400",
     )
     socket_receive_buffer_bytes = Option(
         Int(at_least=-1), -1, "Receive buffer of a socket; -1 lets the system choose.", kafka_default="102400"
