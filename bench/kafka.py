@@ -3,7 +3,8 @@
     python -m bench.kafka [--quick] [--rounds N] [--only TEXT] [--json FILE]
 
 Kafka's jars come from a cache folder, or through Maven; `scripts/apache-kafka --help` says more. Kafka has the heap and
-the collector of its own start scripts, and both are warmed up with 100 MB.
+the collector of its own start scripts. Each row is run again and again before it counts, until two values agree within
+10 %. Every round is printed, and the ratios are those of the warm ones.
 """
 
 from __future__ import annotations

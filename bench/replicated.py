@@ -3,8 +3,9 @@
     python -m bench.replicated [--rounds N] [--seconds S] [--only TEXT] [--json FILE] [--alone]
 
 Both clusters run all the time, with default options and a ZooKeeper of their own; only one is under load. Each load
-goes on for S seconds, and once before it counts. The client is librdkafka, not idempotent, the same for both. Kafka's
-jars come from a cache folder, or through Maven; `scripts/apache-kafka --help` says more.
+goes on for S seconds, and again and again before it counts, until two values agree within 10 %. The client is
+librdkafka's C interface, not idempotent, the same for both. Kafka's jars come from a cache folder, or through Maven;
+`scripts/apache-kafka --help` says more.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.support.contender import ApacheKafka, Ottla
-from bench.support.replicated_rows import BROKERS, IDLE, LOADED, replicated_rows, warm_up
+from bench.support.replicated_rows import BROKERS, IDLE, LOADED, replicated_rows
 from bench.support.report import NOTE, Results, machine
-from bench.support.run import SETTLE_SECONDS, measure
+from bench.support.run import SETTLE_SECONDS, measure, warm_up
 from tests.kit.apache_kafka import UnavailableError
 
 ROUNDS = 3
@@ -48,12 +49,11 @@ def main() -> None:
             contender.start()
         time.sleep(SETTLE_SECONDS)
         measure(IDLE, contenders, results, 0)
-        for contender in contenders:
-            warm_up(contender, options.seconds)
+        rows = [row for row in replicated_rows(options.seconds) if options.only is None or options.only in row.name]
+        warm_up(rows, contenders, results)
         for number in range(options.rounds):
-            for row in replicated_rows(options.seconds):
-                if options.only is None or options.only in row.name:
-                    measure(row, contenders, results, number)
+            for row in rows:
+                measure(row, contenders, results, number)
         measure(LOADED, contenders, results, 0)
     print(f"\n{results.table()}\n\n{NOTE}")
     if options.json:

@@ -20,30 +20,16 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import structlog
-from bench.support.contender import ApacheKafka, Contender, Ottla
+from bench.support.contender import ApacheKafka, Ottla
 from bench.support.report import Results, machine
-from bench.support.rows import Row
-from bench.support.run import SETTLE_SECONDS, measure
+from bench.support.run import SETTLE_SECONDS, measure, warm_up
 from bench.support.transaction_rows import loading_seconds, transaction_rows
 from tests.kit.apache_kafka import UnavailableError
 
 ROUNDS = 3
 SECONDS = 10.0
 IDS = 10_000
-WARM_UPS_MAX = 8
-AGREEMENT = 0.1
 NOTE = "Medians over the rounds. A commit is the time from begin_transaction to the return of commit_transaction."
-
-
-def warm_up(row: Row, contender: Contender) -> None:
-    """Measure a row until two values in a row agree; what a JVM does at first is not what it does later."""
-    last = 0.0
-    for _ in range(WARM_UPS_MAX):
-        metric, value = next(iter(row.measure(contender).items()))
-        print(f"warm-up  {contender.name:6}  {row.name}: {value:,.3g} {metric}", flush=True)
-        if abs(value - last) <= AGREEMENT * value:
-            return
-        last = value
 
 
 def main() -> None:
@@ -75,9 +61,7 @@ def main() -> None:
                 cleanup.callback(contender.stop)
                 contender.start()
             time.sleep(SETTLE_SECONDS)
-            for row in rows:
-                for contender in contenders:
-                    warm_up(row, contender)
+            warm_up(rows, contenders, results)
             for number in range(options.rounds):
                 for row in rows:
                     measure(row, contenders, results, number)

@@ -15,9 +15,9 @@ import confluent_kafka
 from bench.support.rows import Goal, Row, Values
 
 NOTE = (
-    "Medians over the rounds. The load is confluent-kafka, which tops out at about half a million records of 100 B a "
-    "second on its own: where both are near that, the client was measured. kcat is librdkafka without Python. The "
-    "amounts of --quick are too small for a JVM to be warm: they show that it runs, not how fast anything is."
+    "Medians over the rounds after the warm-up, in which every row was measured until two values agreed within 10 %. "
+    "Those marked ~ never did. The load is librdkafka's C interface. The amounts of --quick are too small for a JVM to "
+    "be warm: they show that it runs, not how fast anything is."
 )
 
 
@@ -29,11 +29,17 @@ class Results:
         # By row, then by contender.
         self._values: dict[str, dict[str, list[Values]]] = {}
         self._goals: dict[str, dict[str, Goal]] = {}
+        # Rows and contenders that did not become steady before they were measured.
+        self._unsteady: set[tuple[str, str]] = set()
 
     def add(self, row: Row, contender: str, values: Values) -> None:
         """Note one measurement."""
         self._goals[row.name] = row.goals
         self._values.setdefault(row.name, {}).setdefault(contender, []).append(values)
+
+    def note_unsteady(self, row: Row, contender: str) -> None:
+        """Note that a contender may get faster still."""
+        self._unsteady.add((row.name, contender))
 
     def median(self, row: str, contender: str, metric: str) -> float:
         """Return the median over the rounds."""
@@ -47,7 +53,9 @@ class Results:
         for row, by_contender in self._values.items():
             for metric in next(iter(by_contender.values()))[0]:
                 medians = [self.median(row, contender, metric) for contender in self._contenders]
-                line = [row, metric, *map(_number, medians)]
+                line = [row, metric]
+                for contender, median in zip(self._contenders, medians, strict=True):
+                    line.append(_number(median) + " ~" * ((row, contender) in self._unsteady))
                 if compares:
                     ratio = medians[0] / medians[1] if medians[1] else float("nan")
                     goal = self._goals[row].get(metric)

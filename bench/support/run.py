@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import signal
 import sys
 import tempfile
@@ -14,9 +13,13 @@ from pathlib import Path
 
 from bench.support.contender import Contender
 from bench.support.report import NOTE, Results, machine
-from bench.support.rows import FULL, IDLE, LOADED, QUICK, Row, Scale, load_rows, start_rows, warm_up
+from bench.support.rows import FULL, IDLE, LOADED, QUICK, Row, Scale, Values, load_rows, start_rows
+from bench.support.usage import forget_peak
 
 SETTLE_SECONDS = 3.0
+WARM_UPS_MAX = 8
+# How far two values in a row may be apart when the contender is warm.
+AGREEMENT = 0.1
 
 
 def run(contenders: Sequence[type[Contender]], description: str | None) -> None:
@@ -53,19 +56,50 @@ def measure_starts(contenders: list[Contender], results: Results, rounds: int, o
 
 def measure_loads(contenders: list[Contender], results: Results, scale: Scale, rounds: int, only: str | None) -> None:
     """Start all contenders once, and load one after the other."""
-    rows = _chosen(load_rows(scale, with_kcat=shutil.which("kcat") is not None), only)
+    rows = _chosen(load_rows(scale), only)
     if not rows and not _chosen([IDLE, LOADED], only):
         return
     for contender in contenders:
         contender.start()
     time.sleep(SETTLE_SECONDS)
     measure(IDLE, contenders, results, 0)
-    for contender in contenders:
-        warm_up(contender, scale)
+    warm_up(rows, contenders, results, scale.warm_ups_max)
     for number in range(rounds):
         for row in rows:
             measure(row, contenders, results, number)
     measure(LOADED, contenders, results, 0)
+
+
+def warm_up(
+    rows: Sequence[Row], contenders: Sequence[Contender], results: Results, times_max: int = WARM_UPS_MAX
+) -> None:
+    """Measure each row until two values in a row agree, and count peaks from here on.
+
+    A JVM gets faster for minutes: what it does at first is not what it does later. A row that never becomes steady is
+    marked in the table.
+    """
+    for row in rows:
+        for contender in contenders:
+            if not _becomes_steady(row, contender, times_max):
+                results.note_unsteady(row, contender.name)
+    for contender in contenders:
+        forget_peak(contender.pids)
+
+
+def _becomes_steady(row: Row, contender: Contender, times_max: int) -> bool:
+    last = 0.0
+    for number in range(times_max):
+        values = row.measure(contender)
+        print(f"warm-up {number + 1}  {contender.name:6}  {row.name}: {_said(values)}", flush=True)
+        value = next(iter(values.values()))
+        if abs(value - last) <= AGREEMENT * max(value, last):
+            return True
+        last = value
+    return False
+
+
+def _said(values: Values) -> str:
+    return ", ".join(f"{value:,.3g} {metric}" for metric, value in values.items())
 
 
 def measure(row: Row, contenders: Sequence[Contender], results: Results, number: int) -> None:
@@ -73,8 +107,7 @@ def measure(row: Row, contenders: Sequence[Contender], results: Results, number:
     for contender in contenders if number % 2 == 0 else reversed(contenders):
         values = row.measure(contender)
         results.add(row, contender.name, values)
-        said = ", ".join(f"{value:,.3g} {metric}" for metric, value in values.items())
-        print(f"round {number + 1}  {contender.name:6}  {row.name}: {said}", flush=True)
+        print(f"round {number + 1}  {contender.name:6}  {row.name}: {_said(values)}", flush=True)
 
 
 def _chosen(rows: list[Row], only: str | None) -> list[Row]:
