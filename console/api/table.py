@@ -12,7 +12,8 @@ from ottla.console.api.inside import list_clients, list_events, list_requests, l
 from ottla.console.api.live import watch_cluster
 from ottla.console.api.options import change_options, list_options
 from ottla.console.api.overview import list_partitions, show_overview
-from ottla.console.api.records import export_records, read_records, redrive_topic, resend_record, write_record
+from ottla.console.api.record_changes import redrive_topic, resend_record, write_record
+from ottla.console.api.records import export_records, read_records
 from ottla.console.api.search import search
 from ottla.console.api.security import (
     change_quotas,
