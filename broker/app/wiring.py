@@ -30,6 +30,7 @@ from ottla.broker.groups.end_offsets import LeaderEnds
 from ottla.broker.groups.offsets.group_offsets import GroupOffsets
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.network.network import Network
+from ottla.broker.observability.event_ring import BROKER_EVENTS
 from ottla.broker.observability.http_port import HttpPort, Observed
 from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.follower.fetchers import Fetchers
@@ -179,6 +180,7 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
             partial(_create_audit_topic, cluster, metadata),
         )
         security.audit.sink = audit_topic.add
+    security.audit.on_change = BROKER_EVENTS.note_change
     return Services(
         clocks=clocks,
         zookeeper=zookeeper,

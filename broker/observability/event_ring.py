@@ -1,7 +1,8 @@
 """The last things that happened to a broker, for the timeline of the console.
 
-Every change of state is logged, so the log is the source: a processor of log lines keeps those of the table below. They
-are kept whatever the log level is. Lines that are written for each request or record must never be in the table.
+Every change of the broker's state is logged, so the log is the source: a processor of log lines keeps those of the
+first table below, whatever the log level is. Lines that are written for each request or record must never be in the
+table. What clients change comes from where the audit stream begins, whatever `ottla.audit` says.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ _ROWS: Final[Mapping[str, _Row]] = {
     "accepting_paused": _Row("connections", "listener {listener} accepts no connections for a while: {error}"),
 }
 
-# Changes that the audit stream writes to the log, which have a principal and a resource.
-_AUDIT_ROWS: Final[Mapping[str, _Row]] = {
+# What clients change; these have a principal and a resource.
+_CHANGE_ROWS: Final[Mapping[str, _Row]] = {
     "topic_created": _Row("topic", "{principal} created topic {topic}"),
     "topic_deleted": _Row("topic", "{principal} deleted topic {topic}"),
     "partitions_created": _Row("topic", "{principal} added partitions to topic {topic}"),
@@ -78,6 +79,9 @@ _AUDIT_ROWS: Final[Mapping[str, _Row]] = {
     "acls_created": _Row("security", "{principal} added ACLs of {resource}"),
     "acls_deleted": _Row("security", "{principal} removed ACLs of {resource}"),
     "group_deleted": _Row("group", "{principal} deleted {resource}"),
+    "delegation_token_created": _Row("security", "{principal} created a token: {resource}"),
+    "delegation_token_renewed": _Row("security", "{principal} renewed a token: {resource}"),
+    "delegation_token_expired": _Row("security", "{principal} ended a token: {resource}"),
 }
 
 
@@ -104,15 +108,23 @@ class EventRing:
 
     def note(self, _logger: object, _method: str, fields: structlog.typing.EventDict) -> structlog.typing.EventDict:
         """Keep a log line that is an event; as a processor of structlog, it returns the line as it is."""
-        rows = _AUDIT_ROWS if "principal" in fields else _ROWS
-        row = rows.get(fields.get("event", ""))
-        if row is not None:
-            self._events.append(_event(next(self._numbers), row, fields))
+        # The log lines of the audit stream have names that the controller uses as well, but they have a principal.
+        if "principal" not in fields:
+            self._keep(_ROWS, fields)
         return fields
+
+    def note_change(self, fields: Mapping[str, Any]) -> None:
+        """Keep what a client has changed."""
+        self._keep(_CHANGE_ROWS, fields)
 
     def events(self) -> list[Event]:
         """Return the events, oldest first."""
         return list(self._events.copy())
+
+    def _keep(self, rows: Mapping[str, _Row], fields: Mapping[str, Any]) -> None:
+        row = rows.get(fields.get("event", ""))
+        if row is not None:
+            self._events.append(_event(next(self._numbers), row, fields))
 
 
 # There is one log for the process, and one ring for it.

@@ -75,6 +75,8 @@ class Audit:
     ) -> None:
         # The broker connects the topic after the parts that write it exist.
         self.sink = sink
+        # Gets every change as well, whatever the sink is: the timeline of the console.
+        self.on_change: Sink = to_nowhere
         self._wall = wall
         self._limits = AuditLimits(monotonic)
 
@@ -116,9 +118,9 @@ class Audit:
 
     def changed(self, event: str, subject: AuditSubject, operation: str, resource: str, change: Fields) -> None:
         """Note a change that has taken effect."""
-        self.sink(
-            self._fields(event, subject, operation, {"resource": printable(resource), "change": _bounded(change)})
-        )
+        fields = self._fields(event, subject, operation, {"resource": printable(resource), "change": _bounded(change)})
+        self.on_change(fields)
+        self.sink(fields)
 
     def _note_limited(self, event: str, subject: AuditSubject, operation: str, more: Fields) -> None:
         session = subject.session
