@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -40,6 +40,7 @@ class Fresh(Generic[T]):
         self._read_at: float | None = None
         self._read_took_s = 0.0
         self._reading: asyncio.Task[T] | None = None
+        self._tasks: set[asyncio.Task[T]] = set()
 
     async def get(self) -> T:
         """Return the value; raise what reading it raises."""
@@ -49,34 +50,37 @@ class Fresh(Generic[T]):
             return self._value  # type: ignore[return-value]
         if self._reading is None:
             self._reading = asyncio.create_task(self._refresh())
-            self._reading.add_done_callback(_look_at)
+            self._tasks.add(self._reading)
+            self._reading.add_done_callback(self._ended)
         if age is not None and age < good_for + self._stale_s:
             return self._value  # type: ignore[return-value]
         # One caller that goes away must not fail the others.
         return await asyncio.shield(self._reading)
 
     def forget(self) -> None:
-        """Read again at the next call: something was changed."""
+        """Read again at the next call: something was changed. A read that is under way may not have seen it."""
         self._read_at = None
+        self._reading = None
 
     async def close(self) -> None:
-        """End a read that is under way."""
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
+        """End the reads that are under way."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _refresh(self) -> T:
         started_at = self._processor_clock()
-        try:
-            value = await self._read()
+        task = asyncio.current_task()
+        value = await self._read()
+        if self._reading is task:
             self._value, self._read_at = value, self._clock()
             self._read_took_s = self._processor_clock() - started_at
-            return value
-        finally:
+        return value
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        self._tasks.discard(task)
+        if self._reading is task:
             self._reading = None
-
-
-def _look_at(task: asyncio.Task[Any]) -> None:
-    """Look at a failure that nobody waits for, or asyncio complains; the next caller reads again anyway."""
-    if not task.cancelled():
-        task.exception()
+        if not task.cancelled():
+            # Look at a failure that nobody waits for, or asyncio complains; the next caller reads again anyway.
+            task.exception()

@@ -53,6 +53,21 @@ async def test_callers_at_once_share_one_read() -> None:
     assert await asyncio.gather(*waiting[1:]) == [1] * 9
 
 
+async def test_a_read_that_began_before_a_change_is_not_kept() -> None:
+    """Whoever asks after the change gets what is read after it."""
+    source = Source()
+    source.may_end.clear()
+    fresh = Fresh(source.read, max_age_s=10, clock=FakeClock(0.0))
+    before = asyncio.create_task(fresh.get())
+    await asyncio.sleep(0)
+    fresh.forget()
+    after = asyncio.create_task(fresh.get())
+    await asyncio.sleep(0)
+    source.may_end.set()
+    assert (await before, await after, await fresh.get()) == (1, 2, 2)
+    await fresh.close()
+
+
 async def test_an_old_value_is_returned_while_it_is_read_again() -> None:
     """The next caller gets the new one; a value that is much too old is waited for."""
     clock = FakeClock(0.0)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import json
 import time
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
@@ -203,12 +204,23 @@ async def test_a_topic_is_created_and_deleted_by_its_name(console: ConsoleClient
     more = await console.post(f"/topics/{topic}/partitions", {"total": 3, "dry_run": False})
     assert more["changes"][0]["after"] == "3 partitions"
     await console.send("DELETE", f"/topics/{topic}", {"confirm": "other"}, status=400)
-    assert len((await console.get(f"/topics/{topic}"))["partitions"]) == 3
+
+    async def sizes() -> list[int]:
+        return [row["partitions"] for row in (await console.get("/topics", q=topic))["items"]]
+
+    async def has_three() -> bool:
+        return await sizes() == [3]
+
+    async def is_gone() -> bool:
+        return await sizes() == []
+
+    await until_async(has_three, "the topic has three partitions")
     deleted = await console.send("DELETE", f"/topics/{topic}", {"confirm": topic})
     assert deleted["command"] == f"ottla topic delete {topic}"
     await console.get(f"/topics/{topic}", status=404)
 
 
+    await until_async(is_gone, "the topic is gone")
 async def test_a_group_is_sought_after_a_preview(console: ConsoleClient, broker: BrokerProcess, topic: str) -> None:
     """The preview changes nothing, and says what would be read again."""
     await fill(broker, topic)
@@ -249,13 +261,11 @@ async def test_hostile_names_are_data(console: ConsoleClient, broker: BrokerProc
     import shlex
 
     assert shlex.split(command) == ["ottla", "group", "seek", group, "--to", "end"]
-    stream = await first_events(console, f"group:{group}", 1)
-    assert [name for name, _ in stream] == ["group"]
+    assert (await first_event(console, f"group:{group}"))[0] == "group"
 
 
-async def first_events(console: ConsoleClient, watch: str, count: int) -> list[tuple[str, Any]]:
-    """Return the first events of a stream."""
-    found: list[tuple[str, Any]] = []
+async def watched(console: ConsoleClient, watch: str) -> AsyncGenerator[tuple[str, Any], None]:
+    """Yield the events of a stream as they come."""
     query = {"watch": watch, "every_ms": "1000"}
     async with console.http.get(f"{console.base}/api/v1/events", params=query) as answer:
         assert answer.content_type == "text/event-stream"
@@ -265,24 +275,28 @@ async def first_events(console: ConsoleClient, watch: str, count: int) -> list[t
             if field == "event":
                 name = value
             elif field == "data":
-                found.append((name, json.loads(value)))
-                if len(found) == count:
-                    return found
-    raise AssertionError(f"the stream ended after {len(found)} events")
+                yield name, json.loads(value)
+    raise AssertionError("the stream ended")
+
+
+async def first_event(console: ConsoleClient, watch: str) -> tuple[str, Any]:
+    """Return the first event of a stream."""
+    async with contextlib.aclosing(watched(console, watch)) as events:
+        return await anext(events)
 
 
 async def test_changes_come_as_events(console: ConsoleClient, broker: BrokerProcess, topic: str) -> None:
     """A page that watches a topic hears of new records without asking."""
     await fill(broker, topic, 2)
-    watching = asyncio.create_task(first_events(console, f"topic:{topic}", 2))
-    async with Producer(bootstrap_servers=broker.bootstrap) as producer:
-        while not watching.done():
+    async with contextlib.aclosing(watched(console, f"topic:{topic}")) as events:
+        _, first = await anext(events)
+        async with Producer(bootstrap_servers=broker.bootstrap) as producer:
             await producer.send_and_wait(topic, b"more")
-            await asyncio.sleep(0.2)
-    (_, first), (_, second) = await watching
-    assert int(second["records"]) > int(first["records"])
-    (problem,) = await first_events(console, "topic:nothing", 1)
-    assert (problem[0], problem[1]["problem"]["status"]) == ("problem", 404)
+        # Rates change as well.
+        while int((await anext(events))[1]["records"]) == int(first["records"]):
+            pass
+    name, told = await first_event(console, "topic:nothing")
+    assert (name, told["problem"]["status"]) == ("problem", 404)
 
 
 async def test_the_doctor_finds_nothing_on_a_healthy_cluster(console: ConsoleClient) -> None:
