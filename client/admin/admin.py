@@ -27,6 +27,7 @@ from ottla.client.admin import (
 from ottla.client.admin.config_requests import ConfigValue
 from ottla.client.admin.group_results import GroupDescription, GroupListing, GroupOffset, GroupOutcome
 from ottla.client.admin.partition_requests import ElectionType
+from ottla.client.admin.record_times import record_times
 from ottla.client.admin.results import (
     ApiSupport,
     ClusterDescription,
@@ -205,6 +206,13 @@ class Admin:
         """Look up the first offset at or after a time in milliseconds, or an OffsetSpec."""
         results = await partition_requests.list_offsets(self._requests, times, isolation_level=isolation_level)
         return raised(results, raise_errors)
+
+    async def record_times(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the time of the record at or after each offset, in milliseconds; what cannot be read is left out.
+
+        Each takes a batch from its leader, and the time is that of the first record in the batch.
+        """
+        return await record_times(self._requests.cluster, offsets)
 
     async def elect_leaders(
         self,

@@ -440,6 +440,7 @@ class Admin(_Twin[admin.Admin]):
     describe_topics = _blocking(admin.Admin.describe_topics)
     delete_records = _blocking(admin.Admin.delete_records)
     list_offsets = _blocking(admin.Admin.list_offsets)
+    record_times = _blocking(admin.Admin.record_times)
     elect_leaders = _blocking(admin.Admin.elect_leaders)
     alter_partition_reassignments = _blocking(admin.Admin.alter_partition_reassignments)
     list_partition_reassignments = _blocking(admin.Admin.list_partition_reassignments)

@@ -11,7 +11,7 @@ from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes, tell_errors
 from ottla.client.cli.terminal.output import confirm, echo, print_table
 from ottla.client.cli.terminal.target import STYLES, Target, cell, command
-from ottla.client.cli.terminal.times import local_time
+from ottla.client.cli.terminal.times import duration, local_time
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
@@ -30,6 +30,7 @@ _LAG_HEADINGS = (
     "CONSUMER-ID",
     "HOST",
     "CLIENT-ID",
+    "LAG-TIME",
 )
 
 
@@ -87,9 +88,9 @@ def describe(target: Target, group: _Group) -> None:
 
 @command(app)
 def lag(target: Target, group: _Group) -> None:
-    """Show the lag of a group in each partition.
+    """Show the lag of a group in each partition: in records, and as the age of the first one that is not committed.
 
-    JSON: group_id, topic, partition, current_offset, log_end_offset, lag, member_id, client_host, client_id.
+    JSON: group_id, topic, partition, current_offset, log_end_offset, lag, member_id, client_host, client_id, lag_ms.
 
     \b
     Examples:
@@ -102,7 +103,7 @@ def lag(target: Target, group: _Group) -> None:
 def _lag(target: Target, group: str) -> tuple[GroupDescription, list[PartitionLag]]:
     from ottla.client.cli.health.lag import lag_of
 
-    return target.run(lambda admin: lag_of(admin, group))
+    return target.run(lambda admin: lag_of(admin, group, with_times=True))
 
 
 def _show_lags(target: Target, lags: list[PartitionLag]) -> None:
@@ -116,6 +117,7 @@ def _show_lags(target: Target, lags: list[PartitionLag]) -> None:
             each.member_id,
             each.client_host,
             each.client_id,
+            None if each.lag_ms is None else duration(each.lag_ms),
         )
         for each in lags
     ]

@@ -17,5 +17,10 @@ def local_time(time_ms: int) -> str:
 def ago(time_ms: int, now_ms: int | None = None) -> str:
     """Return how long ago a time was, in its largest unit; a clock that is ahead of ours does not matter."""
     now = int(time.time() * 1000) if now_ms is None else now_ms
-    seconds = max(0, now - time_ms) // 1000
-    return next((f"{seconds // size}{unit} ago" for unit, size in _UNITS_S if seconds >= size), "0s ago")
+    return f"{duration(max(0, now - time_ms))} ago"
+
+
+def duration(duration_ms: int) -> str:
+    """Return how long something takes, in its largest unit."""
+    seconds = duration_ms // 1000
+    return next((f"{seconds // size}{unit}" for unit, size in _UNITS_S if seconds >= size), "0s")

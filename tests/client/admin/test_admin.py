@@ -104,6 +104,19 @@ async def test_offsets_are_looked_up_and_records_deleted(admin: Admin, topic: st
     assert isinstance(results[1].error, UnknownTopicOrPartitionError)
 
 
+async def test_records_tell_their_times(admin: Admin, topic: str) -> None:
+    """That of the first record of the batch at an offset; partitions without such a record are left out."""
+    first, second, missing = (TopicPartition(topic, number) for number in (0, 1, 7))
+    await admin.create_topics([NewTopic(topic, 2, configs={"message.timestamp.type": "CreateTime"})])
+    await produce(admin, first, [b"a", b"b"], timestamp=1_000)
+    await produce(admin, first, [b"c"], timestamp=5_000)
+    assert await admin.record_times({first: 1, second: 0, missing: 0}) == {first: 1_000}
+    assert await admin.record_times({first: 2}) == {first: 5_000}
+    assert await admin.record_times({first: 3}) == {}
+    await admin.delete_records({first: 2})
+    assert await admin.record_times({first: 0}) == {}
+
+
 async def test_options_are_changed_one_by_one(admin: Admin, topic: str) -> None:
     """Set, append, subtract, and back to the default; a broker's options come from that broker."""
     resource = ConfigResource(ConfigResourceType.TOPIC, topic)

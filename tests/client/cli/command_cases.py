@@ -114,7 +114,7 @@ CASES: Final[dict[str, Case]] = {
     "group lag": Case(
         "{group}",
         "TOPIC PARTITION CURRENT-OFFSET",
-        "group_id topic partition current_offset log_end_offset lag member_id client_host client_id",
+        "group_id topic partition current_offset log_end_offset lag member_id client_host client_id lag_ms",
         "not-there",
         _UNKNOWN_GROUP,
     ),
