@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,8 +15,8 @@ from ottla.client.admin.results import OffsetSpec
 from ottla.client.errors import GroupIdNotFoundError, KafkaError
 from ottla.console.api.paging import ListQuery, matching, ordered, page
 from ottla.console.cluster.brokers_http import PageError
+from ottla.console.cluster.group_progress import Progress, partition_progress, worst
 from ottla.console.cluster.rebalances import Rebalance, rebalances
-from ottla.console.cluster.time_lag import time_lags
 from ottla.console.cluster.view import ClusterView, MissingBroker
 from ottla.console.numbers import Long, long, maybe_long
 from ottla.console.web.call import Call
@@ -23,6 +24,10 @@ from ottla.protocol.identifiers import TopicPartition
 
 _AT_ONCE: Final = 16
 _TIMEOUT_S: Final = 3.0
+# To know how old a record is, its batch is read. So many for a group on its page, for one in the list, and for a list.
+_TIMES_PER_GROUP: Final = 64
+_TIMES_PER_ROW: Final = 4
+_TIMES_PER_LIST: Final = 128
 
 
 class GroupRow(msgspec.Struct, kw_only=True):
@@ -38,6 +43,11 @@ class GroupRow(msgspec.Struct, kw_only=True):
     topics: list[str]
     lag: Long | None
     """Records that are not committed yet, in all partitions."""
+    lag_ms: int | None
+    """The age of the first record that is not committed, of the partitions with the largest lags; null if unknown."""
+    progress: Progress | None
+    """That of its worst partition; null at the first looks. A group has stopped if it commits nothing for 12 s."""
+    stopped_partitions: int
     error: str | None = None
 
 
@@ -67,6 +77,7 @@ class GroupPartition(msgspec.Struct, kw_only=True):
     lag: Long | None
     lag_ms: int | None
     """The age of the first record that is not committed; 0 without a lag, null if it is not known."""
+    progress: Progress | None
     metadata: str
     member_id: str | None
     client_id: str | None
@@ -105,6 +116,9 @@ class GroupDetail(msgspec.Struct, kw_only=True):
     lag: Long | None
     lag_ms: int | None
     """That of the partition that is furthest behind."""
+    progress: Progress | None
+    """That of its worst partition; null at the first looks. A group has stopped if it commits nothing for 12 s."""
+    stopped_partitions: int
     rebalances: list[Rebalance]
     rebalances_unknown: str | None
     """Why there are no rebalances to show: only Ottla's brokers tell them."""
@@ -126,13 +140,15 @@ async def list_groups(call: Call, query: GroupsQuery) -> GroupRows:
     part, after = page(ordered(found, query.sort, keys), query.after, query.limit, lambda each: each.group_id)
     free = asyncio.Semaphore(_AT_ONCE)
 
-    async def row(listing: GroupListing) -> GroupRow:
+    async def read(listing: GroupListing) -> tuple[GroupRow, dict[TopicPartition, int]]:
         async with free:
-            return await _row(view, listing)
+            return await _read_row(view, listing)
 
+    rows = await asyncio.gather(*map(read, part))
+    await _add_time_lags(view, rows)
     return GroupRows(
         as_of_ms=groups.as_of_ms,
-        items=list(await asyncio.gather(*map(row, part))),
+        items=[row for row, _ in rows],
         total=len(found),
         next=after,
         missing=groups.missing,
@@ -147,8 +163,9 @@ async def show_group(call: Call, group: str) -> GroupDetail:
     partitions = sorted({*committed, *members})
     ends = await _ends(view, partitions)
     lags = {each: max(0, ends[each] - committed[each][0]) for each in partitions if each in ends and each in committed}
-    behind = {each: committed[each][0] for each, lag in lags.items() if lag}
-    ages = await time_lags(view, behind) if not call.settings.hides_records else {}
+    behind = _first_behind(lags, committed, _TIMES_PER_GROUP)
+    await view.time_lags.read(behind)
+    ages = view.time_lags.known(behind)
     rows = []
     for each in partitions:
         member = members.get(each)
@@ -162,6 +179,7 @@ async def show_group(call: Call, group: str) -> GroupDetail:
                 end_offset=maybe_long(ends.get(each)),
                 lag=maybe_long(lag),
                 lag_ms=0 if lag == 0 else ages.get(each),
+                progress=_progress(view, group, each, offset, ends.get(each), has_reader=member is not None),
                 metadata=metadata,
                 member_id=None if member is None else member.member_id,
                 client_id=None if member is None else member.client_id,
@@ -200,13 +218,16 @@ async def show_group(call: Call, group: str) -> GroupDetail:
         partitions=rows,
         lag=long(sum(lags.values())) if lags or not partitions else None,
         lag_ms=max(known_ages, default=None),
+        progress=worst([row.progress for row in rows]),
+        stopped_partitions=sum(row.progress == "stopped" for row in rows),
         rebalances=timeline,
         rebalances_unknown=unknown,
         missing=(await view.state()).missing,
     )
 
 
-async def _row(view: ClusterView, listing: GroupListing) -> GroupRow:
+async def _read_row(view: ClusterView, listing: GroupListing) -> tuple[GroupRow, dict[TopicPartition, int]]:
+    """Return a group, and the committed offsets of the partitions in which it is furthest behind."""
     row = GroupRow(
         group_id=listing.group_id,
         state=listing.state,
@@ -216,6 +237,9 @@ async def _row(view: ClusterView, listing: GroupListing) -> GroupRow:
         members=None,
         topics=[],
         lag=None,
+        lag_ms=None,
+        progress=None,
+        stopped_partitions=0,
     )
     try:
         async with asyncio.timeout(_TIMEOUT_S):
@@ -224,14 +248,70 @@ async def _row(view: ClusterView, listing: GroupListing) -> GroupRow:
             ends = await _ends(view, sorted({*committed, *assigned}))
     except TimeoutError:
         row.error = f"no answer within {_TIMEOUT_S:g} s"
-        return row
+        return row, {}
     except KafkaError as error:
         row.error = str(error)
-        return row
+        return row, {}
+    lags = {each: max(0, ends[each] - offset) for each, (offset, _) in committed.items() if each in ends}
+    progress = [
+        _progress(view, listing.group_id, each, offset, ends.get(each), has_reader=each in assigned)
+        for each, (offset, _) in committed.items()
+    ]
     row.members = len(described.members)
     row.topics = sorted({each.topic for each in (*committed, *assigned)})
-    row.lag = long(sum(max(0, ends[each] - offset) for each, (offset, _) in committed.items() if each in ends))
-    return row
+    row.lag = long(sum(lags.values()))
+    row.lag_ms = None if any(lags.values()) else 0
+    row.progress = worst(progress)
+    row.stopped_partitions = progress.count("stopped")
+    return row, _first_behind(lags, committed, _TIMES_PER_ROW)
+
+
+async def _add_time_lags(view: ClusterView, rows: Sequence[tuple[GroupRow, Mapping[TopicPartition, int]]]) -> None:
+    """Fill in the lags in time; one refresh asks for a limited number of records, and remembered ones are free."""
+    known = [view.time_lags.known(behind) for _, behind in rows]
+    wanted = [
+        (partition, offset)
+        for (_, behind), ages in zip(rows, known, strict=True)
+        for partition, offset in behind.items()
+        if partition not in ages
+    ]
+    await _read_times(view, wanted[:_TIMES_PER_LIST])
+    for row, behind in rows:
+        if behind:
+            row.lag_ms = max(view.time_lags.known(behind).values(), default=None)
+
+
+async def _read_times(view: ClusterView, wanted: Sequence[tuple[TopicPartition, int]]) -> None:
+    """Several groups may be at different offsets of one partition."""
+    rounds: list[dict[TopicPartition, int]] = []
+    for partition, offset in dict.fromkeys(wanted):
+        free = next((each for each in rounds if partition not in each), None)
+        if free is None:
+            rounds.append(free := {})
+        free[partition] = offset
+    await asyncio.gather(*map(view.time_lags.read, rounds))
+
+
+def _first_behind(
+    lags: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, tuple[int, str]], count: int
+) -> dict[TopicPartition, int]:
+    """Return the committed offsets of the partitions with the largest lags."""
+    largest = heapq.nlargest(count, (each for each, lag in lags.items() if lag), key=lambda each: lags[each])
+    return {each: committed[each][0] for each in largest}
+
+
+def _progress(
+    view: ClusterView,
+    group_id: str,
+    partition: TopicPartition,
+    committed: int | None,
+    end: int | None,
+    *,
+    has_reader: bool,
+) -> Progress | None:
+    if committed is None or end is None:
+        return None
+    return partition_progress(view.rates, group_id, partition, committed, end, has_reader=has_reader)
 
 
 async def _described(admin: Admin, group_id: str) -> tuple[GroupDescription, dict[TopicPartition, tuple[int, str]]]:

@@ -1,72 +1,53 @@
-"""The lag of a group in time: how old the first record is that it has not committed.
-
-The protocol looks up offsets by time, not times by offset. So the batch at the committed offset is fetched, and only
-its header is read.
-"""
+"""The lag of groups in time: how old the first record is that a group has not committed."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from ottla.client.admin.admin import Admin
 from ottla.client.errors import KafkaError
-from ottla.console.cluster.view import ClusterView
-from ottla.protocol.api import Api
-from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.identifiers import TopicPartition
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.protocol.records import batches
 
-# Versions that still identify topics by name; 4 is the first with batches of magic 2.
-_FETCH_VERSION_MIN: Final = 4
-_FETCH_VERSION_MAX: Final = 12
-_TIMEOUT_S: Final = 3.0
-# A broker returns at least one whole batch of the first partition, whatever the limits are. So each is asked alone.
-_BATCH_BYTES: Final = 1
-_PARTITIONS_MAX: Final = 64
-_AT_ONCE: Final = 8
-_LANE: Final = "lag"
+_KEPT: Final = 10_000
+# A record keeps its time. But after an unclean election or in a new topic of the same name, another one is there.
+_KEPT_MS: Final = 60_000
 
 
-async def time_lags(view: ClusterView, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return the age in milliseconds of the records at these offsets, for as many partitions as can be asked."""
-    free = asyncio.Semaphore(_AT_ONCE)
-    state = await view.state()
+class TimeLags:
+    """Asks for the times of records, and remembers them: a group that does not read costs one look a minute."""
 
-    async def age(partition: TopicPartition, offset: int) -> int | None:
-        topic = state.topics.get(partition.topic)
-        known = None if topic is None else topic.partitions.get(partition.partition)
-        leader = None if known is None else known.leader
-        if leader is None or leader not in state.brokers:
-            return None
-        row = FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=_BATCH_BYTES)
-        request = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=_BATCH_BYTES,
-            topics=[FetchTopic(topic=partition.topic, partitions=[row])],
-        )
-        async with free:
-            try:
-                async with asyncio.timeout(_TIMEOUT_S):
-                    response = await view.admin.cluster.send(
-                        leader,
-                        Api.FETCH,
-                        request,
-                        lane=_LANE,
-                        version_min=_FETCH_VERSION_MIN,
-                        version_max=_FETCH_VERSION_MAX,
-                    )
-                for answer in response.responses:
-                    for part in answer.partitions:
-                        for batch in batches(part.records or b""):
-                            if batch.next_offset > offset and batch.base_timestamp >= 0:
-                                return max(0, view.now_ms() - batch.base_timestamp)
-            except (KafkaError, TimeoutError, CorruptBatchError):
-                return None
-        return None
+    def __init__(self, admin: Admin, now_ms: Callable[[], int], kept: int = _KEPT) -> None:
+        self._admin = admin
+        self._now_ms = now_ms
+        self._kept = kept
+        # By partition and offset: when the record was written, and when we asked.
+        self._times: OrderedDict[tuple[TopicPartition, int], tuple[int, int]] = OrderedDict()
 
-    asked = list(offsets.items())[:_PARTITIONS_MAX]
-    ages = await asyncio.gather(*(age(partition, offset) for partition, offset in asked))
-    return {partition: found for (partition, _), found in zip(asked, ages, strict=True) if found is not None}
+    def known(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the ages in milliseconds that are remembered."""
+        now = self._now_ms()
+        found = {}
+        for partition, offset in offsets.items():
+            time, asked_at = self._times.get((partition, offset), (0, -_KEPT_MS))
+            if now - asked_at < _KEPT_MS:
+                found[partition] = max(0, now - time)
+        return found
+
+    async def read(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Ask for the times of the records at these offsets, unless they are remembered."""
+        known = self.known(offsets)
+        asked = {partition: offset for partition, offset in offsets.items() if partition not in known}
+        if not asked:
+            return
+        try:
+            times = await self._admin.record_times(asked)
+        except KafkaError:
+            return
+        now = self._now_ms()
+        for partition, time in times.items():
+            self._times[partition, asked[partition]] = (time, now)
+            self._times.move_to_end((partition, asked[partition]))
+        while len(self._times) > self._kept:
+            self._times.popitem(last=False)

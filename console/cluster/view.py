@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import aiohttp
 import msgspec
 
 from ottla.client.admin.admin import Admin
 from ottla.client.admin.group_results import GroupListing
-from ottla.client.admin.results import ListedOffset, LogDirDescription, OffsetSpec
+from ottla.client.admin.results import ListedOffset, LogDirDescription, OffsetSpec, Reassignment
 from ottla.client.errors import KafkaError
 from ottla.client.net.metadata import BrokerAddress, PartitionInfo, TopicInfo
 from ottla.console.cluster.brokers_http import BrokersHttp
 from ottla.console.cluster.fresh import Fresh
 from ottla.console.cluster.rates import Rates
+from ottla.console.cluster.time_lag import TimeLags
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 
@@ -34,6 +36,10 @@ _METADATA_AGE_S: Final = 1.0
 _LOG_DIRS_AGE_S: Final = 5.0
 _GROUPS_AGE_S: Final = 2.0
 _GROUP_TOPICS_AGE_S: Final = 10.0
+_REASSIGNMENTS_AGE_S: Final = 2.0
+# Pages watch the same parts every two seconds.
+_SHARED_AGE_S: Final = 1.5
+_SHARED_MAX: Final = 64
 # Old values are shown for this long while new ones are read; every answer says when it was read.
 _STALE_S: Final = 30.0
 _METADATA_STALE_S: Final = 5.0
@@ -109,21 +115,41 @@ class ClusterView:
         self.rates = Rates()
         self.brokers_http = BrokersHttp(admin, http)
         self.now_ms = clock_ms or (lambda: int(time.time() * 1000))
+        self.time_lags = TimeLags(admin, self.now_ms)
         self._state = Fresh(self._read_state, max_age_s=_METADATA_AGE_S, stale_s=_METADATA_STALE_S)
         self._log_dirs = Fresh(self._read_log_dirs, max_age_s=_LOG_DIRS_AGE_S, stale_s=_STALE_S)
         self._groups = Fresh(self._read_groups, max_age_s=_GROUPS_AGE_S, stale_s=_STALE_S)
         self._group_topics = Fresh(self._read_group_topics, max_age_s=_GROUP_TOPICS_AGE_S, stale_s=_STALE_S)
+        self._shared: OrderedDict[str, Fresh[Any]] = OrderedDict()
+        self._reassignments = Fresh(admin.list_partition_reassignments, max_age_s=_REASSIGNMENTS_AGE_S)
+        self._all: tuple[Fresh[Any], ...] = (
+            self._state,
+            self._log_dirs,
+            self._groups,
+            self._group_topics,
+            self._reassignments,
+        )
 
     async def close(self) -> None:
         """End what is under way."""
-        for each in (self._state, self._log_dirs, self._groups, self._group_topics):
+        for each in (*self._all, *self._shared.values()):
             await each.close()
         await self.brokers_http.close()
 
     def changed(self) -> None:
         """Read everything again: the user changed something."""
-        for each in (self._state, self._log_dirs, self._groups, self._group_topics):
+        for each in (*self._all, *self._shared.values()):
             each.forget()
+
+    async def shared(self, name: str, read: Callable[[], Awaitable[T]]) -> T:
+        """Return what `read` returns; those who ask for the same name within a second or so share one answer."""
+        fresh = self._shared.setdefault(name, Fresh(read, max_age_s=_SHARED_AGE_S))
+        self._shared.move_to_end(name)
+        while len(self._shared) > _SHARED_MAX:
+            # What is under way there ends by itself.
+            self._shared.popitem(last=False)
+        answer: T = await fresh.get()
+        return answer
 
     async def state(self) -> ClusterState:
         """Return brokers and topics."""
@@ -136,6 +162,10 @@ class ClusterView:
     async def groups(self) -> Groups:
         """Return the groups."""
         return await self._groups.get()
+
+    async def reassignments(self) -> Sequence[Reassignment]:
+        """Return the partitions that move to other brokers; KafkaError if the user may not see that."""
+        return await self._reassignments.get()
 
     async def groups_by_topic(self) -> Mapping[str, list[str]]:
         """Return the groups that have committed offsets of each topic; empty if there are too many groups."""
@@ -174,9 +204,7 @@ class ClusterView:
         self, ask: Callable[[int], Awaitable[T]], broker_ids: Collection[int] | None = None
     ) -> tuple[dict[int, T], list[MissingBroker]]:
         """Ask all brokers at once; return the answers, and the brokers that gave none."""
-        state = await self.state()
-        asked = sorted(state.brokers if broker_ids is None else broker_ids)
-        missing = state.missing if broker_ids is None else []
+        asked = sorted(self.admin.cluster.brokers if broker_ids is None else broker_ids)
 
         async def one(broker_id: int) -> T | MissingBroker:
             try:
@@ -187,13 +215,16 @@ class ClusterView:
             except KafkaError as error:
                 return MissingBroker(broker_id, str(error))
 
+        # Brokers that are not members are known only from the replicas that they should have.
+        state, *found = await asyncio.gather(self.state(), *map(one, asked))
+        missing = {each.broker_id: each for each in state.missing} if broker_ids is None else {}
         answers: dict[int, T] = {}
-        for broker_id, answer in zip(asked, await asyncio.gather(*map(one, asked)), strict=True):
+        for broker_id, answer in zip(asked, found, strict=True):
             if isinstance(answer, MissingBroker):
-                missing.append(answer)
+                missing.setdefault(broker_id, answer)
             else:
                 answers[broker_id] = answer
-        return answers, missing
+        return answers, list(missing.values())
 
     async def _read_state(self) -> ClusterState:
         metadata = await self.admin.cluster.metadata(None, force=True)

@@ -111,6 +111,9 @@ async def test_a_group_has_its_lag_in_records_and_in_time(
     assert all(each["advice"] for each in group["rebalances"] if "joined from" in each["cause"])
     (row,) = (await console.get("/groups", q=f"group-{topic}"))["items"]
     assert (row["lag"], row["topics"], row["error"]) == ("10", [topic], None)
+    assert 0 <= row["lag_ms"] < 600_000
+    # It has no members, and reads nothing.
+    assert (row["progress"], row["stopped_partitions"], group["progress"]) == ("stopped", 1, "stopped")
 
 
 async def test_what_only_a_broker_knows(console: ConsoleClient, broker: BrokerProcess, topic: str) -> None:
@@ -217,10 +220,10 @@ async def test_a_topic_is_created_and_deleted_by_its_name(console: ConsoleClient
     await until_async(has_three, "the topic has three partitions")
     deleted = await console.send("DELETE", f"/topics/{topic}", {"confirm": topic})
     assert deleted["command"] == f"ottla topic delete {topic}"
+    await until_async(is_gone, "the topic is gone")
     await console.get(f"/topics/{topic}", status=404)
 
 
-    await until_async(is_gone, "the topic is gone")
 async def test_a_group_is_sought_after_a_preview(console: ConsoleClient, broker: BrokerProcess, topic: str) -> None:
     """The preview changes nothing, and says what would be read again."""
     await fill(broker, topic)

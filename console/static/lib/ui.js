@@ -1,5 +1,5 @@
 // The parts that pages are made of.
-import { count, absolute, asDate, relative, zoneName } from "./format.js";
+import { count, absolute, asDate, duration, relative, zoneName } from "./format.js";
 import { html, useEffect, useId, useLayoutEffect, useRef, useState } from "./html.js";
 import { to } from "./router.js";
 import { announce, now, zone } from "./settings.js";
@@ -77,6 +77,26 @@ const GROUP_KINDS = { stable: "ok", empty: "neutral", dead: "neutral", preparing
 export function GroupBadge({ state }) {
   const kind = Object.entries(GROUP_KINDS).find(([start]) => state.toLowerCase().startsWith(start))?.[1] ?? "info";
   return html`<${Badge} kind=${kind}>${state}<//>`;
+}
+
+const PROGRESS_KINDS = { caught_up: "ok", catching_up: "info", falling_behind: "warning", stopped: "broken" };
+const PROGRESS_WORDS = { caught_up: "Caught up", catching_up: "Catching up", falling_behind: "Falls behind", stopped: "Stopped" };
+const PROGRESS_TITLES = {
+  caught_up: "Everything is committed",
+  catching_up: "It reads at least as fast as records are written",
+  falling_behind: "It reads more slowly than records are written",
+  stopped: "It has committed nothing for a while, or nobody reads",
+};
+
+/** Whether a group reads; at the first look that is not known. */
+export function ProgressBadge({ progress, note }) {
+  if (!progress) return html`<span class="dim" title="Known after a few seconds">–</span>`;
+  return html`<span title=${PROGRESS_TITLES[progress]}><${Badge} kind=${PROGRESS_KINDS[progress]}>${PROGRESS_WORDS[progress]}${note ? ` ${note}` : ""}<//></span>`;
+}
+
+/** How old the first unread record is. */
+export function lagTime(ms) {
+  return ms === null ? "–" : ms === 0 ? "none" : duration(ms);
 }
 
 /** A time: relative first, absolute beside it or in its title. */

@@ -2,11 +2,11 @@
 import { path } from "../lib/api.js";
 import { ChangeButton } from "../lib/change.js";
 import { Chart } from "../lib/chart.js";
-import { count, duration } from "../lib/format.js";
+import { count, duration, plural } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { useWatch } from "../lib/live.js";
 import { go } from "../lib/router.js";
-import { Command, Empty, GroupBadge, Loaded, Page, Section, Table, Tiles, Time, TopicLink, Unknown } from "../lib/ui.js";
+import { Command, Empty, GroupBadge, lagTime, Loaded, Page, ProgressBadge, Section, Table, Tiles, Time, TopicLink, Unknown } from "../lib/ui.js";
 import { quoted } from "./topic.js";
 
 const POINTS_MAX = 300;
@@ -46,7 +46,8 @@ function Detail({ data }) {
     <${Tiles} items=${[
       { label: "State", value: html`<${GroupBadge} state=${data.state} />`, note: `coordinator ${data.coordinator}` },
       { label: "Lag", value: count(data.lag), note: "records" },
-      { label: "Lag in time", value: data.lag_ms === null ? "–" : data.lag_ms === 0 ? "none" : duration(data.lag_ms), note: "age of the oldest unread record" },
+      { label: "Lag in time", value: lagTime(data.lag_ms), note: "age of the oldest unread record" },
+      { label: "Reading", value: html`<${ProgressBadge} progress=${data.progress} />`, note: data.stopped_partitions ? `stopped in ${plural(data.stopped_partitions, "partition")}` : "" },
       { label: "Members", value: count(data.members.length), note: data.assignor ? `assignor ${data.assignor}` : "" },
       { label: "Protocol", value: data.type, note: data.group_epoch === null ? data.protocol_type : `epoch ${data.group_epoch}` },
     ]} />
@@ -65,7 +66,8 @@ function Detail({ data }) {
               { id: "committed", label: "Committed", align: "right", className: "number", render: (each) => each.committed_offset ?? "–" },
               { id: "end", label: "End", align: "right", className: "number", render: (each) => each.end_offset ?? "–" },
               { id: "lag", label: "Lag", align: "right", render: (each) => html`<strong>${count(each.lag)}</strong>` },
-              { id: "time", label: "Lag in time", align: "right", render: (each) => (each.lag_ms === null ? "–" : each.lag_ms === 0 ? "none" : duration(each.lag_ms)) },
+              { id: "time", label: "Lag in time", align: "right", className: "nowrap", render: (each) => lagTime(each.lag_ms) },
+              { id: "progress", label: "Reading", render: (each) => html`<${ProgressBadge} progress=${each.progress} />` },
               { id: "reader", label: "Read by", className: "name", render: (each) => (each.member_id === null ? html`<span class="dim">nobody</span>` : html`${each.client_id ?? each.member_id} <span class="dim">${each.client_host ?? ""}</span>`) },
             ]}
           />`
