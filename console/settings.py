@@ -6,12 +6,14 @@ import dataclasses
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from ottla.client.errors import KafkaConfigurationError
 from ottla.client.net.settings import ClientSettings
 
+# What a stream carries: events of the cluster, or records.
+Stream = Literal["sse", "ndjson"]
 PORT_DEFAULT: Final = 8080
 _LOCALHOST: Final = "localhost"
 # Users bring these themselves.
@@ -40,7 +42,10 @@ class ConsoleSettings:
     key: str | None = None
     schema_registry_url: str | None = None
     sessions_max: int = 64
-    streams_max: int = 32
+    event_streams_max: int = 64
+    """Every visible tab has one."""
+    record_streams_max: int = 16
+    """Live tails, reads and exports; each holds records in memory."""
     session_idle_s: float = 30 * 60
     session_age_s: float = 12 * 60 * 60
 

@@ -12,7 +12,8 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 import aiohttp
@@ -23,7 +24,7 @@ from ottla.console.cluster.view import ClusterView
 from ottla.console.login.attempts import LoginAttempts
 from ottla.console.problems import Problem, problem_of
 from ottla.console.records.schema_registry import SchemaRegistry
-from ottla.console.settings import ConsoleSettings
+from ottla.console.settings import ConsoleSettings, Stream
 from ottla.protocol.errors import ErrorCode
 
 _ID_BYTES: Final = 32
@@ -31,7 +32,6 @@ _LOGINS_AT_ONCE: Final = 4
 _FREE_BY_USER: Final = 5
 _FREE_BY_ADDRESS: Final = 50
 _PER_USER_MAX: Final = 8
-_STREAMS_PER_SESSION_MAX: Final = 8
 ANONYMOUS: Final = "ANONYMOUS"
 
 
@@ -45,9 +45,10 @@ class UserSession:
         self.created_at = now
         self.used_at = now
         # The tasks that stream to this user; they end with the session.
-        self.streams: set[asyncio.Task[Any]] = set()
+        self.streams: dict[asyncio.Task[Any], Stream] = {}
         self._view: ClusterView | None = None
         self._connecting = asyncio.Lock()
+        self._beginning: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<UserSession {self.user!r}>"
@@ -62,10 +63,15 @@ class UserSession:
                     self._view = ClusterView(admin, self._http)
         return self._view
 
+    def begin(self, read: Callable[[], Awaitable[None]]) -> None:
+        """Begin to read what the user will ask for next, unless such a read is under way."""
+        if self._beginning is None or self._beginning.done():
+            self._beginning = asyncio.create_task(_quietly(read))
+
     async def close(self) -> None:
         """End the streams, and close the client."""
-        for stream in list(self.streams):
-            stream.cancel()
+        for task in (*self.streams, *([self._beginning] if self._beginning else [])):
+            task.cancel()
         view, self._view = self._view, None
         if view is not None:
             await view.close()
@@ -88,7 +94,11 @@ class Sessions:
         self._logins = asyncio.Semaphore(_LOGINS_AT_ONCE)
         self._by_hash: dict[bytes, UserSession] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self.streams = 0
+        self._streams: Counter[Stream] = Counter()
+        self._streams_max: dict[Stream, int] = {
+            "sse": settings.event_streams_max,
+            "ndjson": settings.record_streams_max,
+        }
         url = settings.schema_registry_url
         self.registry = None if url is None else SchemaRegistry(url, http)
         # On a cluster without passwords, everybody shares one session.
@@ -96,6 +106,11 @@ class Sessions:
 
     def __len__(self) -> int:
         return len(self._by_hash)
+
+    @property
+    def streams(self) -> int:
+        """How many streams are open."""
+        return self._streams.total()
 
     @property
     def anonymous(self) -> UserSession | None:
@@ -168,20 +183,26 @@ class Sessions:
             self._drop(key)
 
     @contextlib.contextmanager
-    def streaming(self, session: UserSession) -> Iterator[None]:
-        """Count a stream while it runs; Problem if there are too many."""
-        per_session = _STREAMS_PER_SESSION_MAX if self._anonymous is None else self._settings.streams_max
-        if self.streams >= self._settings.streams_max or len(session.streams) >= per_session:
+    def streaming(self, session: UserSession, kind: Stream) -> Iterator[None]:
+        """Count a stream while it runs; Problem if there are too many of its kind.
+
+        Tails of records do not take the places of the events that every tab needs. One user has half of all places; but
+        if nobody logs in, all tabs of all people are one user.
+        """
+        limit = self._streams_max[kind]
+        per_session = limit if session is self._anonymous else (limit + 1) // 2
+        own = sum(each == kind for each in session.streams.values())
+        if self._streams[kind] >= limit or own >= per_session:
             raise Problem(429, "Too many open streams", "Close a page with a live view.", headers={"Retry-After": "5"})
         task = asyncio.current_task()
         assert task is not None
-        self.streams += 1
-        session.streams.add(task)
+        self._streams[kind] += 1
+        session.streams[task] = kind
         try:
             yield
         finally:
-            self.streams -= 1
-            session.streams.discard(task)
+            self._streams[kind] -= 1
+            session.streams.pop(task, None)
             session.used_at = self._clock()
 
     async def close(self) -> None:
@@ -209,6 +230,12 @@ class Sessions:
             task = asyncio.create_task(session.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
+
+
+async def _quietly(read: Callable[[], Awaitable[None]]) -> None:
+    # Whoever asks next hears of a failure.
+    with contextlib.suppress(KafkaError, Problem):
+        await read()
 
 
 def _hashed(session_id: str) -> bytes:

@@ -119,21 +119,24 @@ class Answering:
         else:
             response.set_cookie(self.cookie_name, session_id, max_age=int(self._settings.session_age_s), **attributes)
 
+    def session_of_browser(self, request: web.Request) -> UserSession | None:
+        """Return the session that a browser has; None before the login."""
+        cookie = request.cookies.get(self.cookie_name)
+        return self._sessions.anonymous or (None if cookie is None else self._sessions.find(cookie))
+
     async def _session(self, request: web.Request) -> UserSession | None:
-        if self._sessions.anonymous is not None:
-            return self._sessions.anonymous
-        if authorization := request.headers.get(hdrs.AUTHORIZATION):
+        if self._sessions.anonymous is None and (authorization := request.headers.get(hdrs.AUTHORIZATION)):
             try:
                 auth = BasicAuth.decode(authorization, encoding="utf-8")
             except ValueError as error:
                 raise Problem(401, "Log in with Basic, or with a session") from error
             return await self._sessions.of_credentials(auth.login, auth.password, request.remote or "")
-        cookie = request.cookies.get(self.cookie_name)
-        return None if cookie is None else self._sessions.find(cookie)
+        return self.session_of_browser(request)
 
     async def _stream(self, route: Route, call: Call, arguments: dict[str, Any]) -> web.StreamResponse:
         # A client may go away at any moment; what the handler holds is given back then.
-        with self._sessions.streaming(call.user):
+        assert route.stream is not None
+        with self._sessions.streaming(call.user, route.stream):
             async with contextlib.aclosing(route.handle(call, **arguments)) as lines:
                 # The first part is waited for before the answer begins, so that an error still has a status.
                 first = await anext(lines, None)

@@ -6,11 +6,12 @@ import inspect
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
-Stream = Literal["ndjson", "sse"]
+from ottla.console.settings import Stream
+
 PREFIX: Final = "/api/v1"
 _CALL: Final = "call"
 _QUERY: Final = "query"

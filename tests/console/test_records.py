@@ -116,13 +116,17 @@ async def test_a_stream_ends_with_its_client(broker: BrokerProcess, records: str
 
 
 async def test_streams_are_limited(broker: BrokerProcess, records: str) -> None:
-    """One too many is refused with a sentence, and works again when another has ended."""
-    async with running_console(broker.bootstrap, streams_max=2) as console:
+    """One too many is refused with a sentence, and works again when another has ended; pages keep their events."""
+    async with running_console(broker.bootstrap, record_streams_max=2, event_streams_max=3) as console:
         url = f"{console.base}/api/v1/topics/{records}/records"
         open_streams = [await console.http.get(url, params={"follow": "true", "from": "end"}) for _ in range(2)]
         problem = await console.get(f"/topics/{records}/records", status=429)
         assert problem["title"] == "Too many open streams"
         for each in open_streams:
+        events = [await console.http.get(f"{console.base}/api/v1/events") for _ in range(3)]
+        assert [each.status for each in events] == [200, 200, 200]
+        assert (await console.get("/events", status=429))["title"] == "Too many open streams"
+        open_streams += events
             each.close()
         sessions = console.server._sessions
         assert sessions is not None
