@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+import msgspec
 from aiohttp import web
 
-from ottla.console.api.session import ottla_version
+from ottla.console.api.live import read_first
+from ottla.console.api.session import ottla_version, session_info
 from ottla.console.api.table import ROUTES
 from ottla.console.login.sessions import Sessions
 from ottla.console.settings import ConsoleSettings
 from ottla.console.web.answering import Answering, json_response
+from ottla.console.web.call import Call
 from ottla.console.web.openapi import openapi
 from ottla.console.web.route import PREFIX
 from ottla.console.web.static_files import STATIC, StaticFiles
@@ -103,13 +106,21 @@ class ConsoleServer:
         async def describe(request: web.Request) -> web.Response:
             return json_response(description)
 
+        async def page(request: web.Request) -> web.Response:
+            session = answering.session_of_browser(request)
+            if session is not None:
+                call = Call(request, self._settings, sessions, session)
+                session.begin(lambda: read_first(call))
+            told = session_info(self._settings, None if session is None else session.user)
+            return files.page(request, msgspec.json.encode(told))
+
         prefixes = dict.fromkeys(("", self._settings.base_path.rstrip("/")))
         for prefix in prefixes:
             app.router.add_get(f"{prefix}{PREFIX}/openapi.json", describe)
             for route in ROUTES:
                 app.router.add_route(route.method, f"{prefix}{PREFIX}{route.path}", answering.handler(route))
             app.router.add_get(f"{prefix}/static/{{version}}/{{name:.+}}", files.asset)
-        app.router.add_get("/{path:.*}", files.page)
+        app.router.add_get("/{path:.*}", page)
         return app
 
     async def _expire(self) -> None:

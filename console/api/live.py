@@ -22,6 +22,7 @@ from ottla.console.web.call import Call
 _WATCHED_MAX: Final = 8
 _KEEP_ALIVE_S: Final = 15.0
 _EVENTS_SHOWN: Final = 50
+_EVERY_PAGE: Final = "overview"
 
 
 class WatchQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -52,7 +53,7 @@ async def watch_cluster(call: Call, query: WatchQuery) -> AsyncIterator[ServerSe
             event = name.partition(":")[0]
             told: msgspec.Struct
             try:
-                told = await read()
+                told = await (await call.view()).shared(name, read)
                 shown = msgspec.json.encode(_without_time(told))
             except (KafkaError, Problem) as error:
                 problem = error if isinstance(error, Problem) else problem_of(error)
@@ -68,6 +69,12 @@ async def watch_cluster(call: Call, query: WatchQuery) -> AsyncIterator[ServerSe
         if quiet_s >= _KEEP_ALIVE_S:
             quiet_s = 0.0
             yield None
+
+
+async def read_first(call: Call) -> None:
+    """Read what every page watches: it is there when the browser has loaded the page and asks for it."""
+    view = await call.view()
+    await view.shared(_EVERY_PAGE, _reader(call, _EVERY_PAGE))
 
 
 class _PartProblem(msgspec.Struct, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Annotated, Literal
 
@@ -105,8 +106,7 @@ async def show_overview(call: Call) -> Overview:
     """Show brokers, partitions by state, rates, and what needs attention."""
     view = await call.view()
     state = await view.state()
-    log_dirs = await view.log_dirs()
-    groups = await view.groups()
+    log_dirs, groups, rates = await asyncio.gather(view.log_dirs(), view.groups(), cluster_rates(view))
     sizes: Counter[int] = Counter()
     totals: dict[int, list[tuple[int | None, int | None]]] = {}
     for each in log_dirs.dirs:
@@ -131,7 +131,7 @@ async def show_overview(call: Call) -> Overview:
         internal_topics=sum(topic.is_internal for topic in state.topics.values()),
         partitions=partition_counts(state),
         groups=dict(Counter(each.state or "unknown" for each in groups.groups.values())),
-        rates=await cluster_rates(view),
+        rates=rates,
         attention=attention(state, log_dirs),
         missing=missing,
     )

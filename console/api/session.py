@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from ottla.console.problems import Problem
+from ottla.console.settings import ConsoleSettings
 from ottla.console.web.call import Call
 
 
@@ -41,7 +42,7 @@ _MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 
 async def show_session(call: Call) -> SessionInfo:
     """Tell who is logged in, and what the console may do."""
-    return _info(call, None if call.session is None else call.session.user)
+    return session_info(call.settings, None if call.session is None else call.session.user)
 
 
 async def log_in(call: Call, body: Credentials) -> SessionInfo:
@@ -54,17 +55,17 @@ async def log_in(call: Call, body: Credentials) -> SessionInfo:
         body.username, body.password, body.mechanism, call.request.remote or ""
     )
     call.reply.session_id = session_id
-    return _info(call, session.user)
+    return session_info(call.settings, session.user)
 
 
 async def log_out(call: Call) -> SessionInfo:
     """End the session."""
     call.reply.ends_session = True
-    return _info(call, None)
+    return session_info(call.settings, None)
 
 
-def _info(call: Call, user: str | None) -> SessionInfo:
-    settings = call.settings
+def session_info(settings: ConsoleSettings, user: str | None) -> SessionInfo:
+    """Return what the page needs to know first; it comes with the page."""
     servers = settings.client.get("bootstrap_servers", "")
     first = settings.mechanism
     return SessionInfo(

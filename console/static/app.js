@@ -1,5 +1,5 @@
 // The frame of the console: menu, state of the cluster, and the page that the URL names.
-import { change, get, Problem, session } from "./lib/api.js";
+import { change, get, session } from "./lib/api.js";
 import { ChangeDialog } from "./lib/change.js";
 import { count, duration } from "./lib/format.js";
 import { html, render, useEffect, useState } from "./lib/html.js";
@@ -70,7 +70,7 @@ function found({ parts, query }) {
 
 function CurrentPage() {
   const [name, props] = found(route.value);
-  const [modules, setModules] = useState({});
+  const [modules, setModules] = useState(firstModules);
   const [problem, setProblem] = useState(null);
   useEffect(() => {
     if (name === null || modules[name]) return;
@@ -165,25 +165,15 @@ function Top({ isMenuOpen, onMenu }) {
 
 function App() {
   const [isMenuOpen, setMenuOpen] = useState(false);
-  const [problem, setProblem] = useState(null);
   const [module, setModule] = useState(null);
-  const load = async () => {
-    try {
-      session.value = await get("session");
-      setProblem(null);
-    } catch (error) {
-      setProblem(error instanceof Problem ? error.details : { title: String(error) });
-    }
-  };
-  useEffect(() => void load(), []);
-  const needsLogin = session.value?.needs_login && !session.value.user;
+  const needsLogin = session.value.needs_login && !session.value.user;
   useEffect(() => {
-    if (needsLogin && !module) MODULES.login().then((loaded) => setModule(() => loaded.default));
+    if (!needsLogin || module) return;
+    const showLogin = () => MODULES.login().then((loaded) => setModule(() => loaded.default));
+    // A link on another site brings browsers here without their cookie; the page itself may have it.
+    get("session").then((found) => (found.user ? (session.value = found) : showLogin()), showLogin);
   }, [needsLogin]);
 
-  if (!session.value) {
-    return html`<main class="alone">${problem ? html`<${ProblemBox} problem=${problem} onRetry=${load} />` : html`<${Loading} label="Connecting to the console" />`}</main>`;
-  }
   if (needsLogin) {
     const Login = module;
     return html`<main class="alone">${Login ? html`<${Login} />` : html`<${Loading} />`}</main>`;
@@ -205,4 +195,12 @@ function App() {
   `;
 }
 
+// The page is shown at once with its content, if its module is here: the browser has loaded it with this one.
+const [firstName] = found(route.value);
+const firstModules = {};
+try {
+  if (firstName) firstModules[firstName] = (await MODULES[firstName]()).default;
+} catch {
+  // The page says so when it is shown.
+}
 render(html`<${App} />`, document.getElementById("app"));

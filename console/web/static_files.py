@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import html
 import mimetypes
+import posixpath
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,9 +21,15 @@ from ottla.console.web.protection import HEADERS
 
 STATIC: Final = Path(__file__).parent.parent / "static"
 _INDEX: Final = "index.html"
-# Replaced in index.html: the path of the console, and the folder of the files beside it.
+# Replaced in index.html: the path of the console, the folder of the files beside it, links to the modules that the page
+# needs, and who asks.
 _BASE: Final = b"__BASE__"
 _ASSETS: Final = b"__ASSETS__"
+_MODULES: Final = b"__MODULES__"
+_SESSION: Final = b"__SESSION__"
+_APP: Final = "app.js"
+_FIRST_PAGE: Final = "overview"
+_IMPORT: Final = re.compile(r'\bfrom\s*"(\.{1,2}/[^"]+)"')
 _FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 _COMPRESSED: Final = (".js", ".css", ".html", ".svg", ".json", ".txt", ".mjs")
 mimetypes.add_type("text/javascript", ".js")
@@ -54,8 +64,8 @@ class StaticFiles:
         caching = "no-store" if self._is_live else "public, max-age=31536000, immutable"
         return _answer(request, file, caching)
 
-    async def page(self, request: web.Request) -> web.Response:
-        """Answer every other path with the page, if a browser asks for a page."""
+    def page(self, request: web.Request, session: bytes) -> web.Response:
+        """Answer every other path with the page, if a browser asks for a page; `session` is JSON for it."""
         is_page = "text/html" in request.headers.get("Accept", "") or request.path in ("/", self._settings.base_path)
         if request.path.startswith(("/api/", "/static/")) or not is_page:
             raise Problem(404, "There is no such path", advice="/api/v1/openapi.json lists the routes.")
@@ -64,9 +74,31 @@ class StaticFiles:
         index = self._files.get(_INDEX)
         if index is None:
             raise Problem(404, "This installation has no page")
-        content = index.content.replace(_BASE, self._settings.base_path.encode())
+        # A browser would find modules only one after the other, as the imports of each arrive.
+        links = "".join(
+            f'<link rel="modulepreload" href="{_ASSETS.decode()}/{name}">\n    '
+            for name in preloaded(self._sources(), request.path)
+        )
+        content = index.content.replace(_MODULES, links.rstrip().encode())
+        content = content.replace(_BASE, html.escape(self._settings.base_path).encode())
         content = content.replace(_ASSETS, b"static/" + self.version.encode())
-        return _answer(request, _File(content, None, index.content_type), "no-cache")
+        content = content.replace(_SESSION, html.escape(session.decode()).encode())
+        return _answer(request, _File(content, None, index.content_type), "private, no-cache")
+
+    def _sources(self) -> dict[str, str]:
+        return {name: file.content.decode() for name, file in self._files.items() if name.endswith(".js")}
+
+
+def preloaded(sources: Mapping[str, str], path: str) -> list[str]:
+    """Return the modules that the view with this path needs, besides the first one."""
+    pages = [f"pages/{part}.js" for part in (_FIRST_PAGE, *path.split("/"))]
+    found = [_APP, next(page for page in reversed(pages) if page in sources)]
+    for name in found:
+        for target in _IMPORT.findall(sources[name]):
+            imported = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+            if imported not in found:
+                found.append(imported)
+    return found[1:]
 
 
 def _answer(request: web.Request, file: _File, caching: str) -> web.Response:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import aiohttp
 import pytest
 from tests.kit.clock import FakeClock
 
+from ottla.client.admin.admin import Admin
 from ottla.client.admin.security_results import AclBinding, AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.client.net.metadata import BrokerAddress, PartitionInfo, TopicInfo
 from ottla.console.api.brokers import safe_to_stop
@@ -16,7 +18,7 @@ from ottla.console.api.rights import RightsOptions, explained
 from ottla.console.cluster.fresh import Fresh
 from ottla.console.cluster.rates import Rates
 from ottla.console.cluster.rebalances import advice_for
-from ottla.console.cluster.view import ClusterState
+from ottla.console.cluster.view import ClusterState, ClusterView
 from ottla.console.login.attempts import LoginAttempts
 from ottla.console.problems import Problem
 
@@ -66,6 +68,21 @@ async def test_a_read_that_began_before_a_change_is_not_kept() -> None:
     source.may_end.set()
     assert (await before, await after, await fresh.get()) == (1, 2, 2)
     await fresh.close()
+
+
+async def test_pages_that_watch_the_same_share_one_answer() -> None:
+    """Five tabs cost the cluster as much as one; a change is seen by all of them, and what is kept is limited."""
+    async with aiohttp.ClientSession() as http:
+        view = ClusterView(Admin(bootstrap_servers="127.0.0.1:1"), http)
+        source = Source()
+        answers = await asyncio.gather(*(view.shared("overview", source.read) for _ in range(5)))
+        assert (answers, await view.shared("topic:a", source.read)) == ([1] * 5, 2)
+        view.changed()
+        assert await view.shared("overview", source.read) == 3
+        for number in range(100):
+            await view.shared(f"topic:{number}", source.read)
+        assert await view.shared("overview", source.read) == 104
+        await view.close()
 
 
 async def test_an_old_value_is_returned_while_it_is_read_again() -> None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import html
 import json
 import re
 from pathlib import Path
 
 import pytest
+from tests.console.console_client import running_console
 
-from ottla.console.web.static_files import STATIC
+from ottla.console.web.static_files import STATIC, preloaded
 
 VENDOR = STATIC / "vendor"
 LISTED = json.loads((VENDOR / "VENDORED.json").read_text())["files"]
 OWN = sorted(
     path for path in STATIC.rglob("*") if path.suffix in (".js", ".css", ".html") and VENDOR not in path.parents
 )
+SOURCES = {path.relative_to(STATIC).as_posix(): path.read_text() for path in STATIC.rglob("*.js")}
 ALL_BYTES_MAX = 150 * 1024
 FIRST_VIEW_BYTES_MAX = 60 * 1024
 
@@ -45,8 +48,7 @@ def test_all_files_together_are_small() -> None:
     }
     assert sum(sizes.values()) <= ALL_BYTES_MAX
     index = (STATIC / "index.html").read_text()
-    first = ["index.html", "pages/overview.js", "lib/chart.js"]
-    first += re.findall(r'"__ASSETS__/([^"]+)"', index)
+    first = ["index.html", *preloaded(SOURCES, "/"), *re.findall(r'"__ASSETS__/([^"]+)"', index)]
     assert sum(sizes[name] for name in set(first)) <= FIRST_VIEW_BYTES_MAX
 
 
@@ -62,18 +64,40 @@ def test_a_file_needs_no_other_host_and_no_bundler(path: Path) -> None:
     assert not re.search(r"<script>|<style|\son\w+=\"", text)
 
 
-def test_modules_that_the_first_page_needs_are_preloaded() -> None:
-    """Otherwise a browser finds them one after the other."""
-    index = (STATIC / "index.html").read_text()
-    preloaded = set(re.findall(r'modulepreload" href="__ASSETS__/([^"]+)"', index))
-    wanted = {"app.js"}
-    while True:
-        imported = {
-            (STATIC / name).parent.joinpath(target).resolve().relative_to(STATIC.resolve()).as_posix()
-            for name in wanted
-            for target in re.findall(r'\bfrom\s*"([^"]+)"', (STATIC / name).read_text())
-        }
-        if imported <= wanted:
-            break
-        wanted |= imported
-    assert preloaded == wanted - {"app.js"}
+@pytest.mark.parametrize(
+    ("path", "page"),
+    [
+        ("/", "overview"),
+        ("/nothing/of/this/name", "overview"),
+        ("/topics/orders/records", "records"),
+        ("/behind/a/proxy/groups", "groups"),
+        ("/topics/..%2F..%2Fapp/options", "options"),
+    ],
+)
+def test_the_modules_of_a_view_are_preloaded(path: str, page: str) -> None:
+    """All that its page imports, directly or not; a browser would find them one after the other."""
+    found = preloaded(SOURCES, path)
+    assert f"pages/{page}.js" in found
+    assert "app.js" not in found
+    assert len(found) == len(set(found))
+    for name in ("app.js", *found):
+        for target in re.findall(r'^(?:import|export) .*"([^"]+)";$', SOURCES[name], re.MULTILINE):
+            assert (STATIC / name).parent.joinpath(target).resolve().relative_to(STATIC.resolve()).as_posix() in found
+
+
+async def test_the_page_says_who_asks_and_links_what_it_needs() -> None:
+    """Names in it are text; it is not kept for somebody else."""
+    client = {"bootstrap_servers": '127.0.0.1:1,"><script>x</script>:2'}
+    async with (
+        running_console("", client=client) as console,
+        console.http.get(f"{console.base}/groups", headers={"Accept": "text/html"}) as answer,
+    ):
+        text = await answer.text()
+        assert answer.headers["Cache-Control"] == "private, no-cache"
+    assert "__" not in text
+    assert "<script>x" not in text
+    (session,) = re.findall(r'<meta name="ottla-session" content="([^"]*)">', text)
+    told = json.loads(html.unescape(session))
+    assert (told["user"], told["bootstrap_servers"]) == ("ANONYMOUS", client["bootstrap_servers"])
+    linked = re.findall(r'modulepreload" href="(static/\w+)/([^"]+)"', text)
+    assert [name for _, name in linked] == preloaded(SOURCES, "/groups")

@@ -9,8 +9,8 @@ export class Problem extends Error {
   }
 }
 
-/** Who uses the console; null until it is known. */
-export const session = signal(null);
+/** Who uses the console, and what it may do; it comes with the page. */
+export const session = signal(JSON.parse(document.querySelector('meta[name="ottla-session"]').content));
 
 export function apiUrl(path, query = {}) {
   const url = new URL(`api/v1/${path}`, document.baseURI);

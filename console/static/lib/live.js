@@ -96,7 +96,7 @@ function keptOf(watch) {
 }
 
 function follow() {
-  const isAllowed = session.value && (session.value.user || !session.value.needs_login);
+  const isAllowed = session.value.user || !session.value.needs_login;
   if (document.hidden || !isAllowed) close();
   else open();
 }

@@ -14,12 +14,17 @@ const FEW = 120;
 
 export default function OverviewPage({ query }) {
   const source = useWatch("overview");
+  const state = query.get("state") ?? "any";
+  const [hasInternal, setInternal] = useState(true);
+  // Both are asked for at once.
+  const cells = useData("partitions", { state, internal: hasInternal, limit: PARTITIONS_MAX }, { every: 3000 });
+  const picture = { state, hasInternal, setInternal, cells };
   return html`<${Page} title="Overview">
-    <${Loaded} source=${source} hasMissing=${false}>${(overview) => html`<${Overview} overview=${overview} state=${query.get("state") ?? "any"} />`}<//>
+    <${Loaded} source=${source} hasMissing=${false}>${(overview) => html`<${Overview} overview=${overview} picture=${picture} />`}<//>
   <//>`;
 }
 
-function Overview({ overview, state }) {
+function Overview({ overview, picture }) {
   const { partitions, rates, brokers, groups } = overview;
   const alive = brokers.filter((each) => each.is_alive).length;
   const members = Object.values(groups).reduce((total, each) => total + each, 0);
@@ -36,7 +41,7 @@ function Overview({ overview, state }) {
     <${AttentionList} items=${overview.attention} />
     <${Missing} missing=${overview.missing} />
     <${Tiles} items=${tiles} />
-    <${Cluster} overview=${overview} state=${state} />
+    <${Cluster} overview=${overview} ...${picture} />
     <${Rates} rates=${rates} />
     <p class="dim">Cluster <code>${overview.cluster_id ?? "without an id"}</code></p>
     <${Command} text="ottla status" />
@@ -89,10 +94,8 @@ function Rates({ rates }) {
 // The partition under the pointer is marked on all of its brokers.
 const pointed = signal(null);
 
-function Cluster({ overview, state }) {
+function Cluster({ overview, state, hasInternal, setInternal, cells: source }) {
   const [isTable, setTable] = useState(false);
-  const [hasInternal, setInternal] = useState(true);
-  const source = useData("partitions", { state, internal: hasInternal, limit: PARTITIONS_MAX }, { every: 3000 });
   // The counts come with the stream: when they change, the picture is old.
   const counts = JSON.stringify([overview.partitions, overview.brokers.map((each) => [each.broker_id, each.is_alive, each.leaders])]);
   const shown = useRef(counts);
