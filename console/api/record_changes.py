@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from ottla.client.admin.admin import Admin
+from ottla.client.admin.results import ConfigResource
 from ottla.client.cli.records.offsets import partitions_of, resolve
 from ottla.client.cli.records.reading import PartitionReader
+from ottla.client.errors import KafkaError
+from ottla.client.producer.partitioner import partition_of_key
 from ottla.console.api.changes import Change, ChangeRow, command_line
 from ottla.console.api.records import FilterText, FromText, filter_of
+from ottla.console.api.topics import found_topic
 from ottla.console.numbers import Long, long
 from ottla.console.problems import Problem
 from ottla.console.records.decoding import Decoder
 from ottla.console.records.filters import Filter
 from ottla.console.web.call import Call
+from ottla.protocol.config_resources import ConfigResourceType
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.record import Record
 
@@ -25,6 +31,9 @@ if TYPE_CHECKING:
     from ottla.client.producer.producer import Producer
 
 _REDRIVE_MAX: Final = 10_000
+_ARGUMENT_BYTES_MAX: Final = 2_000
+_POLICY: Final = "cleanup.policy"
+_BYTES_MAX: Final = "max.message.bytes"
 # Between key and value, when records go from one command to another.
 _DELIMITER: Final = ":::"
 _KEY_AND_VALUE: Final = f"%k{_DELIMITER}%s\\n"
@@ -52,6 +61,7 @@ class NewRecord(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     headers: Annotated[list[HeaderIn], Meta(max_length=100)] = []
     partition: Annotated[int, Meta(ge=0)] | None = None
     timestamp_ms: Long | None = None
+    dry_run: bool = False
 
 
 class Resend(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -60,6 +70,7 @@ class Resend(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     partition: Annotated[int, Meta(ge=0)]
     offset: Long
     target_topic: str | None = None
+    dry_run: bool = False
 
 
 class Redrive(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -73,18 +84,19 @@ class Redrive(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     dry_run: bool = True
 
 
-class Written(msgspec.Struct, kw_only=True):
-    """Where a record was written, and the command that does the same."""
+class Written(Change, kw_only=True):
+    """Where a record was written, or would be."""
 
     topic: str
-    partition: int
-    offset: Long
+    partition: int | None
+    """Null in a preview, if the producer chooses."""
+    offset: Long | None
+    """Null in a preview."""
     timestamp_ms: Long | None
-    command: str
 
 
 async def write_record(call: Call, topic: str, body: NewRecord) -> Written:
-    """Write a record."""
+    """Write a record; a dry run shows what would be written, and where."""
     record = Record(
         -1,
         -1 if body.timestamp_ms is None else int(body.timestamp_ms),
@@ -92,22 +104,28 @@ async def write_record(call: Call, topic: str, body: NewRecord) -> Written:
         _bytes(body.value),
         [(each.name, _bytes(each.value)) for each in body.headers],
     )
-    return await _send(call, topic, record, body.partition)
+    command = _produce_command(topic, record, body.partition)
+    return await _send(call, topic, record, body.partition, command, body.dry_run)
 
 
 async def resend_record(call: Call, topic: str, body: Resend) -> Written:
-    """Send a record again, byte for byte, to the same topic or to another."""
+    """Send a record again, byte for byte, to the same topic or to another; a dry run only looks for it."""
     admin = await call.admin()
     partition = TopicPartition(topic, body.partition)
     reader = PartitionReader(
         admin, {partition: int(body.offset)}, read_committed=False, partition_bytes_max=1, fetch_bytes_max=1
     )
+    target = body.target_topic or topic
+    same = body.partition if target == topic else None
+    consume = ["topic", "consume", topic, "--partition", str(body.partition), "--offset", body.offset, "--num", "1"]
+    produce = ["topic", "produce", target, "--key-delimiter", _DELIMITER]
+    if same is not None:
+        produce += ["--partition", str(same)]
+    command = f"{command_line(*consume, '-f', _KEY_AND_VALUE)} | {command_line(*produce)}"
     async for reads in reader.fetches(until_end=True):
         for read in reads:
             if read.record.offset == int(body.offset):
-                target = body.target_topic or topic
-                same = body.partition if target == topic else None
-                return await _send(call, target, read.record._replace(timestamp=-1), same)
+                return await _send(call, target, read.record._replace(timestamp=-1), same, command, body.dry_run)
         break
     raise Problem(404, "There is no such record", f"{partition} has no record with offset {body.offset}.")
 
@@ -173,7 +191,28 @@ def _producer(call: Call) -> Producer:
     return Producer(**{**call.user.client, "acks": "all"})
 
 
-async def _send(call: Call, topic: str, record: Record, partition: int | None) -> Written:
+async def _send(
+    call: Call, topic: str, record: Record, partition: int | None, command: str, is_dry_run: bool
+) -> Written:
+    """Write a record, or check what can be checked without writing it."""
+    shown = f"{_size('key', record.key)}, {_size('value', record.value)}, {len(record.headers)} headers"
+    if is_dry_run:
+        view = await call.view()
+        info = found_topic(await view.state(), topic)
+        if partition is not None and partition not in info.partitions:
+            raise Problem(400, "There is no such partition", f"{topic} has {len(info.partitions)} partitions.")
+        if partition is None and record.key is not None:
+            partition = partition_of_key(record.key, len(info.partitions))
+        return Written(
+            is_dry_run=True,
+            changes=[ChangeRow(subject=topic if partition is None else f"{topic}-{partition}", after=shown)],
+            warnings=await _warnings(view.admin, topic, record),
+            command=command,
+            topic=topic,
+            partition=partition,
+            offset=None,
+            timestamp_ms=None if record.timestamp < 0 else long(record.timestamp),
+        )
     try:
         async with _producer(call) as producer:
             sent = await producer.send_and_wait(
@@ -186,18 +225,71 @@ async def _send(call: Call, topic: str, record: Record, partition: int | None) -
             )
     except (ValueError, TypeError) as error:
         raise Problem(400, "The record cannot be written", str(error)) from error
+    return Written(
+        is_dry_run=False,
+        changes=[ChangeRow(subject=f"{sent.topic}-{sent.partition}", after=shown)],
+        command=command,
+        topic=sent.topic,
+        partition=sent.partition,
+        offset=long(sent.offset),
+        timestamp_ms=None if sent.timestamp is None else long(sent.timestamp),
+    )
+
+
+async def _warnings(admin: Admin, topic: str, record: Record) -> list[str]:
+    """Return why the brokers would refuse a record, as far as the options of its topic tell."""
+    try:
+        (described,) = await admin.describe_configs(
+            [ConfigResource(ConfigResourceType.TOPIC, topic)], names=[_POLICY, _BYTES_MAX]
+        )
+    except KafkaError:
+        return []
+    options = {each.name: each.value or "" for each in described.entries}
+    warnings = []
+    is_compacted = "compact" in options.get(_POLICY, "")
+    if is_compacted and record.key is None:
+        warnings.append("The topic is compacted: brokers refuse records without a key.")
+    if is_compacted and record.key is not None and record.value is None:
+        warnings.append("This is a tombstone: compaction deletes the records with this key.")
+    size = len(record.key or b"") + len(record.value or b"")
+    if options.get(_BYTES_MAX, "").isdigit() and size > int(options[_BYTES_MAX]):
+        warnings.append(f"Brokers refuse batches of more than {options[_BYTES_MAX]} bytes ({_BYTES_MAX}).")
+    return warnings
+
+
+def _size(name: str, data: bytes | None) -> str:
+    return f"no {name}" if data is None else f"{name} of {len(data)} bytes"
+
+
+def _produce_command(topic: str, record: Record, partition: int | None) -> str:
+    """Return the command that writes a record; bytes that a shell cannot carry stand for themselves in a file."""
     arguments = ["topic", "produce", topic]
     if partition is not None:
         arguments += ["--partition", str(partition)]
     if record.key is not None:
         arguments += ["--key", record.key.decode(errors="replace")]
-    return Written(
-        topic=sent.topic,
-        partition=sent.partition,
-        offset=long(sent.offset),
-        timestamp_ms=None if sent.timestamp is None else long(sent.timestamp),
-        command=f"printf %s VALUE | {command_line(*arguments)}",
-    )
+    for name, data in record.headers:
+        arguments += ["--header", f"{name}={(data or b'').decode(errors='replace')}"]
+    text = _argument(record.value)
+    if record.value is None:
+        arguments += ["--null-value", ""]
+    elif text is None:
+        arguments += ["--file", "FILE"]
+    else:
+        # A value that begins with a dash is no option.
+        arguments += ["--", text] if text.startswith("-") else [text]
+    return command_line(*arguments)
+
+
+def _argument(value: bytes | None) -> str | None:
+    """Return a value as an argument of a command; None if it is too long, or no text."""
+    if value is None or len(value) > _ARGUMENT_BYTES_MAX:
+        return None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() else None
 
 
 async def _matches(decoder: Decoder, wanted: Filter, partition: TopicPartition, record: Record) -> bool:

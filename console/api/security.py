@@ -76,6 +76,14 @@ class NewUser(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     user: Annotated[str, Meta(min_length=1, max_length=256)]
     password: Annotated[str, Meta(min_length=1, max_length=1024)]
     mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    dry_run: bool = False
+
+
+class UserDeletion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A deletion; the name is typed again."""
+
+    confirm: str
+    dry_run: bool = False
 
 
 class AclRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -189,29 +197,41 @@ async def list_users(call: Call) -> UserRows:
 
 
 async def set_user(call: Call, body: NewUser) -> Change:
-    """Create a user, or change the password; it is hashed here and never sent."""
+    """Create a user, or change the password, which is hashed here and never sent; a dry run shows which of the two."""
     mechanism = next(each for each in ScramMechanism if _mechanism_name(each) == body.mechanism)
     admin = await call.admin()
     known = await admin.describe_user_scram_credentials([body.user], raise_errors=False)
-    is_new = not any(each.error is None and each.credentials for each in known)
-    await admin.alter_user_scram_credentials([ScramCredentialUpsertion(body.user, body.password, mechanism)])
+    credentials = [one for each in known if each.error is None for one in each.credentials]
+    if not body.dry_run:
+        await admin.alter_user_scram_credentials([ScramCredentialUpsertion(body.user, body.password, mechanism)])
+    before = next((one for one in credentials if one.mechanism == body.mechanism), None)
     return Change(
-        is_dry_run=False,
-        changes=[ChangeRow(subject=body.user, after=f"password for {body.mechanism}")],
-        command=command_line("user", "create" if is_new else "update", body.user, "--mechanism", body.mechanism),
+        is_dry_run=body.dry_run,
+        changes=[
+            ChangeRow(
+                subject=body.user,
+                before=None if before is None else f"password for {body.mechanism}",
+                after=f"{'new ' if before else ''}password for {body.mechanism}",
+            )
+        ],
+        warnings=[] if credentials else ["This user is new, and may do only what ACLs allow."],
+        command=command_line("user", "update" if credentials else "create", body.user, "--mechanism", body.mechanism),
     )
 
 
-async def delete_user(call: Call, user: str) -> Change:
-    """Delete all passwords of a user."""
+async def delete_user(call: Call, user: str, body: UserDeletion) -> Change:
+    """Delete all passwords of a user; the name must be given again."""
     admin = await call.admin()
     (found,) = await admin.describe_user_scram_credentials([user])
     names = {each.mechanism for each in found.credentials}
-    deletions = [ScramCredentialDeletion(user, each) for each in ScramMechanism if _mechanism_name(each) in names]
-    await admin.alter_user_scram_credentials(deletions)
+    if not body.dry_run:
+        if body.confirm != user:
+            raise Problem(400, "Type the name of the user", "`confirm` must be the name of the user.")
+        deletions = [ScramCredentialDeletion(user, each) for each in ScramMechanism if _mechanism_name(each) in names]
+        await admin.alter_user_scram_credentials(deletions)
     return Change(
-        is_dry_run=False,
-        changes=[ChangeRow(subject=user, before=", ".join(sorted(names)))],
+        is_dry_run=body.dry_run,
+        changes=[ChangeRow(subject=user, before=f"passwords for {', '.join(sorted(names))}")],
         warnings=["Connections that are open stay open."],
         command=command_line("user", "delete", user),
     )

@@ -159,6 +159,19 @@ async def test_an_administrator_sees_and_explains(console: ConsoleClient) -> Non
         ("User:bob", "write", "prefixed")
     ]
     await console.send("DELETE", "/acls", {"acls": [acl], "dry_run": False})
+    user = {"user": "dave", "password": "dave-secret"}
+    planned = await console.post("/users", {**user, "dry_run": True})
+    assert planned["command"] == "ottla user create dave --mechanism SCRAM-SHA-512"
+    assert [each["user"] for each in (await console.get("/users"))["items"]] == ["carol"]
+    assert (await console.post("/users", user))["command"] == planned["command"]
+    planned = await console.post("/users", {**user, "dry_run": True})
+    assert planned["command"] == "ottla user update dave --mechanism SCRAM-SHA-512"
+    await console.send("DELETE", "/users/dave", {"confirm": "carol"}, status=400)
+    planned = await console.send("DELETE", "/users/dave", {"confirm": "", "dry_run": True})
+    assert planned["changes"][0]["before"] == "passwords for SCRAM-SHA-512"
+    deleted = await console.send("DELETE", "/users/dave", {"confirm": "dave"})
+    assert (deleted["command"], deleted["is_dry_run"]) == ("ottla user delete dave", False)
+    assert [each["user"] for each in (await console.get("/users"))["items"]] == ["carol"]
     quota = {"entity": {"user": "bob"}, "quotas": {"producer_byte_rate": 10_485_761}, "dry_run": False}
     changed = await console.send("PATCH", "/quotas", quota)
     assert changed["command"] == "ottla quota alter --user bob --produce 10485761"

@@ -14,6 +14,7 @@ from tests.kit.waiting import until_async
 
 from ottla.client.admin.admin import Admin
 from ottla.client.admin.results import NewTopic
+from ottla.client.producer.partitioner import partition_of_key
 from ottla.client.producer.producer import Producer
 from ottla.console.records.reading import Line, RecordStream
 from ottla.protocol.identifiers import TopicPartition
@@ -122,11 +123,11 @@ async def test_streams_are_limited(broker: BrokerProcess, records: str) -> None:
         open_streams = [await console.http.get(url, params={"follow": "true", "from": "end"}) for _ in range(2)]
         problem = await console.get(f"/topics/{records}/records", status=429)
         assert problem["title"] == "Too many open streams"
-        for each in open_streams:
         events = [await console.http.get(f"{console.base}/api/v1/events") for _ in range(3)]
         assert [each.status for each in events] == [200, 200, 200]
         assert (await console.get("/events", status=429))["title"] == "Too many open streams"
         open_streams += events
+        for each in open_streams:
             each.close()
         sessions = console.server._sessions
         assert sessions is not None
@@ -153,11 +154,20 @@ async def test_a_record_is_written_and_sent_again(console: ConsoleClient, record
         "partition": 1,
         "timestamp_ms": "1600000000000",
     }
+    planned = await console.post(f"/topics/{records}/records", {**body, "dry_run": True})
+    assert (planned["is_dry_run"], planned["partition"], planned["offset"]) == (True, 1, None)
+    assert planned["changes"][0]["after"] == "key of 4 bytes, value of 3 bytes, 2 headers"
     written = await console.post(f"/topics/{records}/records", body)
     assert (written["partition"], written["offset"], written["timestamp_ms"]) == (1, "20", "1600000000000")
-    assert written["command"] == f"printf %s VALUE | ottla topic produce {records} --partition 1 --key 'kéy'"
+    assert written["command"] == planned["command"]
+    assert written["command"] == (
+        f"ottla topic produce {records} --partition 1 --key 'kéy' --header a=1 --header none= --file FILE"
+    )
+    planned = await console.post(f"/topics/{records}/resend", {"partition": 1, "offset": "20", "dry_run": True})
     again = await console.post(f"/topics/{records}/resend", {"partition": 1, "offset": "20"})
-    assert (again["partition"], again["offset"]) == (1, "21")
+    assert (planned["offset"], again["partition"], again["offset"]) == (None, 1, "21")
+    assert planned["command"] == again["command"]
+    assert f"ottla topic consume {records} --partition 1 --offset 20 --num 1" in again["command"]
     lines = await console.lines(f"/topics/{records}/records", **{"from": "20", "partition": "1", "limit": 5})
     first, second = (line for line in lines if line["type"] == "record")
     for field in ("key", "value", "headers"):
@@ -166,6 +176,33 @@ async def test_a_record_is_written_and_sent_again(console: ConsoleClient, record
     assert first["headers"][1]["value"]["format"] == "null"
     await console.post(f"/topics/{records}/resend", {"partition": 1, "offset": "99"}, status=404)
     await console.post(f"/topics/{records}/records", {"value": {"text": "a", "base64": "YQ=="}}, status=400)
+
+
+async def test_a_preview_says_where_a_record_would_go_and_what_is_wrong_with_it(
+    console: ConsoleClient, topic: str
+) -> None:
+    """The partition of its key, and what the options of the topic forbid; the command can be pasted."""
+    configs = {"cleanup.policy": "compact", "max.message.bytes": "1000"}
+    await console.post("/topics", {"name": topic, "partitions": 3, "configs": configs})
+    path = f"/topics/{topic}/records"
+
+    async def is_known() -> bool:
+        topics = await console.get("/topics", q=topic)
+        return [row["partitions"] for row in topics["items"]] == [3]
+
+    await until_async(is_known, "the console knows the topic")
+    planned = await console.post(path, {"key": {"text": "k"}, "value": {"text": "-5 it's"}, "dry_run": True})
+    assert (planned["partition"], planned["warnings"]) == (partition_of_key(b"k", 3), [])
+    assert planned["command"] == f"ottla topic produce {topic} --key k -- '-5 it'\"'\"'s'"
+    for body, words in (
+        ({"value": {"text": "v"}}, "without a key"),
+        ({"key": {"text": "k"}}, "tombstone"),
+        ({"key": {"text": "k"}, "value": {"text": "v" * 1001}}, "more than 1000 bytes"),
+    ):
+        (warning,) = (await console.post(path, {**body, "dry_run": True}))["warnings"]
+        assert words in warning
+    await console.post(path, {"partition": 3, "dry_run": True}, status=400)
+    assert (await console.get(f"/topics/{topic}"))["records"] == "0"
 
 
 async def test_a_dead_letter_topic_is_redriven(console: ConsoleClient, records: str) -> None:

@@ -11,13 +11,12 @@ const opened = signal(null);
  *   title, intro     what it is
  *   fields           [{ name, label, value, type, help, options, required }]
  *   request          (values, isDryRun) => ({ method, path, body })
- *   hasPreview       false if the API has no dry run; then the change is made at once
  *   confirm          the name that must be typed before something is destroyed
  *   verb             the text of the button
  *   onDone           called with the answer
  */
 export function openChange(spec) {
-  opened.value = { hasPreview: true, fields: [], verb: "Apply", ...spec };
+  opened.value = { fields: [], verb: "Apply", ...spec };
 }
 
 /** A button that opens a change; it says why it is off on a read-only console. */
@@ -69,7 +68,7 @@ function OpenChange({ spec, onClose }) {
     setBusy(false);
   };
   useEffect(() => {
-    if (spec.hasPreview && !spec.fields.length) run(true);
+    if (!spec.fields.length) run(true);
   }, []);
 
   const set = (name, value) => {
@@ -78,11 +77,11 @@ function OpenChange({ spec, onClose }) {
   };
   const isComplete = spec.fields.every((field) => !field.required || String(values[field.name]).length);
   const isConfirmed = !spec.confirm || typed === spec.confirm;
-  const isReady = isComplete && isConfirmed && (!spec.hasPreview || preview);
+  const isReady = isComplete && isConfirmed && preview;
   const submit = (event) => {
     event.preventDefault();
     if (isBusy || answer || !isComplete) return;
-    if (spec.hasPreview && !preview) run(true);
+    if (!preview) run(true);
     else if (isConfirmed) run(false);
   };
 
@@ -102,7 +101,7 @@ function OpenChange({ spec, onClose }) {
         ${answer
           ? html`<${Button} kind="primary" onClick=${onClose}>Close<//>`
           : html`<${Button} onClick=${onClose}>Cancel<//>
-              ${spec.hasPreview && !preview
+              ${!preview
                 ? html`<button class="button primary" type="submit" disabled=${isBusy || !isComplete}>${isBusy ? "Checking …" : "Check"}</button>`
                 : html`<button class=${`button ${spec.isDangerous ? "danger" : "primary"}`} type="submit" disabled=${isBusy || !isReady}>
                     ${isBusy ? "Working …" : spec.verb}
@@ -123,7 +122,7 @@ export function Outcome({ change: found, isDone }) {
         ? html`<${Badge} kind=${failed ? "broken" : "ok"}>${failed ? `${failed} of ${rows.length} failed` : "Done"}<//>`
         : html`<${Badge} kind="info">Preview: nothing has changed yet<//>`}
     </p>
-    ${found.offset !== undefined &&
+    ${isDone && found.offset !== undefined &&
     html`<p>Written to partition ${found.partition} at offset <strong>${found.offset}</strong>.</p>`}
     ${rows.length > 0 &&
     html`<${Table}

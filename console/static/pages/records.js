@@ -434,7 +434,6 @@ function PayloadView({ payload, shape }) {
 function production(topic) {
   return {
     title: `Produce to ${topic}`,
-    hasPreview: false,
     isWide: true,
     fields: [
       { name: "key", label: "Key", placeholder: "none" },
@@ -443,10 +442,11 @@ function production(topic) {
       { name: "partition", label: "Partition", type: "number", min: 0, placeholder: "the key decides" },
       { name: "isNull", label: "No value: a tombstone, which deletes the key in a compacted topic", type: "check", value: false },
     ],
-    request: (values) => ({
+    request: (values, isDryRun) => ({
       method: "POST",
       path: `${path("topics", topic)}/records`,
       body: {
+        dry_run: isDryRun,
         key: values.key === "" ? {} : { text: values.key },
         value: values.isNull ? {} : { text: values.value },
         headers: values.headers.split("\n").filter((line) => line.trim()).map((line) => {
@@ -464,9 +464,8 @@ function resending(topic, record) {
   return {
     title: `Resend offset ${record.offset}`,
     intro: `Sends key, value and headers of partition ${record.partition}, offset ${record.offset} again, byte for byte.`,
-    hasPreview: false,
     fields: [{ name: "target", label: "To topic", value: topic, required: true }],
-    request: (values) => ({ method: "POST", path: `${path("topics", topic)}/resend`, body: { partition: record.partition, offset: record.offset, target_topic: values.target === topic ? null : values.target } }),
+    request: (values, isDryRun) => ({ method: "POST", path: `${path("topics", topic)}/resend`, body: { partition: record.partition, offset: record.offset, target_topic: values.target === topic ? null : values.target, dry_run: isDryRun } }),
     verb: "Resend",
   };
 }

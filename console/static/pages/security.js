@@ -40,13 +40,12 @@ function userChange(reload, user = "") {
   return {
     title: user ? `Change the password of ${user}` : "Add a user",
     intro: "The password is hashed here and never sent to the brokers.",
-    hasPreview: false,
     fields: [
       ...(user ? [] : [{ name: "user", label: "User", required: true }]),
       { name: "password", label: "Password", type: "password", required: true, autocomplete: "new-password" },
       { name: "mechanism", label: "Mechanism", type: "select", value: "SCRAM-SHA-512", options: ["SCRAM-SHA-512", "SCRAM-SHA-256"] },
     ],
-    request: (values) => ({ method: "POST", path: "users", body: { user: user || values.user, password: values.password, mechanism: values.mechanism } }),
+    request: (values, isDryRun) => ({ method: "POST", path: "users", body: { user: user || values.user, password: values.password, mechanism: values.mechanism, dry_run: isDryRun } }),
     verb: user ? "Change the password" : "Add the user",
     onDone: reload,
   };
@@ -56,10 +55,9 @@ function userDeletion(user, reload) {
   return {
     title: `Delete ${user}`,
     intro: "Deletes all passwords of the user, who cannot log in any more. ACLs stay.",
-    hasPreview: false,
     confirm: user,
     isDangerous: true,
-    request: () => ({ method: "DELETE", path: path("users", user) }),
+    request: (_, isDryRun, typed) => ({ method: "DELETE", path: path("users", user), body: { confirm: isDryRun ? "" : typed, dry_run: isDryRun } }),
     verb: "Delete the user",
     onDone: reload,
   };
