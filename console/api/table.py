@@ -12,6 +12,7 @@ from ottla.console.api.inside import list_clients, list_events, list_requests, l
 from ottla.console.api.live import watch_cluster
 from ottla.console.api.options import change_options, list_options
 from ottla.console.api.overview import list_partitions, show_overview
+from ottla.console.api.reassignments import cancel_moves, list_reassignments, move_partitions
 from ottla.console.api.record_changes import redrive_topic, resend_record, write_record
 from ottla.console.api.records import export_records, read_records
 from ottla.console.api.search import search
@@ -66,6 +67,9 @@ ROUTES: Final = (
     Route("GET", "/brokers", list_brokers),
     Route("GET", "/brokers/{broker_id}", show_broker),
     Route("POST", "/elections", elect_leaders),
+    Route("GET", "/reassignments", list_reassignments),
+    Route("POST", "/reassignments", move_partitions),
+    Route("DELETE", "/reassignments", cancel_moves),
     Route("GET", "/clients", list_clients),
     Route("GET", "/requests", list_requests),
     Route("GET", "/options/{kind}/{name}", list_options),

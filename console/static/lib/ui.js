@@ -311,10 +311,10 @@ export function Tabs({ label, items, current }) {
   </nav>`;
 }
 
-/** How full something is. */
-export function Meter({ share, label }) {
+/** How full something is; a full one is bad, unless it is neutral. */
+export function Meter({ share, label, isNeutral = false }) {
   if (share === null) return html`<span class="dim">–</span>`;
-  const kind = share > 0.95 ? "broken" : share > 0.85 ? "warning" : "ok";
+  const kind = isNeutral ? "ok" : share > 0.95 ? "broken" : share > 0.85 ? "warning" : "ok";
   return html`<span class=${`meter ${kind}`} role="img" aria-label=${label} title=${label}><span style=${{ width: `${Math.min(100, share * 100)}%` }}></span></span>`;
 }
 

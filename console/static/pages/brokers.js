@@ -3,6 +3,7 @@ import { useData } from "../lib/api.js";
 import { bytes, bytesPerSecond, count, duration, percent, perSecond, plural, share } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useWatch } from "../lib/live.js";
+import { Moves } from "../lib/moves.js";
 import { to } from "../lib/router.js";
 import { Badge, Command, Loaded, LinkButton, Meter, Page, Section, Table, Tiles, Unknown } from "../lib/ui.js";
 
@@ -14,7 +15,7 @@ function AllBrokers() {
   const source = useWatch("brokers");
   return html`<${Page} title="Brokers and disks" lead="Each broker, how full its disks are, and whether it is safe to stop now.">
     <${Loaded} source=${source}>
-      ${(data) => html`<div class="broker-cards">${data.items.map((each) => html`<${BrokerCard} key=${each.broker_id} broker=${each} />`)}</div>
+      ${(data) => html`<${Moves} /><div class="broker-cards">${data.items.map((each) => html`<${BrokerCard} key=${each.broker_id} broker=${each} />`)}</div>
         <${Command} text="ottla cluster brokers" />`}
     <//>
   <//>`;

@@ -4,6 +4,7 @@ import { ChangeButton } from "../lib/change.js";
 import { bytes, bytesPerSecond, count, perSecond } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useWatch } from "../lib/live.js";
+import { Moves, moving, spreading } from "../lib/moves.js";
 import { to } from "../lib/router.js";
 import { Badge, BrokerLink, Command, GroupLink, Loaded, Page, Section, StateBadge, Table, Tabs, Tiles, Time, Empty } from "../lib/ui.js";
 import { deletion } from "./topics.js";
@@ -26,6 +27,7 @@ export default function TopicPage({ topic }) {
   const source = useWatch(`topic:${topic}`);
   const actions = html`
     <${ChangeButton} spec=${() => morePartitions(topic, source.data)}>Add partitions<//>
+    <${ChangeButton} spec=${() => spreading(topic, source.data)}>Move replicas<//>
     <${ChangeButton} spec=${() => trimming(topic)}>Trim<//>
     <${ChangeButton} kind="danger-quiet" spec=${() => deletion(topic)}>Delete<//>
   `;
@@ -51,6 +53,7 @@ function Detail({ data }) {
       { label: "Last write", value: html`<${Time} ms=${data.last_write_ms} />` },
       { label: "Replicas", value: count(data.replication_factor), note: "of each partition" },
     ]} />
+    <${Moves} topic=${data.name} />
     <${Section} title="Partitions">
       <${Table}
         caption="Partitions"
@@ -68,7 +71,8 @@ function Detail({ data }) {
           { id: "size", label: "Size", align: "right", render: (each) => bytes(each.size_bytes) },
           { id: "epoch", label: "Epoch", align: "right", isWide: true, render: (each) => each.leader_epoch },
           { id: "last", label: "Last write", isWide: true, render: (each) => html`<${Time} ms=${each.last_write_ms} />` },
-          { id: "links", label: "Look at", className: "row-actions", render: (each) => html`<a class="button small" href=${to(["topics", data.name, "records"], { partition: each.partition })}>Records<span class="sr-only"> of partition ${each.partition}</span></a> <a class="button small" href=${to(["topics", data.name, "segments", each.partition])}>Segments<span class="sr-only"> of partition ${each.partition}</span></a>` },
+          { id: "links", label: "Actions", className: "row-actions", render: (each) => html`<a class="button small" href=${to(["topics", data.name, "records"], { partition: each.partition })}>Records<span class="sr-only"> of partition ${each.partition}</span></a> <a class="button small" href=${to(["topics", data.name, "segments", each.partition])}>Segments<span class="sr-only"> of partition ${each.partition}</span></a>
+            <${ChangeButton} kind="small" spec=${() => moving(data.name, each.partition, each.replicas.map((replica) => replica.broker_id))}>Move<span class="sr-only"> partition ${each.partition}</span><//>` },
         ]}
       />
     <//>
