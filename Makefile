@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 WORKERS  ?= 3
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 20
 
-.PHONY: setup run check audit format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-failover bench-groups bench-transactions bench-clients bench-security bench-spark compose-test compose-test-secure docs lock clean
+.PHONY: setup run check audit format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-failover bench-groups bench-transactions bench-clients bench-security bench-console bench-spark compose-test compose-test-secure docs lock clean
 
 setup: $(STAMP)
 
@@ -110,6 +110,10 @@ bench-clients: setup
 # TLS and logins: what they cost a broker of ours, and one of Apache Kafka beside it, by turns.
 bench-security: setup
 	$(BIN)/python -m bench.security $(BENCH_ARGS)
+
+# A broker with five open pages of the console and without, by turns.
+bench-console: setup
+	$(BIN)/python -m bench.console $(BENCH_ARGS)
 
 # Our Spark sources beside Spark's own connector, on one topic, by turns. BENCH_ARGS="--rows 1000000" for a short one.
 bench-spark: setup
