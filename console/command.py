@@ -95,12 +95,18 @@ def _check_installed() -> None:
 
 def _run(server: ConsoleServer, settings: ConsoleSettings) -> None:
     import asyncio
+    import gc
     import logging
     import signal
 
     from ottla.console.server import serve
 
     def started(running: ConsoleServer) -> None:
+        # An answer about many topics makes many objects, which the collector would walk through again and again: that
+        # took as long as reading the answer.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
         typer.echo(f"console: {running.url}")
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

@@ -128,19 +128,22 @@ def _topic(row: Any, known: TopicInfo | None) -> TopicInfo:
             tuple(part.replica_nodes),
             tuple(part.isr_nodes),
             tuple(part.offline_replicas),
-            ErrorCode.of(part.error_code),
+            ErrorCode.of(part.error_code) if part.error_code else ErrorCode.NONE,
         )
         before = None if known is None else known.partitions.get(made.partition)
-        is_stale = before is not None and 0 <= made.leader_epoch < before.leader_epoch
-        partitions[made.partition] = before if before is not None and is_stale else made
-    return TopicInfo(
+        # What has not changed is kept, so that there are not two copies of a large cluster.
+        if before is not None and (before == made or 0 <= made.leader_epoch < before.leader_epoch):
+            made = before
+        partitions[made.partition] = made
+    found = TopicInfo(
         row.name,
         row.topic_id,
         row.is_internal,
-        MappingProxyType(dict(sorted(partitions.items()))),
-        ErrorCode.of(row.error_code),
+        MappingProxyType(dict(sorted(partitions.items())) if len(partitions) > 1 else partitions),
+        ErrorCode.of(row.error_code) if row.error_code else ErrorCode.NONE,
         None if row.topic_authorized_operations == -(1 << 31) else row.topic_authorized_operations,
     )
+    return known if known == found else found
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -117,8 +118,7 @@ _RANK = {"offline": 0, "lagging": 1, "ok": 2}
 async def list_topics(call: Call, query: TopicsQuery) -> TopicRows:
     """List topics with size, rate, last write and groups."""
     view = await call.view()
-    state = await view.state()
-    log_dirs = await view.log_dirs()
+    state, log_dirs = await asyncio.gather(view.state(), view.log_dirs())
     found = matching(state.topics.values(), query.q, lambda topic: topic.name)
     found = [topic for topic in found if query.internal or not topic.is_internal]
     keys: dict[str, Callable[[TopicInfo], Any]] = {
@@ -128,8 +128,7 @@ async def list_topics(call: Call, query: TopicsQuery) -> TopicRows:
         "state": lambda topic: _RANK[topic_state(topic)],
     }
     part, after = page(ordered(found, query.sort, keys), query.after, query.limit, lambda topic: topic.name)
-    offsets = await view.offsets(part)
-    groups = await view.groups_by_topic()
+    offsets, groups = await asyncio.gather(view.offsets(part), view.groups_by_topic())
     return TopicRows(
         as_of_ms=state.as_of_ms,
         items=[_row(view, topic, offsets[topic.name], log_dirs, groups.get(topic.name, [])) for topic in part],
@@ -144,9 +143,8 @@ async def show_topic(call: Call, topic: str) -> TopicDetail:
     view = await call.view()
     state = await view.state()
     info = found_topic(state, topic)
-    log_dirs = await view.log_dirs()
-    offsets = (await view.offsets([info]))[topic]
-    groups = await view.groups_by_topic()
+    log_dirs, found, groups = await asyncio.gather(view.log_dirs(), view.offsets([info]), view.groups_by_topic())
+    offsets = found[topic]
     row = _row(view, info, offsets, log_dirs, groups.get(topic, []))
     return TopicDetail(
         as_of_ms=state.as_of_ms,

@@ -216,7 +216,7 @@ class ClusterView:
                 return MissingBroker(broker_id, str(error))
 
         # Brokers that are not members are known only from the replicas that they should have.
-        state, *found = await asyncio.gather(self.state(), *map(one, asked))
+        state, found = await asyncio.gather(self.state(), asyncio.gather(*map(one, asked)))
         missing = {each.broker_id: each for each in state.missing} if broker_ids is None else {}
         answers: dict[int, T] = {}
         for broker_id, answer in zip(asked, found, strict=True):
