@@ -14,6 +14,7 @@ from typing import Final
 
 from ottla.client.errors import KafkaTimeoutError, MessageSizeTooLargeError
 from ottla.client.net.metadata import TopicInfo
+from ottla.client.producer.batch_split import halves
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.partitioner import partition_of_key
 from ottla.client.producer.producer_batch import ProducerBatch
@@ -200,7 +201,9 @@ class Accumulator:
         batch = queue.open
         return batch is not None and batch.builder.size + record_bytes <= self._settings.max_batch_size
 
-    def add(self, queue: PartitionQueue, builder: RecordBatchBuilder, reserved_bytes: int) -> ProducerBatch:
+    def add(
+        self, queue: PartitionQueue, builder: RecordBatchBuilder, reserved_bytes: int, *, may_split: bool = True
+    ) -> ProducerBatch:
         """Add a batch to the end of a queue; the caller announces when it is ready."""
         batch = ProducerBatch(
             queue.partition,
@@ -209,10 +212,34 @@ class Accumulator:
             order=queue.next_order(),
             deadline=self._loop.time() + self._delivery_timeout,
             reserved_bytes=reserved_bytes,
+            may_split=may_split,
         )
         queue.waiting.append(batch)
         self.unfinished.add(batch)
         return batch
+
+    def split(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Replace a batch in flight by smaller ones; they share its memory, its deadline and its place."""
+        pieces: list[ProducerBatch] = []
+        left = batch.reserved_bytes
+        for builder in halves(batch.builder):
+            piece = ProducerBatch(
+                batch.partition,
+                builder,
+                future=self._loop.create_future(),
+                order=batch.order,
+                deadline=batch.deadline,
+                # Each has a header of its own, so there may be a little too little for the last one.
+                reserved_bytes=min(builder.size, left),
+            )
+            left -= piece.reserved_bytes
+            piece.rank = (*batch.rank, len(pieces))
+            pieces.append(piece)
+        queue.split(batch, pieces)
+        batch.split_into(pieces)
+        self.unfinished.discard(batch)
+        self.unfinished.update(pieces)
+        self.memory.give_back(left)
 
     def close_batch(self, queue: PartitionQueue) -> None:
         """Close the open batch of a queue, if it has one, and announce that it is ready."""

@@ -16,7 +16,7 @@ No I/O and no clock: the sender calls in and reports results. Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -135,9 +135,27 @@ class PartitionQueue:
             else:
                 self._dropped(batch)
         else:
-            place = sum(1 for other in self.waiting if other.order < batch.order)
+            place = sum(1 for other in self.waiting if other.rank < batch.rank)
             self.waiting.insert(place, batch)
             self._recovering = True
+        self._settle()
+
+    def split(self, batch: ProducerBatch, pieces: Sequence[ProducerBatch]) -> None:
+        """Put the pieces of a batch that was refused as too large in its place.
+
+        Together they have the sequences of the batch, so those of the batches behind it stay right.
+        """
+        self.in_flight.remove(batch)
+        sequence = batch.base_sequence
+        for piece in pieces:
+            if batch.has_sequence:
+                piece.number(batch.producer_id, batch.producer_epoch, sequence)
+                sequence = (sequence + piece.record_count) % _SEQUENCES
+        place = sum(1 for other in self.waiting if other.rank < batch.rank)
+        self.waiting.rotate(-place)
+        self.waiting.extendleft(reversed(pieces))
+        self.waiting.rotate(place)
+        self._recovering = True
         self._settle()
 
     def expired(self, now: float) -> Iterator[ProducerBatch]:
@@ -156,7 +174,7 @@ class PartitionQueue:
     def has_earlier(self, batch: ProducerBatch) -> bool:
         """Whether an earlier batch is not done, which can explain a gap before this one."""
         others = (*self.in_flight, *self.waiting)
-        return any(other.order < batch.order for other in others)
+        return any(other.rank < batch.rank for other in others)
 
     def _drop_first(self) -> ProducerBatch:
         batch = self.waiting.popleft()

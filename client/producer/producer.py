@@ -211,7 +211,7 @@ class Producer:
             accumulator.memory.give_back(size)
             raise
         accumulator.close_batch(queue)
-        added = accumulator.add(queue, batch.builder, size)
+        added = accumulator.add(queue, batch.builder, size, may_split=False)
         self._running().ready(queue)
         return Delivery(added, 0, batch.builder.max_timestamp)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 from ottla.client.errors import IllegalStateError
@@ -33,13 +35,18 @@ class ProducerBatch:
         "deadline",
         "encoded",
         "future",
+        "is_in_doubt",
         "last_error",
         "log_append_time",
         "log_start_offset",
+        "may_split",
         "order",
         "partition",
+        "piece_begins",
+        "pieces",
         "producer_epoch",
         "producer_id",
+        "rank",
         "reserved_bytes",
     )
 
@@ -52,6 +59,7 @@ class ProducerBatch:
         order: int,
         deadline: float,
         reserved_bytes: int = 0,
+        may_split: bool = True,
     ) -> None:
         self.partition = partition
         self.builder = builder
@@ -59,6 +67,14 @@ class ProducerBatch:
         self.future = future
         # The position among the batches of its partition; retries do not change it.
         self.order = order
+        # The same, and the position among the pieces of a batch that was split.
+        self.rank: tuple[int, ...] = (order,)
+        # The batches that replace this one, and the index of the first record of each.
+        self.pieces: Sequence[ProducerBatch] = ()
+        self.piece_begins: Sequence[int] = ()
+        self.may_split = may_split
+        # Whether an attempt to send it has ended without telling whether the broker has written it.
+        self.is_in_doubt = False
         self.deadline = deadline
         self.reserved_bytes = reserved_bytes
         self.attempts = 0
@@ -101,6 +117,22 @@ class ProducerBatch:
                 codec=codec,
             )
         return self.encoded
+
+    def split_into(self, pieces: Sequence[ProducerBatch]) -> None:
+        """Let other batches take its place; it is done when all of them are, and its records fare as theirs do."""
+        self.pieces = pieces
+        self.piece_begins = list(accumulate((piece.record_count for piece in pieces[:-1]), initial=0))
+        left = len(pieces)
+
+        def ended(_: asyncio.Future[None]) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self.future.set_result(None)
+
+        for piece in pieces:
+            piece.future.add_done_callback(ended)
+        self._drop_records()
 
     def succeed(self, base_offset: int, log_append_time: int = -1, log_start_offset: int | None = None) -> None:
         """Complete the future: the records are written."""
@@ -146,7 +178,7 @@ class Delivery:
 
     def done(self) -> bool:
         """Whether the record is written or has failed."""
-        return self._batch.future.done()
+        return self._located()[0].future.done()
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
         """Call `callback` on the event loop when the record is written or has failed."""
@@ -154,22 +186,30 @@ class Delivery:
 
     def exception(self) -> BaseException | None:
         """Return the error if the record failed; InvalidStateError while it is in flight."""
-        return self._batch.future.exception()
+        return self._located()[0].future.exception()
 
     def result(self) -> RecordMetadata:
         """Return the metadata of the record, or raise its error; InvalidStateError while it is in flight."""
-        batch = self._batch
+        batch, index = self._located()
         batch.future.result()
         by_broker = batch.log_append_time >= 0
         return RecordMetadata(
             batch.partition.topic,
             batch.partition.partition,
             batch.partition,
-            batch.base_offset + self._index if batch.base_offset >= 0 else NO_OFFSET,
+            batch.base_offset + index if batch.base_offset >= 0 else NO_OFFSET,
             batch.log_append_time if by_broker else self._timestamp,
             TimestampType.LOG_APPEND_TIME if by_broker else TimestampType.CREATE_TIME,
             batch.log_start_offset,
         )
+
+    def _located(self) -> tuple[ProducerBatch, int]:
+        """Return the batch that has the record now, and its index there."""
+        batch, index = self._batch, self._index
+        while batch.pieces:
+            piece = bisect_right(batch.piece_begins, index) - 1
+            batch, index = batch.pieces[piece], index - batch.piece_begins[piece]
+        return batch, index
 
 
 class BatchBuilder:

@@ -17,7 +17,7 @@ from ottla.client.net.asyncio_connection import AsyncioConnection
 from ottla.client.net.backoff import Backoff
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.producer.accumulator import Accumulator
-from ottla.client.producer.numbering import IdempotentNumbering, Numbering, Unnumbered
+from ottla.client.producer.numbering import GAPS, IdempotentNumbering, Numbering, Unnumbered
 from ottla.client.producer.partition_queue import BatchVerdict, PartitionQueue
 from ottla.client.producer.producer_batch import ProducerBatch
 from ottla.client.producer.settings import ProducerSettings
@@ -35,6 +35,10 @@ _VERSION_MIN_ZSTD: Final = 7
 # From the next version on, brokers add partitions to transactions by themselves, under other rules.
 _VERSION_MAX: Final = 11
 _EXPIRY_CHECK_S: Final = 0.1
+
+# After these errors it is certain that the batch was not written. A leader may send others, such as
+# NOT_LEADER_OR_FOLLOWER, when it has written the batch and waits for its followers.
+_NOT_WRITTEN: Final = GAPS | {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NOT_ENOUGH_REPLICAS}
 
 _Sent = list[tuple[PartitionQueue, ProducerBatch]]
 
@@ -292,6 +296,11 @@ class Sender:
 
     def _failed(self, sent: _Sent, error: KafkaError) -> None:
         for queue, batch in sent:
+            if self._can_split(batch, error):
+                self.accumulator.split(queue, batch)
+                self.ready(queue)
+                continue
+            batch.is_in_doubt = batch.is_in_doubt or error.code not in _NOT_WRITTEN
             verdict = self._numbering.verdict(queue, batch, error)
             queue.failed(batch, verdict)
             batch.last_error = error
@@ -302,6 +311,16 @@ class Sender:
             elif verdict is BatchVerdict.RETRY or batch.attempts > 1:
                 self._back_off(queue)
             self.ready(queue)
+
+    def _can_split(self, batch: ProducerBatch, error: KafkaError) -> bool:
+        """Whether a batch may be written in smaller ones.
+
+        A broker recognises a batch by its first and last sequence, so one that may be in the log already must stay as
+        it is. So must one that the caller has made, whose records are written together.
+        """
+        if error.code is not ErrorCode.MESSAGE_TOO_LARGE or batch.record_count < 2 or not batch.may_split:
+            return False
+        return not (self._settings.is_idempotent and batch.is_in_doubt)
 
     def _back_off(self, queue: PartitionQueue) -> None:
         """Make a queue wait before it sends again; batches that fail together count as one failure."""
