@@ -2,7 +2,7 @@
 
     from ottla import Admin, Consumer, Producer
 
-Names come in when they are first used: `import ottla` alone costs nothing.
+Names come in when they are first used: `import ottla` alone costs nothing. All errors are in `ottla.errors`.
 """
 
 from __future__ import annotations

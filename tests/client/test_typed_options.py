@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 WRONG = "# wrong"
 SAMPLE = f"""
 from ottla import Admin, Consumer, Producer, sync
+from ottla.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
 
 
 def encoded(value: str) -> bytes:
@@ -37,6 +38,7 @@ sync.Producer(acks=1, call_timeout_ms=1000)
 sync.Consumer("orders", group_id="billing", consumer_timeout_ms=1000)
 sync.Consumer.from_config("client.properties", "orders", call_timeout_ms=1000)
 sync.Admin(request_timeout_ms=1000)
+error: bool = KafkaTimeoutError("").retriable or UnknownTopicOrPartitionError("").fatal
 
 Producer(linger=5)  {WRONG}: the name
 Producer(linger_ms="5")  {WRONG}: the type
