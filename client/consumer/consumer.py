@@ -85,7 +85,7 @@ class Consumer:
         await self._cluster.start()
         self._started = True
         self._partitions = AssignedPartitions()
-        self._host = GroupHost(self._partitions, self._commit_processed)
+        self._host = GroupHost(self._partitions, self._commit_processed, settings.group_id)
         self._reader = RecordReader(settings, self._partitions, self._host, self._membership)
         if settings.group_id:
             self._commits = Commits(self._cluster, settings, settings.group_id, self._partitions, self._membership)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
@@ -39,6 +40,8 @@ from ottla.protocol.message import LAST_VERSION
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest
 from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 from ottla.protocol.primitives import UUID_ZERO
+
+log = logging.getLogger(__name__)
 
 # A Fetch that waits for records must not delay other requests to the broker.
 LANE: Final = "fetch"
@@ -92,6 +95,9 @@ class ConsumerFetcher:
         self._resolving: set[AssignedPartition] = set()
         self._truncation = Truncation(cluster, settings, partitions, self._refused)
         self._fetches = 0
+        # Brokers whose last fetch failed, and partitions whose last one did; only the first failure is a line.
+        self._failing_nodes: set[int] = set()
+        self._failing: set[TopicPartition] = set()
 
     def start(self) -> None:
         """Begin to fetch."""
@@ -205,10 +211,14 @@ class ConsumerFetcher:
                 raise error_for(response.error_code)
         except KafkaError as error:
             session.restart()
+            level = logging.DEBUG if node_id in self._failing_nodes else logging.WARNING
+            self._failing_nodes.add(node_id)
+            log.log(level, "fetching from broker %d again: %s", node_id, error)
             for one in asked.values():
                 if one.state.session == one.session:
                     self._refused(one.state, error)
         else:
+            self._failing_nodes.discard(node_id)
             self._take_in(node_id, asked, {topic_id: name for name, topic_id in ids.items()}, response)
         finally:
             self._busy_nodes.discard(node_id)
@@ -273,6 +283,7 @@ class ConsumerFetcher:
         if not row.records:
             return
         state.served = self._fetches
+        self._failing.discard(state.partition)
         aborted = row.aborted_transactions if self._settings.reads_committed else None
         try:
             for batch, next_offset, leader_epoch in fetched_batches(
@@ -297,6 +308,9 @@ class ConsumerFetcher:
         if error.invalid_metadata and row.current_leader.leader_id >= 0:
             leader = row.current_leader
             self._cluster.learn_leader(state.partition, leader.leader_id, leader.leader_epoch, endpoints)
+        if error.retriable or error.invalid_metadata:
+            log.log(logging.DEBUG if state.partition in self._failing else logging.INFO, "fetching again: %s", error)
+            self._failing.add(state.partition)
         self._refused(state, error)
 
     def _refused(self, state: AssignedPartition, error: KafkaError) -> None:

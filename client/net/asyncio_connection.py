@@ -8,6 +8,7 @@ times out is such an error: responses come in order, so all requests behind it w
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import struct
 from collections import deque
@@ -34,6 +35,8 @@ from ottla.protocol.message import LAST_VERSION, Message, Versions
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.requests import decode_response
 from ottla.version import __version__
+
+log = logging.getLogger(__name__)
 
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 IN_FLIGHT_MAX: Final = 1000
@@ -79,6 +82,8 @@ class AsyncioConnection(FrameReceiver):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._error: KafkaError | None = None
+        # Set once it is open for requests of callers.
+        self._is_ready = False
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._in_flight: deque[_InFlight] = deque()
         self._headers = RequestHeaders(settings.client_id)
@@ -121,6 +126,7 @@ class AsyncioConnection(FrameReceiver):
                 reason = str(error) or "it closed the connection during the TLS handshake: does this listener use TLS?"
                 raise KafkaConnectionError(f"cannot connect to {host}:{port}: {reason}") from error
             raise
+        connection._is_ready = True
         connection._keep_house()
         return connection
 
@@ -204,8 +210,9 @@ class AsyncioConnection(FrameReceiver):
 
     def abort(self, error: KafkaError | None = None) -> None:
         """Close without waiting; requests in flight fail with `error`."""
-        if self._error is None:
-            self._fail(error or KafkaConnectionError(f"the connection to {self.host}:{self.port} was closed"))
+        # It is not lost: we close it.
+        self._is_ready = False
+        self._fail(error or KafkaConnectionError(f"the connection to {self.host}:{self.port} was closed"))
 
     async def writable(self) -> None:
         """Wait until the socket can be written."""
@@ -322,6 +329,13 @@ class AsyncioConnection(FrameReceiver):
         if self._error is not None:
             return
         self._error = error
+        if self._is_ready:
+            # Brokers close connections that nobody uses.
+            level = logging.WARNING if self._in_flight else logging.INFO
+            requests = len(self._in_flight)
+            log.log(
+                level, "lost the connection to %s:%d, %d requests in flight: %s", self.host, self.port, requests, error
+            )
         if self._housekeeping is not None:
             self._housekeeping.cancel()
         if self._transport is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -26,13 +27,15 @@ from ottla.client.net.asyncio_connection import AsyncioConnection, Request
 from ottla.client.net.backoff import Backoff
 from ottla.client.net.connections import Connections
 from ottla.client.net.coordinators import GROUP, Coordinators
-from ottla.client.net.metadata import BrokerAddress, ClusterMetadata
+from ottla.client.net.metadata import BrokerAddress, ClusterMetadata, first_of
 from ottla.client.net.settings import ClientSettings, HostPort
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.message import LAST_VERSION
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+log = logging.getLogger(__name__)
 
 # The first version of Metadata in which an empty list means no topics, and null means all topics.
 _METADATA_VERSION_MIN: Final = 1
@@ -299,7 +302,9 @@ class ClusterClient:
                         if not (error.retriable or isinstance(error, BrokerNotAvailableError)) or self._closed:
                             raise
                         last = error
-                    await asyncio.sleep(backoff.next())
+                    wait_s = backoff.next()
+                    log.info("trying again in %d ms: %s", wait_s * 1000, last)
+                    await asyncio.sleep(wait_s)
         except TimeoutError as error:
             raise last or KafkaTimeoutError(f"no answer within {limit_ms} ms") from error
 
@@ -335,7 +340,9 @@ class ClusterClient:
         self._replace(merged.without(gone) if topics is None else merged)
 
     def _replace(self, snapshot: ClusterMetadata) -> None:
-        self.snapshot = snapshot
+        before, self.snapshot = self.snapshot, snapshot
+        if log.isEnabledFor(logging.INFO):
+            _log_leader_changes(before, snapshot)
         for listener in self._listeners:
             listener(snapshot)
 
@@ -395,6 +402,19 @@ class ClusterClient:
     def _tell_refreshed(self) -> None:
         if self._refreshed is not None and not self._refreshed.done():
             self._refreshed.set_result(None)
+
+
+def _log_leader_changes(before: ClusterMetadata, after: ClusterMetadata) -> None:
+    changes = [
+        f"{topic.name}-{number} from {'none' if known.leader is None else known.leader} "
+        f"to {'none' if new.leader is None else new.leader}"
+        for topic in after.topics.values()
+        if (earlier := before.topics.get(topic.name)) is not None and earlier is not topic
+        for number, new in topic.partitions.items()
+        if (known := earlier.partitions.get(number)) is not None and known.leader != new.leader
+    ]
+    if changes:
+        log.info("leader changed: %s", first_of(changes))
 
 
 def has_error(response: Any, code: ErrorCode) -> bool:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 
 from ottla.client.errors import IllegalStateError, KafkaError
 from ottla.client.net.asyncio_connection import AsyncioConnection
 from ottla.client.net.backoff import Backoff
 from ottla.client.net.settings import ClientSettings, HostPort
+
+log = logging.getLogger(__name__)
 
 # The name of a lane ("" for the common one), and the address.
 _Key = tuple[str, HostPort]
@@ -82,7 +85,9 @@ class Connections:
             # For a broker that accepts connections and then breaks them, over and over.
             slot.not_before = loop.time() + self._settings.reconnect_backoff_ms / 1000
             return slot.connection
-        except KafkaError:
+        except KafkaError as error:
+            # Once, not for each attempt.
+            log.log(logging.DEBUG if slot.has_failed else logging.WARNING, "no connection to %s: %s", address, error)
             slot.has_failed = True
             slot.not_before = loop.time() + slot.backoff.next()
             raise

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.primitives import UUID_ZERO
+
+_NAMES_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +154,9 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for topic, number in partitions:
         numbers[topic].append(number)
     return dict(numbers)
+
+
+def first_of(names: Sequence[str]) -> str:
+    """Return names for a line of the log: the first ten, and how many more there are."""
+    more = len(names) - _NAMES_MAX
+    return ", ".join(names[:_NAMES_MAX]) + (f" and {more} more" if more > 0 else "")

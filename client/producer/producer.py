@@ -33,7 +33,8 @@ from ottla.client.types import ConsumerGroupMetadata, Offsets, RecordMetadata, w
 from ottla.protocol.errors import EncodeError, ErrorCode
 from ottla.protocol.record_batch_builder import RECORD_OVERHEAD_MAX, HeadersToWrite, record_size_max
 
-log = logging.getLogger(__name__)
+# Not below `ottla.client`, which is silent by default: a program that loses records should say so.
+lost_records_log = logging.getLogger("ottla.lost_records")
 
 # A new topic may not be known to every broker yet; one that is missing for longer does not exist.
 _MISSING_TOPIC_WAIT_S: Final = 5.0
@@ -353,7 +354,7 @@ _running: Final[set[Producer]] = set()
 def _warn_of_unwritten() -> None:
     for producer in _running:
         if count := producer.unwritten:
-            log.warning(
+            lost_records_log.warning(
                 "%d record(s) were not written when the program ended: await stop() or flush() before, or use the "
                 "producer in `async with`",
                 count,

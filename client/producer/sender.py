@@ -8,6 +8,7 @@ missing for the rest. A failure in one partition puts its batch back into the qu
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -28,6 +29,8 @@ from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+log = logging.getLogger(__name__)
 
 # The first version with batches of magic 2, and the first that accepts zstd.
 _VERSION_MIN: Final = 3
@@ -295,8 +298,10 @@ class Sender:
         self.accumulator.release(batch)
 
     def _failed(self, sent: _Sent, error: KafkaError) -> None:
+        retried = 0
         for queue, batch in sent:
             if self._can_split(batch, error):
+                log.info("splitting a batch of %d records for %s: %s", batch.record_count, batch.partition, error)
                 self.accumulator.split(queue, batch)
                 self.ready(queue)
                 continue
@@ -308,9 +313,13 @@ class Sender:
                 self._give_up(batch, error)
             elif batch.future.done():
                 self.accumulator.release(batch)
-            elif verdict is BatchVerdict.RETRY or batch.attempts > 1:
-                self._back_off(queue)
+            else:
+                retried += 1
+                if verdict is BatchVerdict.RETRY or batch.attempts > 1:
+                    self._back_off(queue)
             self.ready(queue)
+        if retried:
+            log.warning("sending %d batches again, the first for %s: %s", retried, sent[0][1].partition, error)
 
     def _can_split(self, batch: ProducerBatch, error: KafkaError) -> bool:
         """Whether a batch may be written in smaller ones.

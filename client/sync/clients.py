@@ -42,7 +42,8 @@ from ottla.protocol.record_batch_builder import HeadersToWrite
 
 __all__ = ["Admin", "Consumer", "Producer"]
 
-log = logging.getLogger(__name__)
+# Not below `ottla.client`, which is silent by default: a program that loses records should say so.
+lost_records_log = logging.getLogger("ottla.lost_records")
 
 # How long the end of a program waits for records of producers that were not closed.
 EXIT_TIMEOUT_MS: int = 10_000
@@ -309,7 +310,7 @@ def _close_producers() -> None:
             # The thread of the loop did not survive a fork: the records belong to the parent process.
             continue
         if left:
-            log.warning(
+            lost_records_log.warning(
                 "%d record(s) were not written when the program ended: call close() or flush() before, or use the "
                 "producer in `with`",
                 left,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+log = logging.getLogger(__name__)
 
 # A join waits for all other members, and commits and lookups must not wait behind it.
 
@@ -141,6 +144,8 @@ class ClassicGroupMember:
 
     def _can_go_on(self, error: KafkaError) -> bool:
         """Apply the consequences of an error to our membership; return whether rejoining may help."""
+        if error.code is not ErrorCode.MEMBER_ID_REQUIRED:
+            log.info("group %s: %s", self.group_id, error)
         if error.code in LOST_COORDINATOR or error.code is ErrorCode.REQUEST_TIMED_OUT:
             self._cluster.forget_coordinator(self.group_id)
         if error.code in _MEMBERSHIP_LOST:
@@ -167,6 +172,7 @@ class ClassicGroupMember:
             self.member_id = joined.member_id
         _check(joined.error_code, f"cannot join group {self.group_id}")
         self.member_id, self.generation = joined.member_id, joined.generation_id
+        log.info("group %s: joined generation %d as %s", self.group_id, self.generation, self.member_id)
         assignor = self._assignors.get(joined.protocol_name)
         if assignor is None:
             raise error_for(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group uses {joined.protocol_name}")
@@ -305,6 +311,7 @@ class ClassicGroupMember:
 
     async def _leave_until_polled(self) -> None:
         """The caller is too slow: leave the group, and rejoin when it asks for records again."""
+        log.warning("group %s: leaving, no call for records within max_poll_interval_ms", self.group_id)
         self._is_stable.clear()
         self._host.polled.clear()
         await self._leave("max_poll_interval_ms is over")

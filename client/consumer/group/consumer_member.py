@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import logging
 import uuid
 from typing import Any, Final
 
@@ -30,6 +31,8 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     RequestTopicPartitions,
 )
+
+log = logging.getLogger(__name__)
 
 # Epochs with a special meaning: join, leave, and leave for a while as a static member.
 _JOIN: Final = 0
@@ -100,6 +103,7 @@ class ConsumerGroupMember:
                     await self._beat()
                 backoff.reset()
             except KafkaError as error:
+                log.info("group %s: %s", self.group_id, error)
                 self._told_topics = self._told_owned = None
                 if error.code in _FENCED:
                     await self._begin_anew()
@@ -157,6 +161,7 @@ class ConsumerGroupMember:
 
     async def _leave_until_polled(self) -> None:
         """The caller is too slow: leave the group, and rejoin when it asks for records again."""
+        log.warning("group %s: leaving, no call for records within max_poll_interval_ms", self.group_id)
         self._host.polled.clear()
         await self._leave(_LEAVE)
         self._told_topics = self._told_owned = None

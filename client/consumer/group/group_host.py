@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from ottla.client.consumer.assigned_partitions import AssignedPartitions
 from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
+from ottla.client.net.metadata import first_of
 from ottla.protocol.identifiers import TopicPartition
+
+log = logging.getLogger(__name__)
 
 # A coordinator may delay responses to members, which must not delay other requests.
 LANE: Final = "group"
@@ -20,8 +24,12 @@ class GroupHost:
     """The consumer as a group member sees it; it also has the consumer's subscription."""
 
     def __init__(
-        self, partitions: AssignedPartitions, before_revoke: Callable[[Iterable[TopicPartition]], Awaitable[None]]
+        self,
+        partitions: AssignedPartitions,
+        before_revoke: Callable[[Iterable[TopicPartition]], Awaitable[None]],
+        group_id: str | None = None,
     ) -> None:
+        self._group_id = group_id
         self.partitions = partitions
         self.topics: frozenset[str] = frozenset()
         self.listener: ConsumerRebalanceListener | None = None
@@ -66,6 +74,7 @@ class GroupHost:
         gone = {partition for partition in partitions if partition in self.partitions}
         if not gone:
             return
+        log.info("group %s: revoked %s", self._group_id, _named(gone))
         self.partitions.hold(gone)
         await self._before_revoke(gone)
         if self.listener is not None:
@@ -77,6 +86,7 @@ class GroupHost:
         gone = {partition for partition in partitions if partition in self.partitions}
         if not gone:
             return
+        log.warning("group %s: lost %s", self._group_id, _named(gone))
         self.partitions.remove(gone)
         if self.listener is not None:
             await _told(self.listener.on_partitions_lost(gone))
@@ -84,6 +94,7 @@ class GroupHost:
     async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Add partitions; the listener is called for every rebalance, even if nothing is new."""
         new = {partition for partition in partitions if partition not in self.partitions}
+        log.info("group %s: assigned %s", self._group_id, _named(new))
         self.partitions.add(new, "committed")
         self.partitions.hold(new)
         if self.listener is not None:
@@ -94,6 +105,10 @@ class GroupHost:
         """The membership ended with an error."""
         self.failure = error
         self.partitions.arrived.set()
+
+
+def _named(partitions: Iterable[TopicPartition]) -> str:
+    return first_of(list(map(str, sorted(partitions)))) or "nothing new"
 
 
 async def _told(result: Awaitable[None] | None) -> None:
