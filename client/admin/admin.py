@@ -68,6 +68,7 @@ from ottla.client.admin.transaction_results import (
     TransactionDescription,
     TransactionListing,
 )
+from ottla.client.net.client_metrics import Metrics
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.settings import ClientOptions, ClientSettings, Config, IsolationLevel
 from ottla.client.types import OffsetAndMetadata, TopicPartition
@@ -103,10 +104,15 @@ class Admin:
     async def start(self) -> None:
         """Connect to the cluster; NoBrokersAvailable if no bootstrap server answers."""
         await self._requests.cluster.start()
+        self._requests.cluster.report(self.metrics)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._requests.cluster.close()
+
+    def metrics(self) -> Metrics:
+        """Return what the client has measured, by group and name as in Kafka's documentation."""
+        return {"admin-client-metrics": self._requests.cluster.connection_metrics()}
 
     # Topics.
 

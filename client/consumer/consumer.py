@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
 from ottla.client.consumer.assigned_partitions import AssignedPartition, AssignedPartitions, Reset, joined_columns
+from ottla.client.consumer.consumer_metrics import ConsumerMetrics
 from ottla.client.consumer.fetcher import ConsumerFetcher
 from ottla.client.consumer.group.assignors import assignors_by_name
 from ottla.client.consumer.group.classic_member import ClassicGroupMember
@@ -21,6 +22,7 @@ from ottla.client.consumer.reader import RecordReader
 from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
 from ottla.client.consumer.settings import ConsumerOptions, ConsumerSettings
 from ottla.client.errors import ConsumerStoppedError, IllegalStateError, KafkaTimeoutError
+from ottla.client.net.client_metrics import Metrics
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.metadata import ClusterMetadata
 from ottla.client.net.settings import Config
@@ -85,15 +87,23 @@ class Consumer:
         await self._cluster.start()
         self._started = True
         self._partitions = AssignedPartitions()
-        self._host = GroupHost(self._partitions, self._commit_processed, settings.group_id)
+        self._metrics = ConsumerMetrics()
+        self._host = GroupHost(self._partitions, self._commit_processed, settings.group_id, self._metrics)
         self._reader = RecordReader(settings, self._partitions, self._host, self._membership)
         if settings.group_id:
-            self._commits = Commits(self._cluster, settings, settings.group_id, self._partitions, self._membership)
+            self._commits = Commits(
+                self._cluster, settings, settings.group_id, self._partitions, self._membership, self._metrics
+            )
             self._commits.start()
         self._fetcher = ConsumerFetcher(
-            self._cluster, settings, self._partitions, self._commits.committed if self._commits else None
+            self._cluster,
+            settings,
+            self._partitions,
+            self._commits.committed if self._commits else None,
+            self._metrics,
         )
         self._fetcher.start()
+        self._cluster.report(self.metrics)
         if self._first_topics:
             self.subscribe(self._first_topics)
 
@@ -132,6 +142,11 @@ class Consumer:
     ) -> None:
         """Close; after an error, the last records that the caller got count as not processed."""
         await (self.stop() if error is None else self._close())
+
+    def metrics(self) -> Metrics:
+        """Return what the consumer has measured, by group and name as in Kafka's documentation."""
+        connections = self._running().connection_metrics()
+        return self._metrics.values(connections, self._partitions, self._host.idle_s())
 
     # What to read.
 

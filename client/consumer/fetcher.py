@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla.client.consumer.assigned_partitions import AssignedPartition, AssignedPartitions
+from ottla.client.consumer.consumer_metrics import ConsumerMetrics
 from ottla.client.consumer.epoch_lookup import EpochEnd
 from ottla.client.consumer.offset_lookup import look_up_once
 from ottla.client.consumer.settings import ConsumerSettings
@@ -81,7 +82,9 @@ class ConsumerFetcher:
         settings: ConsumerSettings,
         partitions: AssignedPartitions,
         committed: Committed | None,
+        metrics: ConsumerMetrics,
     ) -> None:
+        self._metrics = metrics
         self._cluster = cluster
         self._settings = settings
         self._partitions = partitions
@@ -197,6 +200,7 @@ class ConsumerFetcher:
             forgotten_topics_data=forgotten_topics(fetch.forgotten),
             rack_id=settings.client_rack,
         )
+        begun = self._loop.time()
         try:
             response = await self._cluster.send(
                 node_id,
@@ -219,6 +223,7 @@ class ConsumerFetcher:
                     self._refused(one.state, error)
         else:
             self._failing_nodes.discard(node_id)
+            self._metrics.fetch_latency_ms.record((self._loop.time() - begun) * 1000)
             self._take_in(node_id, asked, {topic_id: name for name, topic_id in ids.items()}, response)
         finally:
             self._busy_nodes.discard(node_id)
@@ -252,6 +257,7 @@ class ConsumerFetcher:
         self, node_id: int, asked: Mapping[TopicPartition, _Asked], names: Mapping[bytes, str], response: Any
     ) -> None:
         self._fetches += 1
+        size = count = 0
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for row in topic.partitions:
@@ -272,16 +278,22 @@ class ConsumerFetcher:
                         one.state, EpochEnd(row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
                     )
                 else:
-                    self._take_records(one, row)
+                    count += self._take_records(one, row)
+                    size += len(row.records or b"")
+        if count:
+            self._metrics.fetch_bytes.record(size)
+            self._metrics.fetch_records.record(count)
 
-    def _take_records(self, one: _Asked, row: Any) -> None:
+    def _take_records(self, one: _Asked, row: Any) -> int:
+        """Buffer the records of a partition; return how many there are."""
         state = one.state
+        count = 0
         if row.preferred_read_replica >= 0:
             state.read_replica = row.preferred_read_replica
             state.read_replica_until = self._loop.time() + self._settings.metadata_max_age_ms / 1000
-            return
+            return count
         if not row.records:
-            return
+            return count
         state.served = self._fetches
         self._failing.discard(state.partition)
         aborted = row.aborted_transactions if self._settings.reads_committed else None
@@ -290,10 +302,12 @@ class ConsumerFetcher:
                 state.partition, row.records, one.offset, aborted, check_crcs=self._settings.check_crcs
             ):
                 state.add(batch, next_offset, leader_epoch)
+                count += 0 if batch is None else batch.record_count
         except CorruptBatchError as error:
             # A retry may return it undamaged; the reader gets the error in any case.
             state.failure = CorruptRecordError(f"{state.partition} at offset {state.fetch_offset}: {error}")
             self._hold_off(state)
+        return count
 
     def _take_error(self, node_id: int, one: _Asked, row: Any, endpoints: Any) -> None:
         state = one.state

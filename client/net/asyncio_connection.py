@@ -23,6 +23,7 @@ from ottla.client.errors import (
     error_for,
 )
 from ottla.client.net.api_versions import common_version
+from ottla.client.net.client_metrics import ConnectionMetrics
 from ottla.client.net.frame_receiver import FrameReceiver
 from ottla.client.net.request_headers import RequestHeaders
 from ottla.client.net.settings import ClientSettings
@@ -57,7 +58,7 @@ _API_VERSIONS_OLDEST: Final = 0
 class _InFlight:
     """A request in flight."""
 
-    __slots__ = ("api", "correlation_id", "future", "timeout", "timer", "version")
+    __slots__ = ("api", "correlation_id", "future", "sent_at", "timeout", "timer", "version")
 
     def __init__(self, api: Api, version: int, correlation_id: int, future: asyncio.Future[Any]) -> None:
         self.api = api
@@ -66,14 +67,19 @@ class _InFlight:
         self.future = future
         # Seconds, without throttle time.
         self.timeout = 0.0
+        # Loop time.
+        self.sent_at = 0.0
         self.timer: asyncio.TimerHandle | None = None
 
 
 class AsyncioConnection(FrameReceiver):
     """A connection that is open from `open` until `close`, an error, or the idle timeout."""
 
-    def __init__(self, host: str, port: int, settings: ClientSettings) -> None:
+    def __init__(
+        self, host: str, port: int, settings: ClientSettings, metrics: ConnectionMetrics | None = None
+    ) -> None:
         super().__init__(RESPONSE_BYTES_MAX)
+        self._metrics = metrics or ConnectionMetrics()
         self.host = host
         self.port = port
         # The broker's versions by API key; empty until they arrive.
@@ -102,12 +108,14 @@ class AsyncioConnection(FrameReceiver):
         return f"<AsyncioConnection {self.host}:{self.port} {state}>"
 
     @classmethod
-    async def open(cls, host: str, port: int, settings: ClientSettings) -> AsyncioConnection:
+    async def open(
+        cls, host: str, port: int, settings: ClientSettings, metrics: ConnectionMetrics | None = None
+    ) -> AsyncioConnection:
         """Connect, get the broker's API versions, and authenticate; KafkaError if a step fails."""
         from ottla.client.net.security.tls import tls_context
 
         loop = asyncio.get_running_loop()
-        connection = cls(host, port, settings)
+        connection = cls(host, port, settings, metrics)
         try:
             async with asyncio.timeout(settings.connect_timeout_ms / 1000):
                 await loop.create_connection(lambda: connection, host, port, ssl=tls_context(settings))
@@ -188,6 +196,7 @@ class AsyncioConnection(FrameReceiver):
         future: asyncio.Future[Any] = self._loop.create_future()
         entry = _InFlight(api, version, correlation_id, future)
         self._in_flight.append(entry)
+        entry.sent_at = self._used_at
         entry.timeout = (self._settings.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         begins = max(self._loop.time(), self._throttled_until)
         entry.timer = self._loop.call_at(begins + entry.timeout, self._timed_out, entry)
@@ -199,7 +208,9 @@ class AsyncioConnection(FrameReceiver):
         if self._error is not None or self._transport is None or self._transport.is_closing():
             raise self._error or KafkaConnectionError(f"{self.host}:{self.port} is not connected")
         self._used_at = self._loop.time()
-        self._transport.writelines([self._headers.next(api, version, sum(map(len, parts))), *parts])
+        size = sum(map(len, parts))
+        self._metrics.sent_bytes.record(size)
+        self._transport.writelines([self._headers.next(api, version, size), *parts])
         return self._headers.correlation_id
 
     async def close(self) -> None:
@@ -224,6 +235,7 @@ class AsyncioConnection(FrameReceiver):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transport is not a subclass.
         self._transport = cast(asyncio.Transport, transport)
+        self._metrics.connections_opened.record()
         if self._error is not None:
             self._transport.abort()
 
@@ -234,6 +246,7 @@ class AsyncioConnection(FrameReceiver):
                 reason = " without a response: does security_protocol match the listener?"
             self._fail(KafkaConnectionError(f"{self.host}:{self.port} closed the connection{reason}"))
         if not self._closed.done():
+            self._metrics.connections_closed.record()
             self._closed.set_result(None)
 
     def pause_writing(self) -> None:
@@ -249,6 +262,8 @@ class AsyncioConnection(FrameReceiver):
             self._fail(KafkaConnectionError(f"{self.host}:{self.port} sent a response without a request"))
             return
         entry = self._in_flight.popleft()
+        self._metrics.received_bytes.record(len(frame))
+        self._metrics.latency_ms.record((self._loop.time() - entry.sent_at) * 1000)
         if entry.timer is not None:
             entry.timer.cancel()
         try:
@@ -272,6 +287,7 @@ class AsyncioConnection(FrameReceiver):
 
     def _throttled(self, seconds: float) -> None:
         """Note that the broker throttles us, so that waiting requests do not time out meanwhile."""
+        self._metrics.throttle_ms.record(seconds * 1000)
         until = self._loop.time() + seconds
         added = until - max(self._loop.time(), self._throttled_until)
         self._throttled_until = max(until, self._throttled_until)

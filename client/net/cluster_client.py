@@ -25,6 +25,7 @@ from ottla.client.errors import (
 )
 from ottla.client.net.asyncio_connection import AsyncioConnection, Request
 from ottla.client.net.backoff import Backoff
+from ottla.client.net.client_metrics import Metrics, report
 from ottla.client.net.connections import Connections
 from ottla.client.net.coordinators import GROUP, Coordinators
 from ottla.client.net.metadata import BrokerAddress, ClusterMetadata, first_of
@@ -62,6 +63,8 @@ class ClusterClient:
         self._refresh_asked = asyncio.Event()
         self._refreshed: asyncio.Future[None] | None = None
         self._closed = False
+        self._reporting: asyncio.Task[None] | None = None
+        self._updated_at = 0.0
 
     def __repr__(self) -> str:
         return f"<ClusterClient {self.settings.bootstrap_servers} brokers={sorted(self.brokers)}>"
@@ -85,12 +88,26 @@ class ClusterClient:
     async def close(self) -> None:
         """Close all connections; requests in flight fail."""
         self._closed = True
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._refreshing
+        for task in (self._refreshing, self._reporting):
+            # A statistics callback may close the client.
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
         self._tell_refreshed()
         await self._connections.close()
+
+    def connection_metrics(self) -> dict[str, float]:
+        """Return what is known of connections and requests, under the names of Kafka's clients."""
+        age_s = asyncio.get_running_loop().time() - self._updated_at
+        return {**self._connections.metrics.values(), "metadata-age": age_s}
+
+    def report(self, metrics: Callable[[], Metrics]) -> None:
+        """Call the statistics_callback with these metrics at intervals, if there is one, until `close`."""
+        if self.settings.statistics_callback is not None:
+            self._reporting = asyncio.create_task(
+                report(metrics, self.settings.statistics_callback, self.settings.statistics_interval_ms)
+            )
 
     @property
     def brokers(self) -> Mapping[int, BrokerAddress]:
@@ -335,6 +352,7 @@ class ClusterClient:
         response = await self._ask_around(
             Api.METADATA, build, _METADATA_VERSION_MIN, LAST_VERSION, by_chance=is_doubted
         )
+        self._updated_at = asyncio.get_running_loop().time()
         merged = self.snapshot.merged(response)
         gone = set(merged.topics) - {row.name for row in response.topics}
         self._replace(merged.without(gone) if topics is None else merged)

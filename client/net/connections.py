@@ -14,6 +14,7 @@ import logging
 from ottla.client.errors import IllegalStateError, KafkaError
 from ottla.client.net.asyncio_connection import AsyncioConnection
 from ottla.client.net.backoff import Backoff
+from ottla.client.net.client_metrics import ConnectionMetrics
 from ottla.client.net.settings import ClientSettings, HostPort
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class Connections:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
+        self.metrics = ConnectionMetrics()
         self._slots: dict[_Key, _Slot] = {}
         # Connections whose SASL session has ended, with responses still to come.
         self._expiring: set[AsyncioConnection] = set()
@@ -79,7 +81,7 @@ class Connections:
         loop = asyncio.get_running_loop()
         try:
             await asyncio.sleep(max(0.0, slot.not_before - loop.time()))
-            slot.connection = await AsyncioConnection.open(address.host, address.port, self._settings)
+            slot.connection = await AsyncioConnection.open(address.host, address.port, self._settings, self.metrics)
             slot.has_failed = False
             slot.backoff.reset()
             # For a broker that accepts connections and then breaks them, over and over.

@@ -21,6 +21,8 @@ from ottla.client.net.java_options import without_java_options
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from ottla.client.net.client_metrics import StatisticsCallback
+
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -77,6 +79,8 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauthbearer_client_secret: str | None
     sasl_oauthbearer_scope: str | None
     sasl_oauthbearer_cafile: str | None
+    statistics_callback: StatisticsCallback | None
+    statistics_interval_ms: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +143,10 @@ class ClientSettings:
     """The scope to ask for at the token endpoint."""
     sasl_oauthbearer_cafile: str | None = None
     """Certificates to trust at the token endpoint, as a PEM file; the default is those of the system."""
+    statistics_callback: StatisticsCallback | None = None
+    """Called with the same as metrics() returns, at intervals, on the client's event loop; may be a coroutine."""
+    statistics_interval_ms: int = 1 * MINUTES
+    """The time between two calls of statistics_callback."""
 
     DOTTED_NAMES: ClassVar[Mapping[str, str]] = {
         "socket.connection.setup.timeout.ms": "connect_timeout_ms",
@@ -162,6 +170,8 @@ class ClientSettings:
             value = getattr(self, field.name)
             if field.name.endswith(("_ms", "_bytes")) and (not isinstance(value, int) or value < 0):
                 raise KafkaConfigurationError(f"{field.name} must be a whole number of at least 0, not {value!r}")
+        if self.statistics_callback is not None and not self.statistics_interval_ms:
+            raise KafkaConfigurationError("statistics_callback needs a statistics_interval_ms of at least 1")
         self._check_choice("security_protocol", get_args(SecurityProtocol))
         self._check_choice("sasl_mechanism", get_args(SaslMechanism))
         if self.uses_sasl and self.sasl_mechanism == "OAUTHBEARER":

@@ -35,6 +35,11 @@ class Memory:
         self.free = total
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    @property
+    def waiting(self) -> int:
+        """The number of callers that wait for bytes."""
+        return len(self._waiters)
+
     def take_now(self, size: int) -> bool:
         """Take bytes if they are free and no caller waits."""
         if self._waiters or self.free < size:

@@ -19,6 +19,7 @@ from ottla.client.errors import (
     error_for,
 )
 from ottla.client.net.backoff import Backoff
+from ottla.client.net.client_metrics import Metrics
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.metadata import ClusterMetadata
 from ottla.client.net.settings import Config
@@ -103,6 +104,7 @@ class Producer:
         self._transactions = sender.transactions
         self._topics = sender.accumulator.topics
         self._cluster.add_listener(self._metadata_changed)
+        self._cluster.report(self.metrics)
         _running.add(self)
 
     @property
@@ -111,6 +113,12 @@ class Producer:
         if self._sender is None:
             return 0
         return sum(batch.record_count for batch in self._sender.accumulator.unfinished if not batch.future.done())
+
+    def metrics(self) -> Metrics:
+        """Return what the producer has measured, by group and name as in Kafka's documentation."""
+        sender = self._running()
+        assert self._cluster is not None
+        return sender.metrics.values(self._cluster.connection_metrics(), sender.accumulator)
 
     async def stop(self) -> None:
         """Send waiting records, for up to delivery_timeout_ms, and close; a transaction that is open is aborted."""

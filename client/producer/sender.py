@@ -21,6 +21,7 @@ from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.numbering import GAPS, IdempotentNumbering, Numbering, Unnumbered
 from ottla.client.producer.partition_queue import BatchVerdict, PartitionQueue
 from ottla.client.producer.producer_batch import ProducerBatch
+from ottla.client.producer.producer_metrics import ProducerMetrics
 from ottla.client.producer.settings import ProducerSettings
 from ottla.client.producer.transactions import Transactions
 from ottla.protocol.api import Api
@@ -56,6 +57,7 @@ class Sender:
         self._codec = Codec.from_config_name(settings.compression_type or "none")
         self._version_min = _VERSION_MIN_ZSTD if self._codec is Codec.ZSTD else _VERSION_MIN
         self.accumulator = Accumulator(settings, self.ready)
+        self.metrics = ProducerMetrics()
         # Queues with a batch to send, in the order in which they became ready.
         self._pending: dict[PartitionQueue, None] = {}
         self._scheduled = False
@@ -214,12 +216,15 @@ class Sender:
                 continue
             size += len(records)
             sent.append((queue, batch))
+            created_at = batch.deadline - self._settings.delivery_timeout_ms / 1000
+            self.metrics.sent(batch, len(records), (now - created_at) * 1000)
             partition = PartitionProduceData(index=queue.partition.partition, records=records)
             topics.setdefault(queue.partition.topic, []).append(partition)
             # Start with other queues the next time.
             self._pending[queue] = self._pending.pop(queue, None)
         if not sent:
             return
+        self.metrics.requested(sum(batch.record_count for _, batch in sent))
         request = ProduceRequest(
             transactional_id=self._settings.transactional_id,
             acks=self._settings.acks_number,
@@ -303,6 +308,7 @@ class Sender:
             if self._can_split(batch, error):
                 log.info("splitting a batch of %d records for %s: %s", batch.record_count, batch.partition, error)
                 self.accumulator.split(queue, batch)
+                self.metrics.split()
                 self.ready(queue)
                 continue
             batch.is_in_doubt = batch.is_in_doubt or error.code not in _NOT_WRITTEN
@@ -315,6 +321,7 @@ class Sender:
                 self.accumulator.release(batch)
             else:
                 retried += 1
+                self.metrics.retried(batch)
                 if verdict is BatchVerdict.RETRY or batch.attempts > 1:
                     self._back_off(queue)
             self.ready(queue)
@@ -363,6 +370,8 @@ class Sender:
 
     def _give_up(self, batch: ProducerBatch, error: KafkaError, *, keep: bool = False) -> None:
         """Fail a batch; with `keep` its memory stays reserved, because it may still be in flight."""
+        if not batch.future.done():
+            self.metrics.given_up(batch)
         batch.fail(error)
         if not keep:
             self.accumulator.release(batch)

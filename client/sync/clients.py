@@ -223,6 +223,7 @@ class Producer(_Twin[producer.Producer]):
         self._wait(self._drained(self._client.flush))
 
     partitions_for = _blocking(producer.Producer.partitions_for)
+    metrics = _on_loop(producer.Producer.metrics)
 
     def begin_transaction(self) -> None:
         """Begin a transaction: records sent until it ends become visible together, or not at all."""
@@ -418,6 +419,7 @@ class Consumer(_Twin[consumer.Consumer]):
     committed = _blocking(consumer.Consumer.committed)
     committed_offsets = _blocking(consumer.Consumer.committed_offsets)
     group_metadata = _on_loop(consumer.Consumer.group_metadata)
+    metrics = _on_loop(consumer.Consumer.metrics)
     stop = _Twin.close
 
 
@@ -434,6 +436,7 @@ class Admin(_Twin[admin.Admin]):
         """Take options with dotted names, from a mapping or a .properties file."""
         return cls(call_timeout_ms=call_timeout_ms, **ClientSettings.kwargs_from_config(config, overrides))
 
+    metrics = _on_loop(admin.Admin.metrics)
     create_topics = _blocking(admin.Admin.create_topics)
     delete_topics = _blocking(admin.Admin.delete_topics)
     create_partitions = _blocking(admin.Admin.create_partitions)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ottla.client.consumer.assigned_partitions import AssignedPartitions
+from ottla.client.consumer.consumer_metrics import ConsumerMetrics
 from ottla.client.consumer.group.committed_offsets import CommittedOffsets
 from ottla.client.consumer.group.offset_requests import GroupMembership
 from ottla.client.consumer.settings import ConsumerSettings
@@ -29,7 +30,9 @@ class Commits:
         group_id: str,
         partitions: AssignedPartitions,
         membership: Callable[[], GroupMembership],
+        metrics: ConsumerMetrics,
     ) -> None:
+        self._metrics = metrics
         self._settings = settings
         self._partitions = partitions
         self._group = CommittedOffsets(cluster, group_id, membership)
@@ -58,7 +61,7 @@ class Commits:
                 if state.position is not None
             }
         rows = with_metadata(offsets)
-        await self._group.commit(rows)
+        await self._store(rows)
         for partition, row in rows.items():
             # An automatic commit must not undo it.
             state = self._partitions.get(partition)
@@ -84,8 +87,15 @@ class Commits:
             and state.processed is not None
             and self._last.get(state.partition) != state.processed
         }
-        await self._group.commit(rows, timeout_ms)
+        await self._store(rows, timeout_ms)
         self._last |= {partition: row.offset for partition, row in rows.items()}
+
+    async def _store(self, rows: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None) -> None:
+        if not rows:
+            return
+        begun = asyncio.get_running_loop().time()
+        await self._group.commit(rows, timeout_ms)
+        self._metrics.commit_latency_ms.record((asyncio.get_running_loop().time() - begun) * 1000)
 
     async def _auto_commit(self) -> None:
         interval_ms = self._settings.auto_commit_interval_ms

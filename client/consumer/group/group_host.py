@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from ottla.client.consumer.assigned_partitions import AssignedPartitions
+from ottla.client.consumer.consumer_metrics import ConsumerMetrics
 from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
 from ottla.client.net.metadata import first_of
 from ottla.protocol.identifiers import TopicPartition
@@ -27,9 +28,11 @@ class GroupHost:
         self,
         partitions: AssignedPartitions,
         before_revoke: Callable[[Iterable[TopicPartition]], Awaitable[None]],
-        group_id: str | None = None,
+        group_id: str | None,
+        metrics: ConsumerMetrics,
     ) -> None:
         self._group_id = group_id
+        self._metrics = metrics
         self.partitions = partitions
         self.topics: frozenset[str] = frozenset()
         self.listener: ConsumerRebalanceListener | None = None
@@ -94,6 +97,7 @@ class GroupHost:
     async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Add partitions; the listener is called for every rebalance, even if nothing is new."""
         new = {partition for partition in partitions if partition not in self.partitions}
+        self._metrics.rebalances.record()
         log.info("group %s: assigned %s", self._group_id, _named(new))
         self.partitions.add(new, "committed")
         self.partitions.hold(new)
