@@ -47,7 +47,7 @@ class Codec(IntEnum):
 _CODECS_BY_CONFIG_NAME: Final = {codec.config_name: codec for codec in Codec} | {"uncompressed": Codec.NONE}
 
 # The levels that Kafka's `compression.<codec>.level` accepts, and its defaults.
-_LEVELS: Final = {
+LEVELS: Final = {
     Codec.GZIP: (-1, *range(1, 10)),
     Codec.LZ4: range(1, 18),
     Codec.ZSTD: range(-131072, 23),
@@ -85,7 +85,7 @@ _DECOMPRESS_INTO: Final[dict[Codec, _DecompressInto]] = {
 
 def compress(codec: Codec, data: ReadableBuffer, level: int | None = None) -> bytes:
     """Compress `data` in the form that every Kafka client reads. `level` None means Kafka's default level."""
-    if level is not None and level not in _LEVELS.get(codec, ()):
+    if level is not None and level not in LEVELS.get(codec, ()):
         raise EncodeError(f"{codec.config_name} has no compression level {level}")
     match codec:
         case Codec.NONE:

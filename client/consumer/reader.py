@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from ottla.client.consumer.assigned_partitions import AssignedPartition, AssignedPartitions, LentRecords
 from ottla.client.consumer.group.group_host import GroupHost
 from ottla.client.consumer.group.offset_requests import GroupMembership
+from ottla.client.consumer.interceptors import ConsumerInterceptors, RecordsByPartition
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.records.fetched_batches import FetchedBatch
 from ottla.client.types import ConsumerRecord
@@ -31,6 +32,7 @@ class RecordReader:
         self._partitions = partitions
         self._host = host
         self._membership = membership
+        self._interceptors = ConsumerInterceptors(settings.interceptors) if settings.interceptors else None
         # The membership under which the last records were handed out. Those of an opened batch, which follow without a
         # wait, belong to the call that opened it.
         self.read_as: GroupMembership | None = None
@@ -47,7 +49,7 @@ class RecordReader:
     def _next_of_same(self) -> ConsumerRecord[Any, Any] | None:
         """Return the record after the last one without checking all partitions, if it is buffered and opened."""
         state = self._last
-        if state is None or self._partitions.get(state.partition) is not state:
+        if state is None or self._interceptors is not None or self._partitions.get(state.partition) is not state:
             return None
         before = state.position
         record = state.take_opened()
@@ -59,7 +61,7 @@ class RecordReader:
     async def lent(self, timeout_ms: int | None) -> tuple[ConsumerRecord[Any, Any] | None, LentRecords | None]:
         """Wait for a record, and lend those after it to the calling thread; None after the timeout."""
         record = await self.one((), timeout_ms)
-        if record is None or self._last is None:
+        if record is None or self._last is None or self._interceptors is not None:
             return record, None
         return record, self._partitions.lend(self._last, self._host.poll_passed)
 
@@ -96,11 +98,18 @@ class RecordReader:
         finally:
             self._host.poll_ended()
 
-    def _records(
-        self, wanted: Sequence[TopicPartition], limit: int
-    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+    def _records(self, wanted: Sequence[TopicPartition], limit: int) -> RecordsByPartition:
+        taken = self._take(wanted, limit)
+        while taken and self._interceptors is not None:
+            if passed := self._interceptors.on_consume(taken):
+                return passed
+            # All were left out: the caller gets others.
+            taken = self._take(wanted, limit)
+        return taken
+
+    def _take(self, wanted: Sequence[TopicPartition], limit: int) -> RecordsByPartition:
         keys, values = self._settings.key_deserializer, self._settings.value_deserializer
-        taken: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
+        taken: RecordsByPartition = {}
         for state in self._ready(wanted):
             try:
                 records = state.take_records(limit, keys, values)

@@ -11,6 +11,7 @@ from ottla.client.net.settings import MINUTES, SECONDS, ClientOptions, ClientSet
 
 if TYPE_CHECKING:
     from ottla.client.consumer.group.assignors import Assignor
+    from ottla.client.consumer.interceptors import ConsumerInterceptor
 
 OffsetReset = Literal["earliest", "latest", "none"]
 GroupProtocol = Literal["classic", "consumer"]
@@ -42,6 +43,7 @@ class ConsumerOptions(ClientOptions, total=False):
     client_rack: str
     exclude_internal_topics: bool
     allow_auto_create_topics: bool
+    interceptors: Sequence[ConsumerInterceptor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,8 @@ class ConsumerSettings(ClientSettings):
     """Whether a pattern skips internal topics such as __consumer_offsets."""
     allow_auto_create_topics: bool = False
     """Whether subscribing to a missing topic may create it."""
+    interceptors: Sequence[ConsumerInterceptor] = ()
+    """See records before the caller gets them, and offsets when they are committed; called in this order."""
 
     DOTTED_NAMES: ClassVar[Mapping[str, str]] = {
         **ClientSettings.DOTTED_NAMES,

@@ -24,6 +24,7 @@ from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.metadata import ClusterMetadata
 from ottla.client.net.settings import Config
 from ottla.client.producer.accumulator import TopicQueues
+from ottla.client.producer.interceptors import ProducerInterceptors
 from ottla.client.producer.partition_queue import PartitionQueue
 from ottla.client.producer.prepared_transaction import PreparedTransaction
 from ottla.client.producer.producer_batch import BatchBuilder, Delivery, ProducerBatch
@@ -68,6 +69,9 @@ class Producer:
         self._value_serializer = self.settings.value_serializer
         self._partitioner = self.settings.partitioner
         self._max_batch_size = self.settings.max_batch_size
+        if self.settings.interceptors:
+            # Around the method, so that it costs nothing without interceptors.
+            self.send = ProducerInterceptors(self.settings.interceptors).around(self.send)  # type: ignore[method-assign]
 
     @classmethod
     def from_config(cls, config: Config, **overrides: Unpack[ProducerOptions]) -> Self:

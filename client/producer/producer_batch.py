@@ -106,7 +106,7 @@ class ProducerBatch:
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
         self.encoded = None
 
-    def encode(self, codec: Codec, *, transactional: bool = False) -> bytearray:
+    def encode(self, codec: Codec, *, transactional: bool = False, level: int | None = None) -> bytearray:
         """Return its bytes."""
         if self.encoded is None:
             self.encoded = self.builder.build(
@@ -115,6 +115,7 @@ class ProducerBatch:
                 base_sequence=self.base_sequence,
                 transactional=transactional,
                 codec=codec,
+                level=level,
             )
         return self.encoded
 

@@ -210,7 +210,11 @@ class Sender:
                 self.accumulator.seal(queue)
             queue.take(connection, self._settings.is_idempotent)
             try:
-                records = batch.encode(self._codec, transactional=self._settings.transactional_id is not None)
+                records = batch.encode(
+                    self._codec,
+                    transactional=self._settings.transactional_id is not None,
+                    level=self._settings.compression_level,
+                )
             except ProtocolError as error:
                 self._failed([(queue, batch)], InvalidRecordError(str(error)))
                 continue

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from ottla.client.errors import KafkaConfigurationError
 from ottla.client.net.settings import MINUTES, SECONDS, ClientOptions, ClientSettings, KiB, MiB
 from ottla.client.producer.partitioner import Partitioner
+
+if TYPE_CHECKING:
+    from ottla.client.producer.interceptors import ProducerInterceptor
 
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -27,6 +30,9 @@ class ProducerOptions(ClientOptions, total=False):
     key_serializer: Callable[[Any], bytes | None] | None
     value_serializer: Callable[[Any], bytes | None] | None
     compression_type: CompressionType | None
+    compression_gzip_level: int | None
+    compression_lz4_level: int | None
+    compression_zstd_level: int | None
     max_batch_size: int
     linger_ms: int
     max_request_size: int
@@ -35,6 +41,7 @@ class ProducerOptions(ClientOptions, total=False):
     max_in_flight_requests_per_connection: int
     delivery_timeout_ms: int
     partitioner: Partitioner | None
+    interceptors: Sequence[ProducerInterceptor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +62,12 @@ class ProducerSettings(ClientSettings):
     """Turns the values given to send() into bytes."""
     compression_type: CompressionType | None = None
     """How batches are compressed."""
+    compression_gzip_level: int | None = None
+    """From 1, the fastest, to 9, the smallest; -1 and None mean the default of zlib, 6."""
+    compression_lz4_level: int | None = None
+    """From 1, the fastest, to 17, the smallest; None means Kafka's default, 9."""
+    compression_zstd_level: int | None = None
+    """From -131072, the fastest, to 22, the smallest; None means Kafka's default, 3."""
     max_batch_size: int = 64 * KiB
     """A batch is sent when it has this many bytes before compression, or has waited for linger_ms.
 
@@ -74,6 +87,8 @@ class ProducerSettings(ClientSettings):
     """The time from send() until a record is written or has failed, retries included."""
     partitioner: Partitioner | None = None
     """Chooses the partition of a record; the default is Kafka's hash of the key."""
+    interceptors: Sequence[ProducerInterceptor] = ()
+    """See records before they are sent, and when they are written or have failed; called in this order."""
 
     DOTTED_NAMES: ClassVar[Mapping[str, str]] = {
         **ClientSettings.DOTTED_NAMES,
@@ -91,6 +106,7 @@ class ProducerSettings(ClientSettings):
         super().__post_init__()
         self._check_choice("acks", (0, 1, -1, "all"))
         self._check_choice("compression_type", (None, "none", "gzip", "snappy", "lz4", "zstd"))
+        self._check_levels()
         for name in ("max_batch_size", "max_request_size", "buffer_memory", "max_in_flight_requests_per_connection"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
@@ -113,6 +129,24 @@ class ProducerSettings(ClientSettings):
             )
         if self.delivery_timeout_ms < self.linger_ms:
             raise KafkaConfigurationError("delivery_timeout_ms is less than linger_ms")
+
+    def _check_levels(self) -> None:
+        from ottla.protocol.compression import LEVELS
+
+        for codec, allowed in LEVELS.items():
+            name = f"compression_{codec.config_name}_level"
+            level = getattr(self, name)
+            if level is not None and level not in allowed:
+                zero = "" if 0 in range(min(allowed)) or 0 in allowed else " without 0"
+                raise KafkaConfigurationError(
+                    f"{name} must be from {min(allowed)} to {max(allowed)}{zero}, not {level!r}"
+                )
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level for the codec of this producer; None means Kafka's default."""
+        level: int | None = getattr(self, f"compression_{self.compression_type}_level", None)
+        return level
 
     @property
     def acks_number(self) -> int:

@@ -15,8 +15,10 @@ from ottla.version import __version__
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
     from ottla.client.consumer.consumer import Consumer
+    from ottla.client.consumer.interceptors import ConsumerInterceptor
     from ottla.client.consumer.rebalance_listener import ConsumerRebalanceListener
     from ottla.client.errors import KafkaError
+    from ottla.client.producer.interceptors import ProducerInterceptor, ProducerRecord
     from ottla.client.producer.producer import Producer
     from ottla.client.types import (
         ConsumerGroupMetadata,
@@ -31,12 +33,15 @@ __all__ = [
     "Admin",
     "Consumer",
     "ConsumerGroupMetadata",
+    "ConsumerInterceptor",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "KafkaError",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Producer",
+    "ProducerInterceptor",
+    "ProducerRecord",
     "RecordMetadata",
     "TopicPartition",
     "__version__",
@@ -46,12 +51,15 @@ _MODULES = {
     "Admin": "ottla.client.admin.admin",
     "Consumer": "ottla.client.consumer.consumer",
     "ConsumerGroupMetadata": "ottla.client.types",
+    "ConsumerInterceptor": "ottla.client.consumer.interceptors",
     "ConsumerRebalanceListener": "ottla.client.consumer.rebalance_listener",
     "ConsumerRecord": "ottla.client.types",
     "KafkaError": "ottla.client.errors",
     "OffsetAndMetadata": "ottla.client.types",
     "OffsetAndTimestamp": "ottla.client.types",
     "Producer": "ottla.client.producer.producer",
+    "ProducerInterceptor": "ottla.client.producer.interceptors",
+    "ProducerRecord": "ottla.client.producer.interceptors",
     "RecordMetadata": "ottla.client.types",
     "TopicPartition": "ottla.client.types",
 }

@@ -10,6 +10,7 @@ from ottla.client.consumer.assigned_partitions import AssignedPartitions
 from ottla.client.consumer.consumer_metrics import ConsumerMetrics
 from ottla.client.consumer.group.committed_offsets import CommittedOffsets
 from ottla.client.consumer.group.offset_requests import GroupMembership
+from ottla.client.consumer.interceptors import ConsumerInterceptors
 from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.errors import KafkaError
 from ottla.client.net.cluster_client import ClusterClient
@@ -33,6 +34,7 @@ class Commits:
         metrics: ConsumerMetrics,
     ) -> None:
         self._metrics = metrics
+        self._interceptors = ConsumerInterceptors(settings.interceptors)
         self._settings = settings
         self._partitions = partitions
         self._group = CommittedOffsets(cluster, group_id, membership)
@@ -96,6 +98,7 @@ class Commits:
         begun = asyncio.get_running_loop().time()
         await self._group.commit(rows, timeout_ms)
         self._metrics.commit_latency_ms.record((asyncio.get_running_loop().time() - begun) * 1000)
+        self._interceptors.on_commit(rows)
 
     async def _auto_commit(self) -> None:
         interval_ms = self._settings.auto_commit_interval_ms

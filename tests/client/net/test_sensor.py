@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+from tests.kit.clock import FakeClock
+
 from ottla.client.net.sensor import WINDOW_S, Sensor
-
-
-class Clock:
-    """A time that the test sets."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_sensor_without_numbers_has_zeros() -> None:
     """Not a division by zero."""
-    sensor = Sensor(Clock())
+    sensor = Sensor(FakeClock(1000.0))
 
     assert (sensor.count, sensor.total, sensor.rate(), sensor.average(), sensor.highest()) == (0, 0, 0, 0, 0)
 
 
 def test_rates_are_per_second() -> None:
     """The sum of the numbers, by the time since the first window began."""
-    clock = Clock()
+    clock = FakeClock(1000.0)
     sensor = Sensor(clock)
     for number in (10, 20, 30):
         sensor.record(number)
@@ -34,7 +27,7 @@ def test_rates_are_per_second() -> None:
 
 def test_what_was_long_ago_counts_only_in_totals() -> None:
     """Two windows count; a pause that is longer than both leaves nothing but the totals."""
-    clock = Clock()
+    clock = FakeClock(1000.0)
     sensor = Sensor(clock)
     sensor.record(100)
     clock.now += WINDOW_S
