@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ottla.client.records.columns import Columns, Headers, open_records
 from ottla.client.records.record_fields import Buffer, Integers, Part, RecordFields, read_fields
 from ottla.protocol.errors import CorruptBatchError
+from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.records import TIMESTAMP_TYPE_BIT, RecordBatch
 
 # Arrays of pyarrow, which has no types of its own.
@@ -56,13 +57,19 @@ class ArrowColumns:
         keys, values = (array.slice(rows.start, len(rows)) for array in (self.keys, self.values))
         return ArrowColumns(self.offsets[begin:end], self.timestamps_ms[begin:end], keys, values, headers)
 
-    def to_record_batch(self) -> Any:
-        """Return a pyarrow.RecordBatch with offset, timestamp, key and value."""
-        offsets = _fixed(self.offsets, pa.int64())
-        timestamps = _fixed(self.timestamps_ms, pa.timestamp("ms", "UTC"))
-        return pa.RecordBatch.from_arrays(
-            [offsets, timestamps, self.keys, self.values], ["offset", "timestamp", "key", "value"]
-        )
+    def to_record_batch(self, topic_partition: TopicPartition | None = None) -> Any:
+        """Return a pyarrow.RecordBatch: topic and partition if given, offset, timestamp, key, value and headers."""
+        columns = {}
+        if topic_partition is not None:
+            topic, partition = topic_partition
+            columns["topic"] = pa.repeat(pa.scalar(topic, pa.string()), len(self))
+            columns["partition"] = pa.repeat(pa.scalar(partition, pa.int32()), len(self))
+        columns["offset"] = _fixed(self.offsets, pa.int64())
+        columns["timestamp"] = _fixed(self.timestamps_ms, pa.timestamp("ms", "UTC"))
+        columns["key"] = self.keys
+        columns["value"] = self.values
+        columns["headers"] = self.headers
+        return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
     @property
     def headers(self) -> Array:

@@ -7,12 +7,14 @@ decodes two-byte ones above zero in place, and calls a function only for the res
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.protocol.compression import decompress
 from ottla.protocol.errors import CompressionError, CorruptBatchError
+from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.record import RECORD_BYTES_MIN, wrap_int64
 from ottla.protocol.records import BATCH_HEADER_BYTES, MAGIC, RECORDS_BYTES_MAX, RecordBatch
 
@@ -48,6 +50,8 @@ class Columns:
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[Headers]
+    topic_partition: TopicPartition | None = field(default=None, compare=False)
+    """The partition that all records come from, where it is known."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -70,8 +74,19 @@ class Columns:
         """Return some of the rows."""
         rows = slice(begin, end)
         return Columns(
-            self.offsets[rows], self.timestamps[rows], self.keys[rows], self.values[rows], self.headers[rows]
+            self.offsets[rows],
+            self.timestamps[rows],
+            self.keys[rows],
+            self.values[rows],
+            self.headers[rows],
+            self.topic_partition,
         )
+
+    def of(self, topic_partition: TopicPartition | None) -> Columns:
+        """Return the same columns as those of a partition."""
+        made = copy(self)
+        object.__setattr__(made, "topic_partition", topic_partition)
+        return made
 
     def value_buffers(self) -> Buffers:
         """Return where each value begins, with the end of the last, and all values in one piece; null is empty."""
@@ -88,8 +103,21 @@ class Columns:
         return arrow_of_lists(self)
 
     def to_arrow(self) -> Any:
-        """Return a pyarrow.RecordBatch with offset, timestamp, key and value; pyarrow must be installed."""
-        return self.arrow().to_record_batch()
+        """Return a pyarrow.RecordBatch: topic and partition if known, offset, timestamp, key, value and headers.
+
+        Batches of several partitions make one table with `pyarrow.Table.from_batches`. Needs `ottla[columns]`.
+        """
+        return self.arrow().to_record_batch(self.topic_partition)
+
+    def to_pandas(self) -> Any:
+        """Return a pandas.DataFrame with the columns of `to_arrow`. Needs `ottla[pandas]`."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """Return a polars.DataFrame with the columns of `to_arrow`. Needs `ottla[polars]`."""
+        import polars
+
+        return polars.from_arrow(self.to_arrow())
 
 
 def _buffers(column: Iterable[bytes | None]) -> Buffers:

@@ -164,11 +164,13 @@ def fetched_batches(
 
 
 def open_together(following: Sequence[FetchedBatch]) -> Columns:
-    """Open batches that follow each other, and put their columns one behind the other."""
+    """Open batches of one partition that follow each other, and put their columns one behind the other."""
     numpy = _numpy_for(sum(batch.record_count for batch in following), load=True)
     if numpy is None:
-        return Columns.joined(batch.columns() for batch in following)
-    return numpy.read_columns([batch.record_batch for batch in following], following[0].first_offset)
+        columns = Columns.joined(batch.columns() for batch in following)
+    else:
+        columns = numpy.read_columns([batch.record_batch for batch in following], following[0].first_offset)
+    return columns.of(following[0].partition) if following else columns
 
 
 def open_ahead(following: Iterable[FetchedBatch]) -> None:

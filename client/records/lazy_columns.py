@@ -58,7 +58,7 @@ class LazyColumns(Columns):
 
     def sliced(self, begin: int, end: int | None = None) -> Columns:
         """Return some of the rows."""
-        return LazyColumns(self._arrow.sliced(begin, end))
+        return LazyColumns(self._arrow.sliced(begin, end)).of(self.topic_partition)
 
     def value_buffers(self) -> Buffers:
         """Return where each value begins, with the end of the last, and all values in one piece; null is empty."""
