@@ -47,6 +47,8 @@ class AssignedPartition:
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
+        # When a broker last answered a fetch of it, in milliseconds since 1970.
+        self.fetched_at_ms: int | None = None
         self.buffered_bytes = 0
         # The preferred read replica that the leader named, and until when (loop time).
         self.read_replica: int | None = None

@@ -161,22 +161,21 @@ class Consumer:
         topics = [topics] if isinstance(topics, str) else topics
         if bool(topics) == bool(pattern):
             raise IllegalStateError("subscribe to either topics or a pattern")
-        if self._partitions and self._member is None:
+        if self._partitions and self._member is None and not self._own_topics:
             raise IllegalStateError("partitions were assigned manually; call unsubscribe() first")
-        if not self.settings.group_id:
-            if pattern or listener:
-                raise IllegalStateError("subscribe() with a pattern or a listener needs group_id")
-            self._own_topics = frozenset(topics)
-            self._cluster.add_topics(topics, allow_auto_create=self.settings.allow_auto_create_topics)
-            self._cluster.add_listener(self._follow_topics)
-            self._cluster.request_refresh()
-            return
         if self._pattern is not None:
             raise IllegalStateError("the consumer is subscribed to a pattern; call unsubscribe() first")
-        self._host.listener = listener or self._host.listener
+        if listener and not self.settings.group_id:
+            raise IllegalStateError("subscribe() with a listener needs group_id")
+        changed = self._topics_changed if self.settings.group_id else self._own_topics_changed
         if pattern:
-            self._pattern = PatternSubscription(self._cluster, self.settings, pattern, self._topics_changed)
+            self._pattern = PatternSubscription(self._cluster, self.settings, pattern, changed)
             self._pattern.start()
+        if not self.settings.group_id:
+            self._cluster.add_listener(self._follow_topics)
+            self._own_topics_changed(frozenset(topics))
+            return
+        self._host.listener = listener or self._host.listener
         if self._member is None:
             self._member = self._new_member()
             self._member.start()
@@ -217,7 +216,7 @@ class Consumer:
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics."""
         self._check_running()
-        return self._host.topics
+        return self._host.topics if self.settings.group_id else self._own_topics
 
     def assignment(self) -> set[TopicPartition]:
         """Return the currently assigned partitions."""
@@ -419,6 +418,13 @@ class Consumer:
         self._partitions.add(
             (TopicPartition(topic, number) for topic, some in numbers.items() for number in some), "committed"
         )
+
+    def _own_topics_changed(self, topics: frozenset[str]) -> None:
+        """Without a group, read other topics from now on."""
+        self._own_topics = topics
+        self._partitions.remove({partition for partition in self._partitions.names() if partition.topic not in topics})
+        self._cluster.add_topics(topics, allow_auto_create=self.settings.allow_auto_create_topics)
+        self._cluster.request_refresh()
 
     def _topics_changed(self, topics: frozenset[str]) -> None:
         self._host.topics = topics

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
@@ -257,6 +258,7 @@ class ConsumerFetcher:
         self, node_id: int, asked: Mapping[TopicPartition, _Asked], names: Mapping[bytes, str], response: Any
     ) -> None:
         self._fetches += 1
+        now_ms = int(time.time() * 1000)
         size = count = 0
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
@@ -269,6 +271,7 @@ class ConsumerFetcher:
                     one.state.high_watermark = row.high_watermark
                     one.state.last_stable_offset = row.last_stable_offset
                     one.state.log_start_offset = row.log_start_offset
+                    one.state.fetched_at_ms = now_ms
                 if one.state.session != one.session:
                     continue
                 if row.error_code:
@@ -316,7 +319,7 @@ class ConsumerFetcher:
                 # A follower may not have the offset yet, or no longer; ask the leader.
                 state.read_replica = None
             else:
-                self._reset_by_policy(state, f"{state.partition} has no offset {one.offset}")
+                self._reset_by_policy(state, f"{state.partition} has no offset {one.offset}", one.offset)
             return
         error = error_for(row.error_code, str(state.partition))
         if error.invalid_metadata and row.current_leader.leader_id >= 0:
@@ -342,10 +345,12 @@ class ConsumerFetcher:
 
     # Where to begin.
 
-    def _reset_by_policy(self, state: AssignedPartition, reason: str) -> None:
+    def _reset_by_policy(self, state: AssignedPartition, reason: str, offset: int | None) -> None:
         policy = self._settings.auto_offset_reset
         if policy == "none":
-            state.failure = OffsetOutOfRangeError(f"{reason}, and auto_offset_reset is none")
+            failure = OffsetOutOfRangeError(f"{reason}, and auto_offset_reset is none")
+            failure.offsets = {state.partition: offset}
+            state.failure = failure
             self._hold_off(state)
             self._partitions.arrived.set()
         else:
@@ -408,4 +413,4 @@ class ConsumerFetcher:
             if known is not None:
                 state.seek(known.offset, known.leader_epoch)
             else:
-                self._reset_by_policy(state, f"no committed offset for {state.partition}")
+                self._reset_by_policy(state, f"no committed offset for {state.partition}", None)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ottla.client.errors.kafka_error import KafkaError
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.identifiers import TopicPartition
 
 
 class UnknownError(KafkaError, code=ErrorCode.UNKNOWN_SERVER_ERROR): ...
@@ -11,7 +14,11 @@ class UnknownError(KafkaError, code=ErrorCode.UNKNOWN_SERVER_ERROR): ...
 
 class OffsetOutOfRangeError(
     KafkaError, code=ErrorCode.OFFSET_OUT_OF_RANGE, advice="Seek to an offset that exists, or set auto_offset_reset."
-): ...
+):
+    """A partition has no such offset, or auto_offset_reset is none and there is no offset to start at."""
+
+    offsets: Mapping[TopicPartition, int | None] | None = None
+    """The partition and the offset that it lacks, from a consumer; None for an offset that was never committed."""
 
 
 class CorruptRecordError(KafkaError, code=ErrorCode.CORRUPT_MESSAGE): ...

@@ -146,7 +146,8 @@ class ClusterClient:
 
     def add_listener(self, listener: Listener) -> None:
         """Call a function with each new snapshot."""
-        self._listeners.append(listener)
+        if listener not in self._listeners:
+            self._listeners.append(listener)
 
     def request_refresh(self) -> asyncio.Future[None]:
         """Refresh the metadata of the kept topics soon; return when that has succeeded or failed."""

@@ -1,0 +1,1 @@
+"""aiokafka's API on our clients, which programs import as `ottla.aiokafka`."""

@@ -1,0 +1,5 @@
+"""The module `aiokafka.consumer`."""
+
+from ottla.client.aiokafka.consumer import AIOKafkaConsumer
+
+__all__ = ["AIOKafkaConsumer"]

@@ -1,0 +1,1 @@
+"""The package `aiokafka.coordinator`."""

@@ -1,0 +1,5 @@
+"""The module `aiokafka.producer`."""
+
+from ottla.client.aiokafka.producer import AIOKafkaProducer
+
+__all__ = ["AIOKafkaProducer"]
