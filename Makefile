@@ -133,6 +133,7 @@ docs: setup
 	$(BIN)/python -m scripts.grafana_dashboards
 	$(BIN)/python -m scripts.rooms > docs/ROOMS.md
 	$(BIN)/python -m scripts.console_api > docs/CONSOLE_API.md
+	$(BIN)/python -m scripts.client_options
 
 # Needs uv. Writes the versions and hashes that every machine installs.
 lock:
