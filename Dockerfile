@@ -18,7 +18,7 @@ WORKDIR /source
 COPY pyproject.toml requirements.lock ./
 COPY scripts/locked_requirements.py scripts/
 RUN python scripts/locked_requirements.py --only setuptools > /tmp/build.txt \
- && python scripts/locked_requirements.py --extra security --extra console --extra schemas > /tmp/requirements.txt \
+ && python scripts/locked_requirements.py --extra security --extra console --extra schema > /tmp/requirements.txt \
  && pip install --no-cache-dir --require-hashes --requirement /tmp/build.txt \
  && pip install --no-cache-dir --prefix /packages --no-build-isolation --require-hashes \
       --requirement /tmp/requirements.txt

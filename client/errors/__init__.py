@@ -25,6 +25,7 @@ __all__ = [  # noqa: PLE0604 - the names of the classes are strings too
     "LogTruncationError",
     "NoBrokersAvailable",
     "ProducerClosed",
+    "SerializationError",
     "TransactionAbortedError",
     "error_for",
     *(error_class.__name__ for error_class in CLASS_BY_CODE.values()),
@@ -83,6 +84,10 @@ class CommitFailedError(LocalError):
 
 class TransactionAbortedError(LocalError):
     """The record is not written, because its transaction was aborted first."""
+
+
+class SerializationError(LocalError):
+    """A key or value does not fit its schema, or the schema cannot be had."""
 
 
 class LogTruncationError(OffsetOutOfRangeError):

@@ -20,10 +20,10 @@ import aiohttp
 
 from ottla.client.admin.admin import Admin
 from ottla.client.errors import KafkaError
+from ottla.client.schema.registry import SchemaRegistry
 from ottla.console.cluster.view import ClusterView
 from ottla.console.login.attempts import LoginAttempts
 from ottla.console.problems import Problem, problem_of
-from ottla.console.records.schema_registry import SchemaRegistry
 from ottla.console.settings import ConsoleSettings, Stream
 from ottla.protocol.errors import ErrorCode
 
@@ -100,7 +100,7 @@ class Sessions:
             "ndjson": settings.record_streams_max,
         }
         url = settings.schema_registry_url
-        self.registry = None if url is None else SchemaRegistry(url, http)
+        self.registry = None if url is None else SchemaRegistry(url)
         # On a cluster without passwords, everybody shares one session.
         self._anonymous = None if settings.needs_login else UserSession(None, settings.client_for(None, None), http, 0)
 

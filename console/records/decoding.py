@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from ottla.client.errors import SerializationError
+from ottla.client.schema.framing import FRAME, is_framed, schema_id_of
+
 if TYPE_CHECKING:
-    from ottla.console.records.schema_registry import SchemaRegistry
+    from ottla.client.schema.registry import SchemaRegistry
 
 DecodeAs = Literal["auto", "json", "text", "msgpack", "avro", "protobuf", "hex"]
 Format = Literal["null", "empty", "json", "text", "msgpack", "avro", "protobuf", "internal", "hex"]
 
-_FRAME_BYTES: Final = 5
-_MAGIC: Final = 0
 _JSON_STARTS: Final = b'{["-0123456789tfn'
 # Maps and arrays of MessagePack. A single number or text would match almost any byte.
 _MSGPACK_STARTS: Final = frozenset([*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF])
@@ -80,10 +81,11 @@ class Decoder:
 
     async def _guessed(self, data: bytes, *, needs_value: bool) -> Decoded:
         note = None
-        if data[0] == _MAGIC and len(data) > _FRAME_BYTES:
-            schema_id = int.from_bytes(data[1:_FRAME_BYTES], "big")
+        if is_framed(data):
             if self._registry is None:
-                note = f"it may have schema {schema_id} of a registry: start the console with --schema-registry"
+                note = (
+                    f"it may have schema {schema_id_of(data)} of a registry: start the console with --schema-registry"
+                )
             else:
                 try:
                     return await self._framed(data, None, needs_value=needs_value)
@@ -137,12 +139,13 @@ class Decoder:
         return self._shown("msgpack", data, text, value)
 
     async def _framed(self, data: bytes, how: DecodeAs | None, *, needs_value: bool) -> Decoded:
-        if data[0] != _MAGIC or len(data) <= _FRAME_BYTES:
-            raise PayloadError("no schema id: it does not begin with 0 and four bytes")
         if self._registry is None:
             raise PayloadError("there is no schema registry: start the console with --schema-registry")
-        schema_id = int.from_bytes(data[1:_FRAME_BYTES], "big")
-        kind, text = await self._registry.decoded(schema_id, data[_FRAME_BYTES:])
+        try:
+            schema_id = schema_id_of(data)
+            kind, text = await self._registry.to_json(schema_id, data[FRAME.size :])
+        except SerializationError as error:
+            raise PayloadError(error.detail) from error
         if how is not None and kind != how:
             raise PayloadError(f"schema {schema_id} is for {kind}")
         shown = self._shown(kind, data, text, msgspec.json.decode(text) if needs_value else None)

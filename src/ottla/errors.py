@@ -18,6 +18,7 @@ All errors are KafkaErrors. There are two kinds:
         │   ├── ProducerClosed
         │   └── ConsumerStoppedError
         ├── CommitFailedError
+        ├── SerializationError
         └── TransactionAbortedError
 
 What to do depends on three attributes:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from scripts.client_options import PAGE, page
 from tests.client.consumer.consuming import create_topic
+from tests.client.schema.registry_server import serving
 from tests.kit.broker_process import BrokerProcess, topic_name
 from tests.kit.waiting import until_async
 
@@ -33,7 +34,7 @@ def test_the_tables_of_options_are_current() -> None:
 @pytest.fixture
 async def examples(broker: BrokerProcess) -> dict[str, Any]:
     """What the examples define, with topics of their own in place of `orders` and `invoices`, and groups, too."""
-    topics = {name: topic_name() for name in ("orders", "invoices")}
+    topics = {name: topic_name() for name in ("orders", "invoices", "typed")}
     text = PAGE.read_text()
     for name, own in topics.items():
         await create_topic(broker.bootstrap, own, 2)
@@ -145,7 +146,9 @@ async def test_a_signal_ends_a_consumer_in_order(examples: dict[str, Any], broke
 async def test_the_other_examples_do_what_they_say(
     examples: dict[str, Any], broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Tables, interceptors, aiokafka's names, and the lag."""
+    """Tables, schemas, interceptors, aiokafka's names, and the lag."""
+    with serving() as registry:
+        assert await examples["with_a_schema"](broker.bootstrap, registry.url) == {"id": 1}
     table = await examples["read_table"](broker.bootstrap, len(VALUES))
     assert Counter(table["value"].to_pylist()) == Counter(VALUES)
     assert await examples["as_with_aiokafka"](broker.bootstrap) in VALUES

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from io import BytesIO
 from typing import Any
 
-import aiohttp
 import msgspec
 import pytest
 import pytest_asyncio
@@ -16,9 +15,9 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.client.schema.registry import SchemaRegistry
 from ottla.console.records.decoding import DecodeAs, Decoder, Payload
 from ottla.console.records.internal_topics import internal_record
-from ottla.console.records.schema_registry import SchemaRegistry
 
 AVRO = {
     "type": "record",
@@ -104,7 +103,7 @@ class Registry:
 
 @pytest_asyncio.fixture
 async def registry() -> AsyncIterator[tuple[Registry, SchemaRegistry]]:
-    """A registry on a free port, and the console's client of it."""
+    """A registry on a free port, and a client of it."""
     served = Registry()
     app = web.Application()
     app.router.add_get("/schemas/ids/{id}", served.answer)
@@ -112,8 +111,7 @@ async def registry() -> AsyncIterator[tuple[Registry, SchemaRegistry]]:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    async with aiohttp.ClientSession() as http:
-        yield served, SchemaRegistry(f"http://127.0.0.1:{runner.addresses[0][1]}", http)
+    yield served, SchemaRegistry(f"http://127.0.0.1:{runner.addresses[0][1]}")
     await runner.cleanup()
 
 

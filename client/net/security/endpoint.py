@@ -1,8 +1,8 @@
-"""Requests to an endpoint of a token issuer: one URL from the configuration, and nothing else.
+"""Requests to an endpoint that the configuration names, such as that of a token issuer, and to nothing else.
 
-Only https is used, or http to this machine. Redirects are not followed, because they would make us send requests, and
-secrets, wherever the answer says; proxies of the environment are not used for the same reason. Size and time are
-limited.
+Only https is used, or http to this machine, unless the caller sends no secrets and allows http. Redirects are not
+followed, because they would make us send requests, and secrets, wherever the answer says; proxies of the environment
+are not used for the same reason. Size and time are limited.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class EndpointError(Exception):
         self.status = status
 
 
-def check_url(url: str) -> SplitResult:
+def check_url(url: str, *, allow_http: bool = False) -> SplitResult:
     """Return the parts of a URL that may be requested; ValueError for any other."""
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
         raise ValueError("the URL must not have a user or a password in it")
     if not parts.hostname or parts.scheme not in ("https", "http"):
         raise ValueError("the URL must be like https://issuer.example.org/path")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
         raise ValueError("the URL must have https: over http anybody on the network could replace the answer")
     _ = parts.port  # raises ValueError if it is no port
     return parts
@@ -56,10 +56,11 @@ def fetch(
     headers: Mapping[str, str] | None = None,
     cafile: str | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
+    allow_http: bool = False,
 ) -> bytes:
     """Return what the endpoint answers to GET, or to POST if there is a body; EndpointError if it does not. Blocks."""
     try:
-        parts = check_url(url)
+        parts = check_url(url, allow_http=allow_http)
         connection = _connection(parts, cafile, timeout_seconds)
     except (ValueError, OSError) as error:
         raise EndpointError(f"cannot request {url}: {error}") from error

@@ -1,0 +1,1 @@
+"""Serializers with schemas from a registry, which programs import as `ottla.schema`."""

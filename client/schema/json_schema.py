@@ -1,0 +1,42 @@
+"""Payloads in JSON with a JSON Schema; needs jsonschema to validate them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ottla.client.errors import SerializationError
+from ottla.client.schema.registered_schema import MISSING, SchemaKind
+
+
+class JsonCodec:
+    """Encodes and decodes JSON; validates only values that it encodes, because a reader has no use for a refusal."""
+
+    kind: SchemaKind = "json"
+
+    def __init__(self, schema: str) -> None:
+        self._text = schema
+        self._validator: Any = None
+
+    def encode(self, value: Any) -> bytes:
+        """Return a value as bytes, if it fits the schema."""
+        if self._validator is None:
+            try:
+                from jsonschema.validators import validator_for
+            except ImportError:
+                raise SerializationError(f"jsonschema {MISSING}") from None
+            schema = msgspec.json.decode(self._text)
+            self._validator = validator_for(schema)(schema)
+        plain = msgspec.to_builtins(value)
+        if (error := next(self._validator.iter_errors(plain), None)) is not None:
+            raise SerializationError(f"{error.json_path}: {error.message}")
+        return msgspec.json.encode(plain)
+
+    def decode(self, data: bytes) -> Any:
+        """Return the value."""
+        return msgspec.json.decode(data)
+
+    def to_json(self, data: bytes) -> str:
+        """Return the text as it is, so that no number is rounded."""
+        return data.decode()
