@@ -11,7 +11,8 @@ messages and takes their version. One object serves every version: a field that 
 Writing another value in that version is an error, unless the field is `ignorable`.
 
 Messages have no behaviour and are frozen for the type checker. At run time they are plain slotted dataclasses, because
-the `__init__` of a frozen one costs three times as much, and the broker creates several per request.
+the `__init__` of a frozen one costs three times as much, and the broker creates several per request. The `__init__` of
+a class is compiled by its first call: compiling those of all 330 classes would take a tenth of a second of every start.
 """
 
 from __future__ import annotations
@@ -111,6 +112,12 @@ class Message:  # noqa: PLW1641 - compared by value, never a key
     versions: ClassVar[Versions] = ALL_VERSIONS
     flexible: ClassVar[Versions] = NO_VERSIONS
 
+    def __init__(self, **values: Any) -> None:
+        # The first call of a class. From the next one on, the class has its own.
+        constructor = _constructor(type(self))
+        type(self).__init__ = constructor  # type: ignore[method-assign]
+        constructor(self, **values)
+
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
@@ -125,8 +132,34 @@ class Message:  # noqa: PLW1641 - compared by value, never a key
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
+def _constructor(cls: type[Message]) -> Any:
+    """Compile the `__init__` that `dataclass` would make."""
+    names: dict[str, Any] = {"MISSING": MISSING}
+    parameters, lines = [], []
+    for field in cls.wire_fields:
+        name, given = field.name, f"given_{field.name}"
+        if field.factory is not MISSING:
+            names[given] = field.factory
+            parameters.append(f"{name}=MISSING")
+            lines.append(f"self.{name} = {given}() if {name} is MISSING else {name}")
+            continue
+        if field.default is not MISSING:
+            names[given] = field.default
+            parameters.append(f"{name}={given}")
+        else:
+            parameters.append(name)
+        lines.append(f"self.{name} = {name}")
+    head = f"def __init__({', '.join(['self', '*', *parameters] if parameters else ['self'])}):"
+    exec("\n    ".join([head, *(lines or ["pass"])]), names)  # noqa: S102 - made of declarations
+    made = names["__init__"]
+    made.__qualname__ = f"{cls.__qualname__}.__init__"
+    return made
+
+
 def _declared(cls: M, in_versions: Versions, flexible: Versions) -> M:
-    made: Any = dataclass(slots=True, kw_only=True, eq=False, repr=False, match_args=False)(cls)
+    # `dataclass` would make a docstring of the signature, which is slow.
+    cls.__doc__ = cls.__doc__ or cls.__name__
+    made: Any = dataclass(slots=True, kw_only=True, init=False, eq=False, repr=False, match_args=False)(cls)
     made.wire_fields = tuple(WireField(field.name, *field.metadata["wire"]) for field in dataclasses.fields(made))
     made.versions = in_versions
     made.flexible = flexible
