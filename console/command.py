@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.target import Target, command
 
@@ -17,34 +18,32 @@ if TYPE_CHECKING:
 
 app = noun_app("console")
 
-_Port = Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0: any free port.")]
+_Port = Annotated[int, Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0: any free port.")]
 
 
 @command(app)
 def console(
     target: Target,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     port: _Port = 8080,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse everything that changes the cluster.")] = False,
+    read_only: Annotated[bool, Option("--read-only", help="Refuse everything that changes the cluster.")] = False,
     hide_records: Annotated[
-        bool, typer.Option("--hide-records", help="Never show keys, values and headers of records.")
+        bool, Option("--hide-records", help="Never show keys, values and headers of records.")
     ] = False,
     public_url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="How browsers reach the console, if it is behind a proxy or in a container."),
+        Option(metavar="URL", help="How browsers reach the console, if it is behind a proxy or in a container."),
     ] = None,
     is_open: Annotated[
-        bool, typer.Option("--open", help="Serve everybody who reaches the port, if the cluster asks for no password.")
+        bool, Option("--open", help="Serve everybody who reaches the port, if the cluster asks for no password.")
     ] = False,
-    certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Certificate chain (PEM), to serve HTTPS.")
-    ] = None,
-    key: Annotated[Path | None, typer.Option(metavar="FILE", help="Private key of the certificate (PEM).")] = None,
+    certificate: Annotated[Path | None, Option(metavar="FILE", help="Certificate chain (PEM), to serve HTTPS.")] = None,
+    key: Annotated[Path | None, Option(metavar="FILE", help="Private key of the certificate (PEM).")] = None,
     schema_registry: Annotated[
         str | None,
-        typer.Option(metavar="URL", envvar="OTTLA_SCHEMA_REGISTRY", help="Where schemas of Avro and Protobuf are."),
+        Option(metavar="URL", envvar="OTTLA_SCHEMA_REGISTRY", help="Where schemas of Avro and Protobuf are."),
     ] = None,
-    static: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    static: Annotated[Path | None, Option(hidden=True)] = None,
 ) -> None:
     """Show and run a cluster in the browser, until Ctrl-C.
 
@@ -107,7 +106,7 @@ def _run(server: ConsoleServer, settings: ConsoleSettings) -> None:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
-        typer.echo(f"console: {running.url}")
+        click.echo(f"console: {running.url}")
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 

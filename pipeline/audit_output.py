@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-import typer
+import click
 
 from ottla.client.cli.terminal.output import print_table
 from ottla.pipeline.transforms.findings import AuditFinding, AuditReport, checksum_text
@@ -21,7 +21,7 @@ def print_report(report: AuditReport, output_format: str) -> None:
             "partitions": [each.to_dict() for each in report.partitions],
             "findings": [each.to_dict() for each in report.findings],
         }
-        typer.echo(json.dumps(content))
+        click.echo(json.dumps(content))
         return
     headings = ("TOPIC", "PARTITION", "BEGIN", "END", "ROWS", "SOURCE-ROWS", "BEHIND", "CHECKSUM", "STATE")
     rows = [
@@ -36,7 +36,7 @@ def print_report(report: AuditReport, output_format: str) -> None:
     if rows:
         print_table(headings, rows, _STYLES)
     if report.findings:
-        typer.echo()
+        click.echo()
         columns = ("FINDING", "TOPIC", "PARTITION", "FIRST", "LAST", "RECORDS", "FILE", "DETAIL")
         print_table(columns, [[_cell(value) for value in _cells(each)] for each in report.findings], {})
 

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
+import click
 
+from ottla.client.cli.terminal.function_commands import CommandGroup, FunctionCommand, Option, run_program
 from ottla.pipeline.config import ENVIRONMENT_FILE, kinds, load
 from ottla.pipeline.errors import EXIT_FAILED, PipelineError
 from ottla.pipeline.settings import JOBS, JobSettings
@@ -58,41 +59,31 @@ HELP: Final = {
     """,
 }
 
-app = typer.Typer(
-    name="ottla.pipeline",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+app = CommandGroup(
+    "ottla.pipeline",
+    """Jobs on Spark for topics of Ottla, or of any Kafka cluster.
+
+    Settings come from --config FILE, then from OTTLA_PIPELINE_* in the environment, then from flags.
+    """,
 )
 
 _File = Annotated[
     Path | None,
-    typer.Option("--config", envvar=ENVIRONMENT_FILE, metavar="FILE", help="Settings: a .yaml, .toml or .json file."),
+    Option("--config", envvar=ENVIRONMENT_FILE, metavar="FILE", help="Settings: a .yaml, .toml or .json file."),
 ]
-
-
-@app.callback()
-def _root() -> None:
-    """Jobs on Spark for topics of Ottla, or of any Kafka cluster.
-
-    Settings come from --config FILE, then from OTTLA_PIPELINE_* in the environment, then from flags.
-    """
 
 
 def _register(job: str, settings: type[JobSettings]) -> None:
     """Make a job a command."""
 
     def command(*, config: Path | None, **flags: object) -> None:
-        raise typer.Exit(_run(job, load(settings, job, JOBS, file=config, environment=os.environ, flags=flags)))
+        raise click.exceptions.Exit(
+            _run(job, load(settings, job, JOBS, file=config, environment=os.environ, flags=flags))
+        )
 
     own = sorted(dataclasses.fields(settings), key=lambda field: field.name in kinds(JobSettings))
     parameters = [*(_parameter(field.name, _flag(settings, field)) for field in own), _parameter("config", _File)]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    command.__doc__ = HELP[job]
-    app.command(job)(command)
+    app.add_command(FunctionCommand(job, command, lambda: parameters, HELP[job]))
 
 
 def _parameter(name: str, annotation: object) -> inspect.Parameter:
@@ -100,22 +91,22 @@ def _parameter(name: str, annotation: object) -> inspect.Parameter:
 
 
 def _flag(settings: type[JobSettings], field: dataclasses.Field[Any]) -> object:
-    """Return the annotation from which typer makes a flag; values stay text, which `load` reads in one way for all."""
+    """Return the annotation from which a flag is made; values stay text, which `load` reads in one way for all."""
     kind = kinds(settings)[field.name]
     name = field.metadata["flag"] or "--" + field.name.replace("_", "-")
     names = [name] + (["-b"] if field.name == "bootstrap_servers" else [])
     help_text = field.metadata["help"]
     if kind.is_mapping:
-        return Annotated[list[str] | None, typer.Option(*names, metavar="KEY=VALUE", help=help_text)]
+        return Annotated[list[str] | None, Option(*names, metavar="KEY=VALUE", help=help_text)]
     if kind.item is bool:
         both = f"{name}/--no-{name.removeprefix('--')}"
-        return Annotated[bool | None, typer.Option(both, help=help_text, show_default=str(field.default).lower())]
+        return Annotated[bool | None, Option(both, help=help_text, show_default=str(field.default).lower())]
     metavar = "|".join(field.metadata["choices"]) or {int: "NUMBER", float: "NUMBER"}.get(kind.item, "TEXT")
     default: Any = field.default
     shown = ",".join(map(str, default)) if kind.is_list else default
     return Annotated[
         str | None,
-        typer.Option(
+        Option(
             *names,
             metavar=metavar,
             help=help_text,
@@ -139,8 +130,8 @@ def _run(job: str, settings: JobSettings) -> int:
 
 
 def _tell(message: str) -> None:
-    typer.secho("Error: ", err=True, nl=False, fg=typer.colors.RED, bold=True)
-    typer.echo(message, err=True)
+    click.secho("Error: ", err=True, nl=False, fg="red", bold=True)
+    click.echo(message, err=True)
 
 
 def main() -> None:
@@ -150,7 +141,7 @@ def main() -> None:
     # PySpark warns of each pandas that is newer than itself, where one is installed; we use none of it.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     try:
-        app(prog_name="python -m ottla.pipeline")
+        sys.exit(run_program(app, "python -m ottla.pipeline"))
     except PipelineError as problem:
         _tell(str(problem))
         sys.exit(problem.exit_code)

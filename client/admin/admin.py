@@ -12,66 +12,79 @@ Calls about several things return one result for each. If one of them failed, it
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Self, Unpack
+from typing import TYPE_CHECKING, Final, Self, Unpack
 
-from ottla.client.admin import (
-    cluster_requests,
-    config_requests,
-    group_requests,
-    partition_requests,
-    security_requests,
-    token_requests,
-    topic_requests,
-    transaction_requests,
-)
-from ottla.client.admin.config_requests import ConfigValue
-from ottla.client.admin.group_results import GroupDescription, GroupListing, GroupOffset, GroupOutcome
-from ottla.client.admin.partition_requests import ElectionType
-from ottla.client.admin.record_times import record_times
-from ottla.client.admin.results import (
-    ApiSupport,
-    ClusterDescription,
-    ConfigDescription,
-    ConfigOutcome,
-    ConfigResource,
-    CreatedTopic,
-    DeletedRecords,
-    ListedOffset,
-    LogDirDescription,
-    NewTopic,
-    PartitionOutcome,
-    Reassignment,
-    ReplicaOutcome,
-    TopicDescription,
-    TopicListing,
-    TopicOutcome,
-    TopicPartitionReplica,
-)
+from ottla.client.admin.lazy_module import LazyModule
 from ottla.client.admin.routing import AdminRequests, raised
-from ottla.client.admin.security_results import (
-    AclBinding,
-    AclFilter,
-    AclOutcome,
-    ClientQuota,
-    ClientQuotaOutcome,
-    DelegationTokenDescription,
-    DeletedAcls,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-    UserOutcome,
-    UserScramCredentials,
-)
-from ottla.client.admin.transaction_results import (
-    FencedProducer,
-    OpenTransaction,
-    PartitionProducers,
-    TransactionDescription,
-    TransactionListing,
-)
-from ottla.client.net.client_metrics import Metrics
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.settings import ClientOptions, ClientSettings, Config, IsolationLevel
-from ottla.client.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.admin import (
+        cluster_requests,
+        config_requests,
+        group_requests,
+        partition_requests,
+        record_times,
+        security_requests,
+        token_requests,
+        topic_requests,
+        transaction_requests,
+    )
+    from ottla.client.admin.config_requests import ConfigValue
+    from ottla.client.admin.group_results import GroupDescription, GroupListing, GroupOffset, GroupOutcome
+    from ottla.client.admin.partition_requests import ElectionType
+    from ottla.client.admin.results import (
+        ApiSupport,
+        ClusterDescription,
+        ConfigDescription,
+        ConfigOutcome,
+        ConfigResource,
+        CreatedTopic,
+        DeletedRecords,
+        ListedOffset,
+        LogDirDescription,
+        NewTopic,
+        PartitionOutcome,
+        Reassignment,
+        ReplicaOutcome,
+        TopicDescription,
+        TopicListing,
+        TopicOutcome,
+        TopicPartitionReplica,
+    )
+    from ottla.client.admin.security_results import (
+        AclBinding,
+        AclFilter,
+        AclOutcome,
+        ClientQuota,
+        ClientQuotaOutcome,
+        DelegationTokenDescription,
+        DeletedAcls,
+        ScramCredentialDeletion,
+        ScramCredentialUpsertion,
+        UserOutcome,
+        UserScramCredentials,
+    )
+    from ottla.client.admin.transaction_results import (
+        FencedProducer,
+        OpenTransaction,
+        PartitionProducers,
+        TransactionDescription,
+        TransactionListing,
+    )
+    from ottla.client.net.client_metrics import Metrics
+    from ottla.client.types import OffsetAndMetadata, TopicPartition
+else:
+    cluster_requests = LazyModule("ottla.client.admin.cluster_requests")
+    config_requests = LazyModule("ottla.client.admin.config_requests")
+    group_requests = LazyModule("ottla.client.admin.group_requests")
+    partition_requests = LazyModule("ottla.client.admin.partition_requests")
+    record_times = LazyModule("ottla.client.admin.record_times")
+    security_requests = LazyModule("ottla.client.admin.security_requests")
+    token_requests = LazyModule("ottla.client.admin.token_requests")
+    topic_requests = LazyModule("ottla.client.admin.topic_requests")
+    transaction_requests = LazyModule("ottla.client.admin.transaction_requests")
 
 # The default of the brokers' transaction.max.timeout.ms.
 MAX_TRANSACTION_TIMEOUT_MS: Final = 15 * 60 * 1000
@@ -218,7 +231,7 @@ class Admin:
 
         Each takes a batch from its leader, and the time is that of the first record in the batch.
         """
-        return await record_times(self._requests.cluster, offsets)
+        return await record_times.record_times(self._requests.cluster, offsets)
 
     async def elect_leaders(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.client.admin.results import Result
+from ottla.client.admin.result import Result
 from ottla.client.errors.kafka_error import KafkaError
 from ottla.protocol.identifiers import TopicPartition
 

@@ -5,116 +5,50 @@ A result about one of several things has an `error`, which is None on success.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
+from ottla.client.admin.result import Result
+from ottla.client.admin.topic_results import (
+    CreatedTopic,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+    TopicListing,
+    TopicOutcome,
+)
 from ottla.client.errors.kafka_error import KafkaError
 from ottla.protocol.config_resources import ConfigResourceType
 
-
-class Result:
-    """The base class of all results."""
-
-    __slots__ = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types; an error becomes its name, code and text."""
-        fields = dataclasses.fields(cast(Any, self))
-        return {each.name: _plain(getattr(self, each.name)) for each in fields}
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, Result):
-        return value.to_dict()
-    if isinstance(value, KafkaError):
-        return {"name": value.message, "code": value.errno, "message": str(value)}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: _plain(part) for name, part in value._asdict().items()}
-    if isinstance(value, tuple):
-        return [_plain(part) for part in value]
-    return value
-
-
-# Topics.
-
-
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic to create; -1 means the broker's default, and assignments replace both numbers."""
-
-    name: str
-    num_partitions: int = -1
-    replication_factor: int = -1
-    replica_assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    """The brokers of each partition, the preferred leader first."""
-    configs: Mapping[str, str | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedTopic(Result):
-    """A topic that was created; numbers and id are None if the broker is too old to report them."""
-
-    name: str
-    topic_id: str | None
-    num_partitions: int | None
-    replication_factor: int | None
-    error: KafkaError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TopicOutcome(Result):
-    """The outcome of a change to a topic."""
-
-    name: str
-    error: KafkaError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TopicListing(Result):
-    """A topic in a list."""
-
-    name: str
-    topic_id: str | None
-    is_internal: bool
-    num_partitions: int
-    replication_factor: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionDescription(Result):
-    """The leader and the replicas of a partition; `leader` is None while there is none."""
-
-    partition: int
-    leader: int | None
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    offline_replicas: tuple[int, ...]
-
-    @property
-    def is_under_replicated(self) -> bool:
-        """Whether a replica is not in sync."""
-        return len(self.isr) < len(self.replicas)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDescription(Result):
-    """A topic with its partitions."""
-
-    name: str
-    topic_id: str | None
-    is_internal: bool
-    partitions: tuple[PartitionDescription, ...]
-    error: KafkaError | None = None
-
-    @property
-    def replication_factor(self) -> int:
-        """The largest number of replicas among its partitions."""
-        return max((len(each.replicas) for each in self.partitions), default=0)
-
+__all__ = [
+    "ApiSupport",
+    "BrokerDescription",
+    "ClusterDescription",
+    "ConfigAppend",
+    "ConfigDescription",
+    "ConfigEntry",
+    "ConfigOutcome",
+    "ConfigResource",
+    "ConfigSubtract",
+    "ConfigSynonym",
+    "CreatedTopic",
+    "DeletedRecords",
+    "ListedOffset",
+    "LogDirDescription",
+    "LogDirReplica",
+    "NewTopic",
+    "OffsetSpec",
+    "PartitionDescription",
+    "PartitionOutcome",
+    "Reassignment",
+    "ReplicaOutcome",
+    "Result",
+    "TopicDescription",
+    "TopicListing",
+    "TopicOutcome",
+    "TopicPartitionReplica",
+]
 
 # Partitions.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ottla.client.admin.results import Result
+from ottla.client.admin.result import Result
 from ottla.client.errors.kafka_error import KafkaError
 from ottla.protocol.acls import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.protocol.scram import ITERATIONS_DEFAULT, ScramMechanism

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ottla.client.admin.results import (
+from ottla.client.admin.routing import AdminRequests, error_of
+from ottla.client.admin.topic_results import (
     CreatedTopic,
     NewTopic,
     PartitionDescription,
@@ -12,7 +13,6 @@ from ottla.client.admin.results import (
     TopicListing,
     TopicOutcome,
 )
-from ottla.client.admin.routing import AdminRequests, error_of
 from ottla.client.errors import UnknownTopicOrPartitionError, error_for
 from ottla.client.net.metadata import TopicInfo
 from ottla.protocol.api import Api

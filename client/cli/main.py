@@ -1,64 +1,56 @@
-"""The tree of commands. Commands for a cluster on this machine are here, those for any cluster are in `nouns.py`.
+"""The tree of commands. `nouns.py` lists them.
 
-Data goes to standard output, messages go to standard error. Exit codes: 0 for success, 1 for failure, 2 for a wrong
+Data goes to standard output, messages go to standard error. Exit codes: 0 for success, 1 for failure and 2 for a wrong
 command line. Modules that are slow to import are imported where a command first needs them.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
-import typer
+import click
 
-from ottla.client.cli.commands.down import down
-from ottla.client.cli.commands.status import status
-from ottla.client.cli.commands.up import up
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import run_program
 from ottla.client.cli.terminal.nouns import Nouns
-from ottla.client.cli.terminal.output import error
-from ottla.client.local_cluster.errors import ClusterError, OptionError
-
-app = typer.Typer(
-    name="ottla",
-    cls=Nouns,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    # Plain help keeps the layout of the examples, and needs no slow imports.
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-)
-for _command in (up, down, status):
-    app.command()(_command)
+from ottla.client.local_cluster.errors import ClusterError
 
 
-def _print_version(asked: bool) -> None:
+def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from ottla.version import __version__
 
-        typer.echo(f"ottla {version('ottla')}")
-        raise typer.Exit
+        click.echo(f"ottla {__version__}")
+        context.exit()
 
 
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    """Ottla, a message broker that speaks the Kafka protocol."""
+def _completion(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        from ottla.client.cli.terminal.completion import install, script, shell
+
+        click.echo(install(shell()) if parameter.name == "install_completion" else script(shell()), nl=False)
+        context.exit()
+
+
+def _flag(name: str, text: str, callback: object) -> click.Option:
+    options = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": callback, "help": text}
+    return click.Option([name], **options)
+
+
+app = Nouns("ottla", "Ottla, a message broker that speaks the Kafka protocol.")
+app.params += [
+    _flag("--version", "Show the version and exit.", _print_version),
+    _flag("--install-completion", "Set up completion in this shell.", _completion),
+    _flag("--show-completion", "Print what --install-completion would set up.", _completion),
+]
 
 
 def main() -> None:
     """Run the command line, and print expected errors without a traceback."""
     try:
-        app(prog_name="ottla")
-    except OptionError as problem:
-        error(str(problem))
-        sys.exit(2)
-    except CommandError as problem:
+        sys.exit(run_program(app, "ottla"))
+    except (CommandError, ClusterError) as problem:
+        from ottla.client.cli.terminal.output import error
+
         error(str(problem))
         sys.exit(problem.exit_code)
-    except ClusterError as problem:
-        error(str(problem))
-        sys.exit(1)

@@ -7,11 +7,15 @@ In a transaction, `abortable` says that it has to be aborted, and `fatal` that t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.client.errors.error_classes import *  # noqa: F403 - one class for each code
 from ottla.client.errors.error_classes import OffsetOutOfRangeError
 from ottla.client.errors.kafka_error import CLASS_BY_CODE, KafkaError, LocalError
-from ottla.client.types import OffsetAndMetadata
 from ottla.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.client.types import OffsetAndMetadata
 
 __all__ = [  # noqa: PLE0604 - the names of the classes are strings too
     "CommitFailedError",

@@ -6,9 +6,14 @@ from __future__ import annotations
 class ClusterError(Exception):
     """The cluster cannot be started, stopped or inspected; the message is for the user."""
 
+    # Of the command that meets it.
+    exit_code = 1
+
 
 class OptionError(ClusterError):
     """The options are not valid."""
+
+    exit_code = 2
 
 
 class JavaNotFoundError(ClusterError):

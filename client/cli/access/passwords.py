@@ -7,18 +7,17 @@ import sys
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
+import click
 
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Option
 
 PASSWORD_VARIABLE: Final = "OTTLA_PASSWORD"  # noqa: S105 - the name of a variable
 _PASSWORD_BYTES_MAX: Final = 4096
 
 PasswordFileOption = Annotated[
     Path | None,
-    typer.Option(
-        "--password-file", metavar="FILE", help="File with the password in its first line; - is standard input."
-    ),
+    Option("--password-file", metavar="FILE", help="File with the password in its first line; - is standard input."),
 ]
 
 
@@ -29,7 +28,7 @@ def new_password(user: str, file: Path | None) -> str:
     elif PASSWORD_VARIABLE in os.environ:
         password = os.environ[PASSWORD_VARIABLE]
     elif sys.stdin.isatty():
-        password = typer.prompt(f"Password for {user}", hide_input=True, confirmation_prompt=True, err=True)
+        password = click.prompt(f"Password for {user}", hide_input=True, confirmation_prompt=True, err=True)
     else:
         raise CommandError(
             f"There is no terminal to ask for the password: use {PASSWORD_VARIABLE} or --password-file.", 2

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ottla.client.cli.access.acl_rules import any_matching, rights
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import tell_errors
@@ -23,26 +22,24 @@ if TYPE_CHECKING:
 app = noun_app("acl")
 
 _Principals = Annotated[
-    list[str] | None, typer.Option("--principal", metavar="USER", help="A user, as alice or User:alice; `*` means all.")
+    list[str] | None, Option("--principal", metavar="USER", help="A user, as alice or User:alice; `*` means all.")
 ]
-_Hosts = Annotated[list[str] | None, typer.Option("--host", metavar="ADDRESS", help="Client host; `*` means any.")]
+_Hosts = Annotated[list[str] | None, Option("--host", metavar="ADDRESS", help="Client host; `*` means any.")]
 _Operations = Annotated[
     list[str] | None,
-    typer.Option("--operation", metavar="NAME", help="read, write, describe, ..., or all."),
+    Option("--operation", metavar="NAME", help="read, write, describe, ..., or all."),
 ]
-_Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="A topic; `*` means all.")]
-_Groups = Annotated[list[str] | None, typer.Option("--group", metavar="GROUP", help="A group; `*` means all.")]
+_Topics = Annotated[list[str] | None, Option("--topic", metavar="TOPIC", help="A topic; `*` means all.")]
+_Groups = Annotated[list[str] | None, Option("--group", metavar="GROUP", help="A group; `*` means all.")]
 _Ids = Annotated[
-    list[str] | None, typer.Option("--transactional-id", metavar="ID", help="A transactional id; `*` means all.")
+    list[str] | None, Option("--transactional-id", metavar="ID", help="A transactional id; `*` means all.")
 ]
-_Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
-_Prefix = Annotated[bool, typer.Option("--prefix", help="Treat names as prefixes.")]
-_Deny = Annotated[bool, typer.Option("--deny", help="Deny the operations.")]
-_Allow = Annotated[bool, typer.Option("--allow", help="Allow the operations.")]
-_Producer = Annotated[bool, typer.Option("--producer", help="Allow what a producer needs: write, describe and create.")]
-_Consumer = Annotated[
-    bool, typer.Option("--consumer", help="Allow what a consumer needs: read and describe, in a group.")
-]
+_Cluster = Annotated[bool, Option("--cluster", help="The cluster itself.")]
+_Prefix = Annotated[bool, Option("--prefix", help="Treat names as prefixes.")]
+_Deny = Annotated[bool, Option("--deny", help="Deny the operations.")]
+_Allow = Annotated[bool, Option("--allow", help="Allow the operations.")]
+_Producer = Annotated[bool, Option("--producer", help="Allow what a producer needs: write, describe and create.")]
+_Consumer = Annotated[bool, Option("--consumer", help="Allow what a consumer needs: read and describe, in a group.")]
 
 _HEADINGS = ("PRINCIPAL", "HOST", "PERMISSION", "OPERATION", "RESOURCE", "NAME", "PATTERN")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from ottla.client.cli.terminal.function_commands import Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.outcomes import tell_errors
 from ottla.client.cli.terminal.output import say
@@ -22,10 +21,8 @@ app = noun_app("apply")
 @command(app)
 def apply(
     target: Target,
-    file: Annotated[
-        Path, typer.Option("--file", "-f", metavar="FILE", help="File with topics: .toml, .json or .yaml.")
-    ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    file: Annotated[Path, Option("--file", "-f", metavar="FILE", help="File with topics: .toml, .json or .yaml.")],
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be done.")] = False,
 ) -> None:
     """Create and change topics to match a file. It deletes nothing, and removes no partitions.
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Argument, Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.progress import progress
 from ottla.client.cli.terminal.target import Target, command, run
@@ -21,19 +20,17 @@ _PACED_RECORDS_DEFAULT: Final = 1_000
 _PACED_RATE_DEFAULT: Final = 200.0
 _ACKS: Final = {"all": "all", "-1": "all", "1": 1, "0": 0}
 
-_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
+_Topic = Annotated[str, Argument(metavar="TOPIC", help="Name of the topic.")]
 _Records = Annotated[
     int | None,
-    typer.Option("--records", "-n", min=1, max=1_000_000_000, metavar="N", help="Stop after this many records."),
+    Option("--records", "-n", min=1, max=1_000_000_000, metavar="N", help="Stop after this many records."),
 ]
-_Seconds = Annotated[float | None, typer.Option("--seconds", min=0.01, metavar="S", help="Stop after this time.")]
-_Size = Annotated[
-    int, typer.Option("--size", "-s", min=16, max=16_777_216, metavar="BYTES", help="Size of each value.")
-]
+_Seconds = Annotated[float | None, Option("--seconds", min=0.01, metavar="S", help="Stop after this time.")]
+_Size = Annotated[int, Option("--size", "-s", min=16, max=16_777_216, metavar="BYTES", help="Size of each value.")]
 _Rate = Annotated[
-    float | None, typer.Option("--rate", min=0.01, metavar="N", help="Records per second.", show_default="no limit")
+    float | None, Option("--rate", min=0.01, metavar="N", help="Records per second.", show_default="no limit")
 ]
-_Acks = Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Replicas to wait for.")]
+_Acks = Annotated[str, Option("--acks", metavar="all|1|0", help="Replicas to wait for.")]
 
 
 @command(app)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Argument, Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.output import echo
 from ottla.client.cli.terminal.target import Target, command, run
@@ -29,15 +30,13 @@ def _end(target: Target, code: int, message: str) -> None:
         target.print_items([{"status": _STATUSES[code], "exit_code": code, "message": message}])
     else:
         echo(f"{_STATUSES[code]}: {message}")
-    raise typer.Exit(code)
+    raise click.exceptions.Exit(code)
 
 
 @command(app)
 def health(
     target: Target,
-    local: Annotated[
-        bool, typer.Option("--local", help="Check only this broker: it answers and knows the cluster.")
-    ] = False,
+    local: Annotated[bool, Option("--local", help="Check only this broker: it answers and knows the cluster.")] = False,
 ) -> None:
     """Check the cluster. Critical: no controller, a missing leader or no answer. Warning: a replica out of sync.
 
@@ -88,16 +87,10 @@ def _local_health(target: Target) -> None:
 @command(app)
 def lag(
     target: Target,
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")],
-    warning: Annotated[
-        int, typer.Option("--warning", "-w", min=0, metavar="N", help="Warning above this lag.")
-    ] = 1_000,
-    critical: Annotated[
-        int, typer.Option("--critical", "-c", min=0, metavar="N", help="Critical above this lag.")
-    ] = 10_000,
-    needs_members: Annotated[
-        bool, typer.Option("--needs-members", help="Critical if the group has no members.")
-    ] = False,
+    group: Annotated[str, Argument(metavar="GROUP", help="Name of the group.")],
+    warning: Annotated[int, Option("--warning", "-w", min=0, metavar="N", help="Warning above this lag.")] = 1_000,
+    critical: Annotated[int, Option("--critical", "-c", min=0, metavar="N", help="Critical above this lag.")] = 10_000,
+    needs_members: Annotated[bool, Option("--needs-members", help="Critical if the group has no members.")] = False,
 ) -> None:
     """Check the total lag of a group; unknown if the group does not exist.
 
@@ -121,7 +114,7 @@ def lag(
 
 
 @command(app)
-def topic(target: Target, topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]) -> None:
+def topic(target: Target, topic: Annotated[str, Argument(metavar="TOPIC", help="Name of the topic.")]) -> None:
     """Check a topic: critical if it is missing, or has no leader or too few replicas for acks=all.
 
     A missing replica is a warning while there are still enough of them.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.output import echo
 from ottla.client.cli.terminal.target import Target, command
@@ -135,14 +136,14 @@ def health(target: Target) -> None:
             if len(rows) > _ROWS_MAX:
                 echo(f"... and {len(rows) - _ROWS_MAX} more; --format json shows all.")
     if not found.is_healthy:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @command(app)
 def api_versions(
     target: Target,
     broker_id: Annotated[
-        int | None, typer.Option("--broker", metavar="ID", help="Which broker.", show_default="the first")
+        int | None, Option("--broker", metavar="ID", help="Which broker.", show_default="the first")
     ] = None,
 ) -> None:
     """List the APIs that a broker serves, with their versions.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Argument, Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.outcomes import show_outcomes
 from ottla.client.cli.terminal.target import Target, command, key_values
@@ -17,10 +16,10 @@ if TYPE_CHECKING:
 
 app = noun_app("config")
 
-_Kind = Annotated[str, typer.Argument(metavar="topic|broker", help="Whose options.")]
-_Name = Annotated[str, typer.Argument(metavar="NAME", help='Name of the topic, or id of the broker; "all" brokers.')]
-_Keys = Annotated[list[str], typer.Argument(metavar="KEY...", help="Names of options.")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check whether the change would work.")]
+_Kind = Annotated[str, Argument(metavar="topic|broker", help="Whose options.")]
+_Name = Annotated[str, Argument(metavar="NAME", help='Name of the topic, or id of the broker; "all" brokers.')]
+_Keys = Annotated[list[str], Argument(metavar="KEY...", help="Names of options.")]
+_DryRun = Annotated[bool, Option("--dry-run", help="Only check whether the change would work.")]
 
 
 @command(app, "list")
@@ -28,7 +27,7 @@ def list_configs(
     target: Target,
     kind: _Kind,
     name: _Name,
-    changed: Annotated[bool, typer.Option("--changed", help="Only options that are not at their defaults.")] = False,
+    changed: Annotated[bool, Option("--changed", help="Only options that are not at their defaults.")] = False,
 ) -> None:
     """List the options of a topic or a broker, with the source of each value.
 
@@ -67,7 +66,7 @@ def set_configs(
     target: Target,
     kind: _Kind,
     name: _Name,
-    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Options with their new values.")],
+    pairs: Annotated[list[str], Argument(metavar="KEY=VALUE...", help="Options with their new values.")],
     dry_run: _DryRun = False,
 ) -> None:
     """Set options of a topic or a broker; other options keep their values.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import DirectoryOption, default_directory
 from ottla.client.cli.terminal.output import echo
@@ -26,7 +27,7 @@ def doctor(
     target: Target,
     zookeeper: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT,...", help="Address of ZooKeeper.", show_default="from the brokers' options"),
+        Option(metavar="HOST:PORT,...", help="Address of ZooKeeper.", show_default="from the brokers' options"),
     ] = None,
     directory: DirectoryOption = None,
 ) -> None:
@@ -73,7 +74,7 @@ def doctor(
         _tell_changes(findings)
     found = {each.status for each in findings}
     if code := 2 if Status.BROKEN in found else int(Status.WARNING in found):
-        raise typer.Exit(code)
+        raise click.exceptions.Exit(code)
 
 
 def _tell_changes(findings: list[Finding]) -> None:

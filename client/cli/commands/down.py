@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from ottla.client.cli.terminal.function_commands import Option
+from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import DirectoryOption, default_directory
 from ottla.client.cli.terminal.output import say
 
+app = noun_app("down")
 
+
+@app.function()
 def down(
     directory: DirectoryOption = None,
     timeout: Annotated[
         float,
-        typer.Option(min=0, metavar="SECONDS", help="How long a clean stop may take before a process is killed."),
+        Option(min=0, metavar="SECONDS", help="How long a clean stop may take before a process is killed."),
     ] = 30.0,
 ) -> None:
     """Stop a cluster that `ottla up` started; its data stays.

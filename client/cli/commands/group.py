@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from ottla.client.cli.terminal.function_commands import Argument, Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes, tell_errors
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 app = noun_app("group")
 
-_Group = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")]
+_Group = Annotated[str, Argument(metavar="GROUP", help="Name of the group.")]
 _LAG_HEADINGS = (
     "TOPIC",
     "PARTITION",
@@ -38,7 +37,7 @@ _LAG_HEADINGS = (
 def list_groups(
     target: Target,
     state: Annotated[
-        str | None, typer.Option("--state", metavar="STATE", help="Only groups in this state: Stable, Empty, ...")
+        str | None, Option("--state", metavar="STATE", help="Only groups in this state: Stable, Empty, ...")
     ] = None,
 ) -> None:
     """List groups.
@@ -157,17 +156,15 @@ def members(target: Target, group: _Group) -> None:
 def seek(
     target: Target,
     group: _Group,
-    to: Annotated[str, typer.Option("--to", metavar="OFFSET", help="start, end, N, -N before the end, or @TIME.")],
+    to: Annotated[str, Option("--to", metavar="OFFSET", help="start, end, N, -N before the end, or @TIME.")],
     topics: Annotated[
         list[str] | None,
-        typer.Option(
-            "--topic", "-t", metavar="TOPIC", help="Only this topic.", show_default="all with committed offsets"
-        ),
+        Option("--topic", "-t", metavar="TOPIC", help="Only this topic.", show_default="all with committed offsets"),
     ] = None,
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only this partition of the topics.")
+        list[int] | None, Option("--partition", "-p", help="Only this partition of the topics.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be committed.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be committed.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Set the committed offsets of a group that has no members.
@@ -199,7 +196,7 @@ def seek(
 @command(app)
 def delete(
     target: Target,
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Names of groups.")],
+    groups: Annotated[list[str], Argument(metavar="GROUP...", help="Names of groups.")],
     yes: YesOption = False,
 ) -> None:
     """Delete groups that have no members, with all their committed offsets.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Argument, Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import FormatOption, YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes
@@ -38,10 +39,10 @@ _BATCH_FIELDS = (
 )
 
 
-@app.command()
+@app.function()
 def dump(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .log, .index or .timeindex file.")],
-    with_records: Annotated[bool, typer.Option("--records", "-r", help="Also show the records of each batch.")] = False,
+    file: Annotated[Path, Argument(metavar="FILE", help="A .log, .index or .timeindex file.")],
+    with_records: Annotated[bool, Option("--records", "-r", help="Also show the records of each batch.")] = False,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Show the batches of a segment file, or the entries of an index; exits with 1 if the file is damaged.
@@ -135,9 +136,9 @@ def _dump_entries(names: tuple[str, str], entries: list[tuple[int, int]], output
         print_table([name.upper() for name in names], [list(map(str, entry)) for entry in entries], {})
 
 
-@app.command()
+@app.function()
 def verify(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Segments, partitions or log directories.")],
+    paths: Annotated[list[Path], Argument(metavar="PATH...", help="Segments, partitions or log directories.")],
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Check segment files: CRCs, offsets, records and indexes; exits with 1 if a file is damaged.
@@ -176,7 +177,7 @@ def verify(
     for problem in problems:
         error(f"{problem.file} at byte {problem.position}: {problem.problem}")
     if problems:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @command(app)
@@ -207,17 +208,17 @@ def dirs(target: Target) -> None:
     headings = ("BROKER", "PATH", "REPLICAS", "ARRIVING", "BYTES", "FREE", "DISK", "STATE")
     target.show(headings, rows, [each.to_dict() for each in found])
     if any(each.error is not None for each in found):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @command(app)
 def move(
     target: Target,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A directory that `ottla log dirs` shows.")],
-    broker_id: Annotated[int, typer.Option("--broker", metavar="ID", help="Whose replicas.")],
+    topic: Annotated[str, Argument(metavar="TOPIC", help="The topic.")],
+    path: Annotated[str, Argument(metavar="PATH", help="A directory that `ottla log dirs` shows.")],
+    broker_id: Annotated[int, Option("--broker", metavar="ID", help="Whose replicas.")],
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only this partition; can be repeated.")
+        list[int] | None, Option("--partition", "-p", help="Only this partition; can be repeated.")
     ] = None,
     yes: YesOption = False,
 ) -> None:

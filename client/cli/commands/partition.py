@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Argument, CommandGroup, Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from ottla.protocol.identifiers import TopicPartition
 
 app = noun_app("partition")
-reassign = typer.Typer(no_args_is_help=True, help="Move partitions to other brokers: plan, execute, verify, cancel.")
-app.add_typer(reassign, name="reassign")
+reassign = CommandGroup("reassign", "Move partitions to other brokers: plan, execute, verify, cancel.")
+app.add_command(reassign)
 
 _Topics = Annotated[
-    list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic.", show_default="all")
+    list[str] | None, Option("--topic", "-t", metavar="TOPIC", help="Only this topic.", show_default="all")
 ]
 _File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A plan, in the format of kafka-reassign-partitions; - is stdin.")
+    Path, Argument(metavar="FILE", help="A plan, in the format of kafka-reassign-partitions; - is stdin.")
 ]
 
 
@@ -35,7 +36,7 @@ def leaders(
     target: Target,
     topics: _Topics = None,
     not_preferred: Annotated[
-        bool, typer.Option("--not-preferred", help="Only partitions whose leader is not the preferred (first) replica.")
+        bool, Option("--not-preferred", help="Only partitions whose leader is not the preferred (first) replica.")
     ] = False,
 ) -> None:
     """Show the current and the preferred leader of each partition.
@@ -70,7 +71,7 @@ def elect(
     target: Target,
     topics: _Topics = None,
     unclean: Annotated[
-        bool, typer.Option("--unclean", help="Where there is no leader, elect any live replica. RECORDS MAY BE LOST.")
+        bool, Option("--unclean", help="Where there is no leader, elect any live replica. RECORDS MAY BE LOST.")
     ] = False,
     yes: YesOption = False,
 ) -> None:
@@ -107,10 +108,10 @@ def elect(
 @command(reassign)
 def plan(
     target: Target,
-    topics: Annotated[list[str], typer.Option("--topic", "-t", metavar="TOPIC", help="Topic to move.")],
-    brokers: Annotated[str, typer.Option("--brokers", metavar="ID,ID,...", help="Brokers that may hold the replicas.")],
+    topics: Annotated[list[str], Option("--topic", "-t", metavar="TOPIC", help="Topic to move.")],
+    brokers: Annotated[str, Option("--brokers", metavar="ID,ID,...", help="Brokers that may hold the replicas.")],
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, metavar="N", show_default="unchanged")
+        int | None, Option("--replication-factor", "-r", min=1, metavar="N", show_default="unchanged")
     ] = None,
 ) -> None:
     """Print a plan that spreads topics over brokers. This moves nothing yet.
@@ -168,7 +169,7 @@ def verify(target: Target, file: _File) -> None:
     headings = ("TOPIC", "PARTITION", "STATE", "WANTED", "REPLICAS")
     target.show(headings, [list(item.values()) for item in items], items)
     if any(item["state"] != "done" for item in items):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @command(reassign)
@@ -198,7 +199,7 @@ def _plan(file: Path) -> dict[TopicPartition, list[int]]:
     from ottla.client.cli.plans.reassigning import parse_plan
 
     try:
-        text = typer.get_text_stream("stdin").read() if str(file) == "-" else file.read_text()
+        text = click.get_text_stream("stdin").read() if str(file) == "-" else file.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"Cannot read {file}: {error}.") from error
     return parse_plan(text, str(file))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Argument, Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import FormatOption
 from ottla.client.cli.terminal.output import Format, print_items, print_table, say
@@ -15,20 +14,20 @@ from ottla.client.cli.terminal.target import BOOTSTRAP_DEFAULT, key_values
 
 app = noun_app("profile")
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile.")]
+_Name = Annotated[str, Argument(metavar="NAME", help="Name of the profile.")]
 _BOOTSTRAP = "bootstrap.servers"
 _HIDDEN = "********"
 
 
-@app.command()
+@app.function()
 def add(
     name: _Name,
     bootstrap_server: Annotated[
-        str, typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Brokers to connect to first.")
+        str, Option("--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Brokers to connect to first.")
     ] = BOOTSTRAP_DEFAULT,
     overrides: Annotated[
         list[str] | None,
-        typer.Option("-X", metavar="KEY=VALUE", help="A client option, by Kafka's name; can be repeated."),
+        Option("-X", metavar="KEY=VALUE", help="A client option, by Kafka's name; can be repeated."),
     ] = None,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
@@ -57,7 +56,7 @@ def add(
     _print([name], output_format)
 
 
-@app.command()
+@app.function()
 def use(name: _Name, output_format: FormatOption = Format.TABLE) -> None:
     """Make commands use a profile, unless -b, OTTLA_BOOTSTRAP_SERVERS or OTTLA_PROFILE is set.
 
@@ -74,7 +73,7 @@ def use(name: _Name, output_format: FormatOption = Format.TABLE) -> None:
     _print([name], output_format)
 
 
-@app.command("list")
+@app.function("list")
 def list_profiles(output_format: FormatOption = Format.TABLE) -> None:
     """List the profiles.
 
@@ -90,10 +89,10 @@ def list_profiles(output_format: FormatOption = Format.TABLE) -> None:
         say("No profiles yet; `ottla profile add NAME -b HOST:PORT` adds one.")
 
 
-@app.command()
+@app.function()
 def show(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Name of the profile.", show_default="the current one")
+        str | None, Argument(metavar="[NAME]", help="Name of the profile; by default the current one.")
     ] = None,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
@@ -117,7 +116,7 @@ def show(
         print_table(("OPTION", "VALUE"), list(options.items()), {})
 
 
-@app.command()
+@app.function()
 def remove(name: _Name, output_format: FormatOption = Format.TABLE) -> None:
     """Remove a profile; the cluster does not change.
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-import typer
-
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.outcomes import show_outcomes
 from ottla.client.cli.terminal.target import Target, command
@@ -24,16 +23,14 @@ _KEYS: Final = {
     "CONNECTIONS": "connection_creation_rate",
 }
 
-_User = Annotated[str | None, typer.Option("--user", metavar="USER", help="A user.")]
+_User = Annotated[str | None, Option("--user", metavar="USER", help="A user.")]
 _ClientId = Annotated[
-    str | None, typer.Option("--client-id", metavar="ID", help="A client id; with --user, the pair of both.")
+    str | None, Option("--client-id", metavar="ID", help="A client id; with --user, the pair of both.")
 ]
-_Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="An address.")]
+_Ip = Annotated[str | None, Option("--ip", metavar="ADDRESS", help="An address.")]
 _Defaults = Annotated[
     list[str] | None,
-    typer.Option(
-        "--default", metavar="TYPE", help="The default for those without their own quota: user, client-id or ip."
-    ),
+    Option("--default", metavar="TYPE", help="The default for those without their own quota: user, client-id or ip."),
 ]
 
 
@@ -70,18 +67,14 @@ def alter(
     client_id: _ClientId = None,
     ip: _Ip = None,
     defaults: _Defaults = None,
-    produce: Annotated[str | None, typer.Option(metavar="BYTES", help="Bytes per second to produce.")] = None,
-    fetch: Annotated[str | None, typer.Option(metavar="BYTES", help="Bytes per second to fetch.")] = None,
+    produce: Annotated[str | None, Option(metavar="BYTES", help="Bytes per second to produce.")] = None,
+    fetch: Annotated[str | None, Option(metavar="BYTES", help="Bytes per second to fetch.")] = None,
     request: Annotated[
-        str | None, typer.Option(metavar="PERCENT", help="Time on the broker's threads, in percent of one thread.")
+        str | None, Option(metavar="PERCENT", help="Time on the broker's threads, in percent of one thread.")
     ] = None,
-    mutations: Annotated[
-        str | None, typer.Option(metavar="RATE", help="Partitions created or deleted per second.")
-    ] = None,
-    connections: Annotated[
-        str | None, typer.Option(metavar="RATE", help="New connections per second, for an ip.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check whether the change would work.")] = False,
+    mutations: Annotated[str | None, Option(metavar="RATE", help="Partitions created or deleted per second.")] = None,
+    connections: Annotated[str | None, Option(metavar="RATE", help="New connections per second, for an ip.")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only check whether the change would work.")] = False,
 ) -> None:
     """Set quotas; others keep their values. `none` removes a quota. Each broker applies them on its own.
 

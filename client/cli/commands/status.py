@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
+from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import DirectoryOption, FormatOption, default_directory
 from ottla.client.cli.terminal.output import Format, print_items, print_table
 
 if TYPE_CHECKING:
     from ottla.client.local_cluster.status import ProcessStatus
+
+app = noun_app("status")
 
 _HEADINGS = ("ROLE", "ID", "PID", "ADDRESS", "HTTP", "STATE", "LEADS", "UNDER-REPLICATED", "CONTROLLER")
 _STYLES = {
@@ -22,10 +25,13 @@ _STYLES = {
 }
 
 
+@app.function()
 def status(directory: DirectoryOption = None, output_format: FormatOption = Format.TABLE) -> None:
     """Show the processes of a cluster; exits with 1 unless all are running.
 
     For each broker, shows how many partitions it leads, and how many of those are under-replicated.
+
+    JSON: role, id, host, port, http_port, state, pid, leaders, under_replicated, is_controller.
 
     \b
     Examples:
@@ -39,14 +45,12 @@ def status(directory: DirectoryOption = None, output_format: FormatOption = Form
     from ottla.client.local_cluster.status import ProcessState
 
     statuses = LocalCluster(ClusterDir(directory or default_directory())).statuses()
-    if output_format is Format.JSON:
-        typer.echo(msgspec.json.format(msgspec.json.encode(statuses), indent=2))
-    elif output_format is Format.YAML:
+    if output_format.is_data:
         print_items(msgspec.to_builtins(statuses), output_format)
     else:
         print_statuses(statuses)
     if any(each.state is not ProcessState.RUNNING for each in statuses):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _number(value: int | None) -> str:

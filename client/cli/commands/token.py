@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ottla.client.cli.records.offsets import duration_ms
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Argument, Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.output import confirm
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 app = noun_app("token")
 
-_TokenId = Annotated[str, typer.Argument(metavar="TOKEN", help="Id of the token, as `ottla token list` shows it.")]
+_TokenId = Annotated[str, Argument(metavar="TOKEN", help="Id of the token, as `ottla token list` shows it.")]
 _HEADINGS = ("TOKEN", "OWNER", "RENEWERS", "EXPIRES", "RENEWABLE UNTIL")
 
 
@@ -28,7 +27,7 @@ _HEADINGS = ("TOKEN", "OWNER", "RENEWERS", "EXPIRES", "RENEWABLE UNTIL")
 def list_tokens(
     target: Target,
     owners: Annotated[
-        list[str] | None, typer.Option("--owner", metavar="USER", help="Only tokens of this user; can be repeated.")
+        list[str] | None, Option("--owner", metavar="USER", help="Only tokens of this user; can be repeated.")
     ] = None,
 ) -> None:
     """List delegation tokens that you may see.
@@ -49,13 +48,13 @@ def list_tokens(
 def create(
     target: Target,
     owner: Annotated[
-        str | None, typer.Option(metavar="USER", help="For this user, instead of yourself; needs a right.")
+        str | None, Option(metavar="USER", help="For this user, instead of yourself; needs a right.")
     ] = None,
     renewers: Annotated[
-        list[str] | None, typer.Option("--renewer", metavar="USER", help="Who may renew it, too; can be repeated.")
+        list[str] | None, Option("--renewer", metavar="USER", help="Who may renew it, too; can be repeated.")
     ] = None,
     lifetime: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="For how long it can be renewed at most: 90m, 12h, 7d.")
+        str | None, Option(metavar="SPAN", help="For how long it can be renewed at most: 90m, 12h, 7d.")
     ] = None,
 ) -> None:
     """Create a delegation token. Programs log in with its id as user name and its HMAC as password.
@@ -85,7 +84,7 @@ def renew(
     token: _TokenId,
     period: Annotated[
         str | None,
-        typer.Option(metavar="SPAN", help="How long it lasts from now: 90m, 12h."),
+        Option(metavar="SPAN", help="How long it lasts from now: 90m, 12h."),
     ] = None,
 ) -> None:
     """Have a token last longer.
@@ -109,7 +108,7 @@ def renew(
 def expire(
     target: Target,
     token: _TokenId,
-    after: Annotated[str | None, typer.Option(metavar="SPAN", help="End it later: 10m, 2h.")] = None,
+    after: Annotated[str | None, Option(metavar="SPAN", help="End it later: 10m, 2h.")] = None,
     yes: YesOption = False,
 ) -> None:
     """End a token, at once or after a time. Programs that have logged in with it stay connected until it would expire.

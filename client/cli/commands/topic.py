@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ottla.client.cli.records.topic_records import consume, produce, tail
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Argument, Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes
@@ -21,22 +20,22 @@ if TYPE_CHECKING:
 
 app = noun_app("topic")
 
-_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
-_Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
+_Topic = Annotated[str, Argument(metavar="TOPIC", help="Name of the topic.")]
+_Topics = Annotated[list[str], Argument(metavar="TOPIC...", help="Names of topics.")]
 _Configs = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", metavar="KEY=VALUE", help="Option of the topic; can be repeated."),
+    Option("--config", "-c", metavar="KEY=VALUE", help="Option of the topic; can be repeated."),
 ]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check whether the change would work.")]
+_DryRun = Annotated[bool, Option("--dry-run", help="Only check whether the change would work.")]
 
 
 @command(app, "list")
 def list_topics(
     target: Target,
     regex: Annotated[
-        str | None, typer.Option("--regex", "-r", metavar="REGEX", help="Only topics whose whole name matches.")
+        str | None, Option("--regex", "-r", metavar="REGEX", help="Only topics whose whole name matches.")
     ] = None,
-    internal: Annotated[bool, typer.Option("--internal", "-i", help="Include Kafka's internal topics.")] = False,
+    internal: Annotated[bool, Option("--internal", "-i", help="Include Kafka's internal topics.")] = False,
 ) -> None:
     """List topics.
 
@@ -65,18 +64,14 @@ def create(
     target: Target,
     topics: _Topics,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", metavar="N", help="Partitions per topic.", show_default="the broker's")
+        int, Option("--partitions", "-p", metavar="N", help="Partitions per topic.", show_default="the broker's")
     ] = -1,
     replication_factor: Annotated[
         int,
-        typer.Option(
-            "--replication-factor", "-r", metavar="N", help="Replicas per partition.", show_default="the broker's"
-        ),
+        Option("--replication-factor", "-r", metavar="N", help="Replicas per partition.", show_default="the broker's"),
     ] = -1,
     configs: _Configs = None,
-    if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Do not fail if a topic already exists.")
-    ] = False,
+    if_not_exists: Annotated[bool, Option("--if-not-exists", help="Do not fail if a topic already exists.")] = False,
     dry_run: _DryRun = False,
 ) -> None:
     """Create topics.
@@ -105,7 +100,7 @@ def describe(
     target: Target,
     topics: _Topics,
     all_configs: Annotated[
-        bool, typer.Option("--all-configs", "-a", help="Include options that are at their defaults.")
+        bool, Option("--all-configs", "-a", help="Include options that are at their defaults.")
     ] = False,
 ) -> None:
     """Show partitions and options of topics.
@@ -169,9 +164,7 @@ def alter(
     target: Target,
     topic: _Topic,
     configs: _Configs = None,
-    unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="KEY", help="Option to reset to its default.")
-    ] = None,
+    unset: Annotated[list[str] | None, Option("--unset", metavar="KEY", help="Option to reset to its default.")] = None,
     dry_run: _DryRun = False,
 ) -> None:
     """Change options of a topic; other options keep their values.
@@ -208,9 +201,7 @@ def delete(target: Target, topics: _Topics, yes: YesOption = False) -> None:
 def add_partitions(
     target: Target,
     topic: _Topic,
-    total: Annotated[
-        int, typer.Option("--total", "-p", "--partitions", min=1, metavar="N", help="The new total number.")
-    ],
+    total: Annotated[int, Option("--total", "-p", "--partitions", min=1, metavar="N", help="The new total number.")],
     dry_run: _DryRun = False,
 ) -> None:
     """Increase the number of partitions of a topic. Existing keys may then map to other partitions.
@@ -234,7 +225,7 @@ def trim(
     topic: _Topic,
     offset: Annotated[
         str,
-        typer.Option(
+        Option(
             "--offset",
             "-o",
             metavar="OFFSET",
@@ -242,7 +233,7 @@ def trim(
         ),
     ],
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only this partition; can be repeated.")
+        list[int] | None, Option("--partition", "-p", help="Only this partition; can be repeated.")
     ] = None,
     yes: YesOption = False,
 ) -> None:
@@ -274,9 +265,7 @@ def offsets(
     topics: _Topics,
     time: Annotated[
         str | None,
-        typer.Option(
-            "--time", metavar="TIME", help="Also show the first offset since this time: ISO 8601, epoch ms, -5m."
-        ),
+        Option("--time", metavar="TIME", help="Also show the first offset since this time: ISO 8601, epoch ms, -5m."),
     ] = None,
 ) -> None:
     """Show the start and end offsets of the partitions of topics.

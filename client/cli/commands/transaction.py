@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Argument, Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes, tell_errors
@@ -38,10 +37,10 @@ class State(StrEnum):
 
 _OPEN: Final = (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
-_Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Transactional ids.")]
+_Ids = Annotated[list[str], Argument(metavar="ID...", help="Transactional ids.")]
 _Broker = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--broker-id", "--broker", metavar="ID", help="Ask this broker for its replicas.", show_default="the leaders"
     ),
 ]
@@ -52,17 +51,17 @@ def list_transactions(
     target: Target,
     states: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE", help=f"Only ids in this state: {', '.join(State)}."),
+        Option("--state", metavar="STATE", help=f"Only ids in this state: {', '.join(State)}."),
     ] = None,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="SPAN", help="Only transactions open for longer than this: 90s, 15m, 2h."),
+        Option("--older-than", metavar="SPAN", help="Only transactions open for longer than this: 90s, 15m, 2h."),
     ] = None,
     duration_ms: Annotated[
-        int | None, typer.Option("--duration-ms", metavar="MS", min=0, help="The same, in milliseconds.")
+        int | None, Option("--duration-ms", metavar="MS", min=0, help="The same, in milliseconds.")
     ] = None,
     producer_ids: Annotated[
-        list[int] | None, typer.Option("--producer-id", metavar="ID", help="Only this producer id; can be repeated.")
+        list[int] | None, Option("--producer-id", metavar="ID", help="Only this producer id; can be repeated.")
     ] = None,
 ) -> None:
     """List transactional ids and their states.
@@ -144,7 +143,7 @@ def _print_description(target: Target, found: TransactionDescription) -> None:
 @command(app)
 def producers(
     target: Target,
-    place: Annotated[str, typer.Argument(metavar="TOPIC[:PARTITION]", help="A topic, or one of its partitions.")],
+    place: Annotated[str, Argument(metavar="TOPIC[:PARTITION]", help="A topic, or one of its partitions.")],
     broker_id: _Broker = None,
 ) -> None:
     """Show the producers of partitions, and where their transactions start.
@@ -198,12 +197,12 @@ def find_hanging(
     target: Target,
     topics: Annotated[
         list[str] | None,
-        typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic; can be repeated.", show_default="all"),
+        Option("--topic", "-t", metavar="TOPIC", help="Only this topic; can be repeated.", show_default="all"),
     ] = None,
     broker_id: _Broker = None,
     max_transaction_timeout: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="SPAN", help="Only transactions without a record for longer than this: transaction.max.timeout.ms."
         ),
     ] = "15m",
@@ -261,22 +260,22 @@ def find_hanging(
 @command(app)
 def abort(
     target: Target,
-    place: Annotated[str, typer.Argument(metavar="TOPIC:PARTITION", help="Where the transaction hangs.")],
+    place: Annotated[str, Argument(metavar="TOPIC:PARTITION", help="Where the transaction hangs.")],
     start_offset: Annotated[
-        int | None, typer.Option("--start-offset", min=0, metavar="OFFSET", help="Where the transaction starts.")
+        int | None, Option("--start-offset", min=0, metavar="OFFSET", help="Where the transaction starts.")
     ] = None,
     producer_id: Annotated[
-        int | None, typer.Option("--producer-id", min=0, metavar="ID", help="Or: the producer that has opened it.")
+        int | None, Option("--producer-id", min=0, metavar="ID", help="Or: the producer that has opened it.")
     ] = None,
     producer_epoch: Annotated[
-        int | None, typer.Option("--producer-epoch", min=0, metavar="EPOCH", help="The epoch of this producer.")
+        int | None, Option("--producer-epoch", min=0, metavar="EPOCH", help="The epoch of this producer.")
     ] = None,
     coordinator_epoch: Annotated[
         int | None,
-        typer.Option("--coordinator-epoch", min=0, metavar="EPOCH", help="The coordinator's epoch for the marker."),
+        Option("--coordinator-epoch", min=0, metavar="EPOCH", help="The coordinator's epoch for the marker."),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also if a coordinator knows it. IT MAY BE COMMITTED IN OTHER PARTITIONS.")
+        bool, Option("--force", help="Also if a coordinator knows it. IT MAY BE COMMITTED IN OTHER PARTITIONS.")
     ] = False,
     yes: YesOption = False,
 ) -> None:

@@ -6,9 +6,11 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from ottla.client.cli.commands.status import print_statuses
+from ottla.client.cli.terminal.function_commands import Option
+from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import DirectoryOption, default_directory, directory_arguments
 from ottla.client.cli.terminal.output import echo, say
 from ottla.client.cli.terminal.signals import StopSignals
@@ -16,16 +18,18 @@ from ottla.client.cli.terminal.signals import StopSignals
 if TYPE_CHECKING:
     from ottla.client.local_cluster.local_cluster import LocalCluster
 
+app = noun_app("up")
+
 WATCH_S = 0.5
 
 
 _Brokers = Annotated[
     int | None,
-    typer.Option(min=1, max=100, metavar="N", help="Number of brokers; it can grow, not shrink.", show_default="3"),
+    Option(min=1, max=100, metavar="N", help="Number of brokers; it can grow, not shrink.", show_default="3"),
 ]
 _BasePort = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=0,
         max=65535,
         metavar="PORT",
@@ -34,42 +38,41 @@ _BasePort = Annotated[
     ),
 ]
 _ZooKeeperPort = Annotated[
-    int | None, typer.Option(min=0, max=65535, metavar="PORT", help="Port of ZooKeeper.", show_default="2181")
+    int | None, Option(min=0, max=65535, metavar="PORT", help="Port of ZooKeeper.", show_default="2181")
 ]
 _HttpBasePort = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=0, max=65535, metavar="PORT", help="HTTP port of broker 1, for metrics and health.", show_default="9644"
     ),
 ]
 _ZooKeeper = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="Use this ZooKeeper instead of starting one.")
+    str | None, Option(metavar="HOST:PORT[/CHROOT]", help="Use this ZooKeeper instead of starting one.")
 ]
-_Detach = Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster is ready; it keeps running.")]
+_Detach = Annotated[bool, Option("--detach", "-d", help="Return when the cluster is ready; it keeps running.")]
 _Overrides = Annotated[
     list[str] | None,
-    typer.Option("--override", "-X", metavar="KEY=VALUE", help="Option of all brokers; can be repeated."),
+    Option("--override", "-X", metavar="KEY=VALUE", help="Option of all brokers; can be repeated."),
 ]
-_Timeout = Annotated[float, typer.Option(min=1, metavar="SECONDS", help="How long a process may take to become ready.")]
+_Timeout = Annotated[float, Option(min=1, metavar="SECONDS", help="How long a process may take to become ready.")]
 _Secure = Annotated[
     bool,
-    typer.Option(
-        "--secure", help="Use TLS, passwords and ACLs; certificates and an administrator are created for you."
-    ),
+    Option("--secure", help="Use TLS, passwords and ACLs; certificates and an administrator are created for you."),
 ]
 _Console = Annotated[
-    bool, typer.Option("--console/--no-console", help="Also run the console, to see and run the cluster in a browser.")
+    bool, Option("--console/--no-console", help="Also run the console, to see and run the cluster in a browser.")
 ]
 _ConsolePort = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=0, max=65535, metavar="PORT", help="Port of the console.", show_default="8080, or a free one if it is taken"
     ),
 ]
 # For tests, which start their own broker.
-_BrokerCommand = Annotated[str | None, typer.Option(hidden=True)]
+_BrokerCommand = Annotated[str | None, Option(hidden=True)]
 
 
+@app.function()
 def up(
     brokers: _Brokers = None,
     directory: DirectoryOption = None,
@@ -112,7 +115,7 @@ def up(
     from ottla.client.local_cluster.plan import ClusterOptions
 
     if zookeeper is not None and zookeeper_port is not None:
-        raise typer.BadParameter("use only one of them.", param_hint="--zookeeper and --zookeeper-port")
+        raise click.BadParameter("use only one of them.", param_hint="--zookeeper and --zookeeper-port")
     options = ClusterOptions(
         brokers=brokers,
         base_port=base_port,
@@ -136,10 +139,10 @@ def up(
             started = cluster.start(options)
         except InterruptedStartError as interrupted:
             say(str(interrupted))
-            raise typer.Exit(1) from None
+            raise click.exceptions.Exit(1) from None
         _show(cluster, directory, started=bool(started), detach=detach)
         if started and not detach:
-            raise typer.Exit(_run_until_stopped(cluster, signals, directory))
+            raise click.exceptions.Exit(_run_until_stopped(cluster, signals, directory))
 
 
 def _has_console() -> bool:

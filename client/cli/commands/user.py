@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ottla.client.cli.access.passwords import PasswordFileOption, new_password
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Argument, Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes
@@ -22,22 +21,22 @@ if TYPE_CHECKING:
 
 app = noun_app("user")
 
-_Users = Annotated[list[str], typer.Argument(metavar="USER...", help="Names of users.")]
-_User = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]
+_Users = Annotated[list[str], Argument(metavar="USER...", help="Names of users.")]
+_User = Annotated[str, Argument(metavar="USER", help="Name of the user.")]
 _Mechanisms = Annotated[
     list[str] | None,
-    typer.Option("--mechanism", "-m", metavar="NAME", help="SCRAM-SHA-256 or SCRAM-SHA-512; can be repeated."),
+    Option("--mechanism", "-m", metavar="NAME", help="SCRAM-SHA-256 or SCRAM-SHA-512; can be repeated."),
 ]
 _Iterations = Annotated[
-    int, typer.Option(min=ITERATIONS_MIN, max=ITERATIONS_MAX, help="Cost of trying a password; more is safer.")
+    int, Option(min=ITERATIONS_MIN, max=ITERATIONS_MAX, help="Cost of trying a password; more is safer.")
 ]
 _ZooKeeper = Annotated[
     str | None,
-    typer.Option("--zookeeper", metavar="HOST:PORT/PATH", help="Write to this ZooKeeper while no broker is running."),
+    Option("--zookeeper", metavar="HOST:PORT/PATH", help="Write to this ZooKeeper while no broker is running."),
 ]
 _ZooKeeperConfig = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--zookeeper-config", metavar="FILE", help="server.properties of a broker, with its login to that ZooKeeper."
     ),
 ]
@@ -45,7 +44,7 @@ _ZooKeeperConfig = Annotated[
 
 @command(app, "list")
 def list_users(
-    target: Target, users: Annotated[list[str] | None, typer.Argument(metavar="USER...", help="Only these.")] = None
+    target: Target, users: Annotated[list[str] | None, Argument(metavar="USER...", help="Only these.")] = None
 ) -> None:
     """List users that have a SCRAM credential, with their mechanisms.
 

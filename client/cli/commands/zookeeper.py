@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import FormatOption, YesOption
 from ottla.client.cli.terminal.output import Format, confirm, print_items, print_table
@@ -16,14 +15,12 @@ from ottla.client.local_cluster.zookeeper_commands import ZooKeeperCommandError,
 app = noun_app("zookeeper")
 
 _Config = Annotated[
-    Path, typer.Option("--config", metavar="FILE", help="server.properties of a broker, with its login to ZooKeeper.")
+    Path, Option("--config", metavar="FILE", help="server.properties of a broker, with its login to ZooKeeper.")
 ]
-_Overrides = Annotated[
-    list[str] | None, typer.Option("-X", metavar="KEY=VALUE", help="A broker option; can be repeated.")
-]
+_Overrides = Annotated[list[str] | None, Option("-X", metavar="KEY=VALUE", help="A broker option; can be repeated.")]
 
 
-@app.command()
+@app.function()
 def secure(config: _Config, overrides: _Overrides = None, output_format: FormatOption = Format.TABLE) -> None:
     """Give the nodes of a cluster to the brokers' login: others may read them, but not passwords, and change nothing.
 
@@ -39,7 +36,7 @@ def secure(config: _Config, overrides: _Overrides = None, output_format: FormatO
     _migrate("secure", config, overrides, output_format)
 
 
-@app.command()
+@app.function()
 def unsecure(
     config: _Config, overrides: _Overrides = None, yes: YesOption = False, output_format: FormatOption = Format.TABLE
 ) -> None:

@@ -9,10 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from ottla.client.cli.records.offsets import OFFSET_HELP, partitions_of, resolve
 from ottla.client.cli.terminal.errors import CommandError
+from ottla.client.cli.terminal.function_commands import Argument, Option
 from ottla.client.cli.terminal.output import Format, printable, say, written
 from ottla.client.cli.terminal.progress import progress, untold
 from ottla.client.cli.terminal.target import Target, run
@@ -22,21 +21,19 @@ if TYPE_CHECKING:
     from ottla.client.cli.records.reading import ReadRecord
 
 _LINE: Final = "%s\\n"
-_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
-_Partitions = Annotated[
-    list[int] | None, typer.Option("--partition", "-p", help="Only this partition; can be repeated.")
-]
-_Count = Annotated[int | None, typer.Option("--num", "-n", min=0, metavar="N", help="Stop after this many records.")]
+_Topic = Annotated[str, Argument(metavar="TOPIC", help="Name of the topic.")]
+_Partitions = Annotated[list[int] | None, Option("--partition", "-p", help="Only this partition; can be repeated.")]
+_Count = Annotated[int | None, Option("--num", "-n", min=0, metavar="N", help="Stop after this many records.")]
 _Template = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "-f",
         metavar="FORMAT",
         help=r"%t topic, %p partition, %o offset, %T timestamp, %k key, %s value, %h headers, %K %S lengths, \n \t.",
         show_default="the value and a newline",
     ),
 ]
-_Null = Annotated[str, typer.Option("--null", metavar="TEXT", help="What to write for a null key or value.")]
+_Null = Annotated[str, Option("--null", metavar="TEXT", help="What to write for a null key or value.")]
 
 
 class Isolation(StrEnum):
@@ -48,17 +45,17 @@ class Isolation(StrEnum):
 
 _Isolation = Annotated[
     Isolation,
-    typer.Option("--isolation", help="Whether to leave out records of open and aborted transactions."),
+    Option("--isolation", help="Whether to leave out records of open and aborted transactions."),
 ]
-_Json = Annotated[bool, typer.Option("--json", "-J", help="Print a JSON object per record, as --format json.")]
+_Json = Annotated[bool, Option("--json", "-J", help="Print a JSON object per record, as --format json.")]
 
 
 def consume(
     target: Target,
     topic: _Topic,
-    offset: Annotated[str, typer.Option("--offset", "-o", metavar="OFFSET", help=OFFSET_HELP)] = "start",
+    offset: Annotated[str, Option("--offset", "-o", metavar="OFFSET", help=OFFSET_HELP)] = "start",
     count: _Count = None,
-    exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end of the topic.")] = False,
+    exit_at_end: Annotated[bool, Option("--exit", "-e", help="Stop at the end of the topic.")] = False,
     partitions: _Partitions = None,
     template: _Template = None,
     null: _Null = "",
@@ -86,7 +83,7 @@ def tail(
     target: Target,
     topic: _Topic,
     lines: Annotated[
-        int, typer.Option("--lines", min=0, metavar="N", help="Records per partition to show before new ones.")
+        int, Option("--lines", min=0, metavar="N", help="Records per partition to show before new ones.")
     ] = 10,
     count: _Count = None,
     partitions: _Partitions = None,
@@ -169,31 +166,31 @@ def produce(
     target: Target,
     topic: _Topic,
     values: Annotated[
-        list[str] | None, typer.Argument(metavar="[VALUE]...", help="Values; by default, the lines of standard input.")
+        list[str] | None, Argument(metavar="[VALUE]...", help="Values; by default, the lines of standard input.")
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Key of all records.")] = None,
+    key: Annotated[str | None, Option("--key", "-k", metavar="KEY", help="Key of all records.")] = None,
     key_delimiter: Annotated[
-        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Separates key and value in each line.")
+        str | None, Option("--key-delimiter", "-K", metavar="TEXT", help="Separates key and value in each line.")
     ] = None,
     headers: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="KEY=VALUE", help="Header; can be repeated.")
+        list[str] | None, Option("--header", "-H", metavar="KEY=VALUE", help="Header; can be repeated.")
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Partition.", show_default="by key")
+        int | None, Option("--partition", "-p", min=0, help="Partition.", show_default="by key")
     ] = None,
     compression: Annotated[
-        str | None, typer.Option("--compression", "-z", metavar="CODEC", help="gzip, snappy, lz4 or zstd.")
+        str | None, Option("--compression", "-z", metavar="CODEC", help="gzip, snappy, lz4 or zstd.")
     ] = None,
-    acks: Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Replicas to wait for.")] = "all",
+    acks: Annotated[str, Option("--acks", metavar="all|1|0", help="Replicas to wait for.")] = "all",
     null_value: Annotated[
-        bool, typer.Option("--null-value", "-Z", help="Write an empty value as null, a tombstone in compacted topics.")
+        bool, Option("--null-value", "-Z", help="Write an empty value as null, a tombstone in compacted topics.")
     ] = False,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="Write the whole file as the value of one record.")
+        Path | None, Option("--file", metavar="FILE", help="Write the whole file as the value of one record.")
     ] = None,
     transactional_id: Annotated[
         str | None,
-        typer.Option("--transactional-id", metavar="ID", help="Write all records in one transaction."),
+        Option("--transactional-id", metavar="ID", help="Write all records in one transaction."),
     ] = None,
 ) -> None:
     """Write records to a topic, one for each line of standard input.

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, Final
+from typing import Final
 
-import typer
-from typer.core import TyperGroup
+import click
 
+from ottla.client.cli.terminal.function_commands import CommandGroup
+
+# Commands for a cluster on this machine.
+LOCAL: Final = {
+    "up": "Run a cluster on this machine: ZooKeeper, brokers, console.",
+    "down": "Stop a cluster that `ottla up` started; its data stays.",
+    "status": "Show the processes of a cluster on this machine.",
+}
 # The only list of nouns. `app` in the module of that name has the commands, or is the command if there is only one.
 NOUNS: Final = {
     "cluster": "Brokers, controller and health of a cluster.",
@@ -33,35 +40,30 @@ NOUNS: Final = {
 _MODULES: Final = {"console": "ottla.console.command"}
 
 
-class Nouns(TyperGroup):
+class Nouns(CommandGroup):
     """The root of the tree."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for noun, text in NOUNS.items():
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(name, text)
+        for noun, short in (LOCAL | NOUNS).items():
             # A placeholder with the text that the help shows.
-            self.commands[noun] = TyperGroup(name=noun, help=text)
+            self.commands[noun] = click.Command(noun, help=short)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Replace the placeholder of the noun that is called, then find the command."""
-        if args and args[0] in NOUNS:
-            self.commands[args[0]] = typer.main.get_command(load(args[0]))
+        if args and args[0] in self.commands:
+            self.commands[args[0]] = load(args[0])
         return super().resolve_command(ctx, args)
 
 
-def load(noun: str) -> typer.Typer:
-    """Import the commands of a noun."""
-    app: typer.Typer = importlib.import_module(_MODULES.get(noun, f"ottla.client.cli.commands.{noun}")).app
-    return app
+def load(noun: str) -> click.Command:
+    """Import the commands of a noun; if it has only one, return that."""
+    app: CommandGroup = importlib.import_module(_MODULES.get(noun, f"ottla.client.cli.commands.{noun}")).app
+    return app if len(app.commands) > 1 else next(iter(app.commands.values()))
 
 
-def noun_app(noun: str) -> typer.Typer:
-    """Return the Typer that takes the commands of a noun."""
-    return typer.Typer(
-        name=noun,
-        help=NOUNS[noun],
-        no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    )
+def noun_app(noun: str) -> CommandGroup:
+    """Return the group that takes the commands of a noun."""
+    return CommandGroup(noun, (LOCAL | NOUNS)[noun])

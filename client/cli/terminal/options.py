@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from ottla.client.cli.terminal.function_commands import Option
 from ottla.client.cli.terminal.output import Format
 
 
@@ -24,7 +23,7 @@ def default_directory(environment: Mapping[str, str] = os.environ) -> Path:
 
 DirectoryOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--dir",
         envvar="OTTLA_DIR",
         metavar="DIR",
@@ -32,8 +31,8 @@ DirectoryOption = Annotated[
         show_default=str(default_directory()),
     ),
 ]
-FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+FormatOption = Annotated[Format, Option("--format", help="How to print the result.")]
+YesOption = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def directory_arguments(directory: Path | None) -> str:

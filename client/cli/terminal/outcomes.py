@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import typer
+import click
 
 from ottla.client.cli.terminal.errors import explained
 from ottla.client.cli.terminal.output import error
@@ -40,4 +40,4 @@ def tell_errors(outcomes: Sequence[AdminOutcome]) -> None:
     for each in dict.fromkeys(told):
         error(each)
     if told:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)

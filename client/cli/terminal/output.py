@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-import typer
+import click
 
 from ottla.client.cli.terminal.errors import CommandError
 
@@ -46,18 +46,18 @@ def _escape(found: re.Match[str]) -> str:
 
 def echo(line: str = "") -> None:
     """Print a line for people to standard output."""
-    typer.echo(printable(line))
+    click.echo(printable(line))
 
 
 def say(line: str) -> None:
     """Print a message to standard error."""
-    typer.echo(printable(line), err=True)
+    click.echo(printable(line), err=True)
 
 
 def error(message: str) -> None:
     """Print an error message to standard error."""
-    typer.secho("Error: ", err=True, nl=False, fg=typer.colors.RED, bold=True)
-    typer.echo(printable(message), err=True)
+    click.secho("Error: ", err=True, nl=False, fg="red", bold=True)
+    click.echo(printable(message), err=True)
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -66,14 +66,14 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise CommandError(f"{question} There is no terminal to ask on; repeat the command with --yes.", 2)
-    if not typer.confirm(printable(question), err=True):
+    if not click.confirm(printable(question), err=True):
         raise CommandError("Nothing was done.")
 
 
 def print_items(items: Iterable[Mapping[str, Any]], output_format: Format) -> None:
     """Print objects as they arrive: in JSON one per line, in YAML as entries of one list."""
     for item in items:
-        typer.echo(written(item, output_format), nl=False)
+        click.echo(written(item, output_format), nl=False)
 
 
 def written(item: Mapping[str, Any], output_format: Format) -> str:
@@ -97,7 +97,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], styles: 
         return
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     for row in (headings, *rows):
-        typer.echo((" " * _GAP).join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        click.echo((" " * _GAP).join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _print_rich_table(headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[str, str]) -> None:

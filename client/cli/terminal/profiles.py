@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,6 +64,8 @@ def read_profiles(path: Path | None = None) -> Profiles:
 
 def write_profiles(profiles: Profiles, path: Path | None = None) -> None:
     """Replace the file; CommandError if that fails."""
+    import tempfile
+
     path = path or profiles_file()
     text = json.dumps({"current": profiles.current, "profiles": profiles.options}, indent=2, ensure_ascii=False)
     try:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
-import typer
+import click
 
 from ottla.client.cli.terminal.errors import CommandError, explained
+from ottla.client.cli.terminal.function_commands import FunctionCommand, Option, command_name, declared_parameters
 from ottla.client.cli.terminal.options import default_directory
 from ottla.client.cli.terminal.output import Format, print_items, print_table
 
@@ -28,7 +29,7 @@ _CONNECT_TIMEOUT_S_MAX: Final = 10.0
 
 _Bootstrap = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--bootstrap-server",
         "-b",
         envvar="OTTLA_BOOTSTRAP_SERVERS",
@@ -39,7 +40,7 @@ _Bootstrap = Annotated[
 ]
 _CommandConfig = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--command-config",
         envvar="OTTLA_COMMAND_CONFIG",
         metavar="FILE",
@@ -48,11 +49,11 @@ _CommandConfig = Annotated[
 ]
 _Overrides = Annotated[
     list[str] | None,
-    typer.Option("-X", metavar="KEY=VALUE", help="A client option, by Kafka's name; can be repeated."),
+    Option("-X", metavar="KEY=VALUE", help="A client option, by Kafka's name; can be repeated."),
 ]
-_Timeout = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How long to keep trying.")]
+_Timeout = Annotated[float, Option(min=0.1, metavar="SECONDS", help="How long to keep trying.")]
 _Format = Annotated[
-    Format, typer.Option("--format", help="How to print the result. JSON: one object per line; YAML: a list.")
+    Format, Option("--format", help="How to print the result. JSON: one object per line; YAML: a list.")
 ]
 
 
@@ -188,7 +189,7 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
     return found
 
 
-def command(app: typer.Typer, name: str | None = None) -> Callable[[CommandT], CommandT]:
+def command(app: click.Group, name: str | None = None) -> Callable[[CommandT], CommandT]:
     """Make a function a cluster command: add the shared options, and pass them as a Target in the first parameter."""
 
     def register(function: CommandT) -> CommandT:
@@ -204,22 +205,25 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[CommandT], C
             target = Target(bootstrap_server, command_config, tuple(overrides or ()), timeout, output_format)
             function(target, **own)
 
-        def shared(option: str, annotation: Any, default: object) -> inspect.Parameter:
-            return inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        def parameters() -> list[inspect.Parameter]:
+            return [*declared_parameters(function)[1:], *_shared_parameters()]
 
-        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        parameters = [
-            *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own),
-            shared("output_format", _Format, Format.TABLE),
-            shared("bootstrap_server", _Bootstrap, None),
-            shared("timeout", _Timeout, Target.timeout_s),
-            shared("command_config", _CommandConfig, None),
-            shared("overrides", _Overrides, None),
-        ]
-        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        call.__annotations__ = {each.name: each.annotation for each in parameters}
-        call.__doc__ = function.__doc__
-        app.command(name or function.__name__.replace("_", "-"))(call)
+        app.add_command(FunctionCommand(name or command_name(function), call, parameters, function.__doc__))
         return function
 
     return register
+
+
+def _shared_parameters() -> list[inspect.Parameter]:
+    declared = {
+        "output_format": (_Format, Format.TABLE),
+        "bootstrap_server": (_Bootstrap, None),
+        "timeout": (_Timeout, Target.timeout_s),
+        "command_config": (_CommandConfig, None),
+        "overrides": (_Overrides, None),
+    }
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(name, keyword, default=default, annotation=annotation)
+        for name, (annotation, default) in declared.items()
+    ]

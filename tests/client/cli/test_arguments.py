@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.cli.conftest import Ottla
@@ -111,7 +111,7 @@ def test_options_come_from_flags_then_x_then_file(tmp_path: Path) -> None:
 def test_a_question_is_answered_at_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Yes goes on, no ends it."""
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr(typer, "confirm", lambda question, err: question == "Sure?")
+    monkeypatch.setattr(click, "confirm", lambda question, err: question == "Sure?")
     output.confirm("Sure?", yes=False)
     with pytest.raises(CommandError, match="Nothing was done"):
         output.confirm("Really?", yes=False)
@@ -129,7 +129,7 @@ def commands() -> list[tuple[str, ...]]:
             walk(each, (*words, name))
 
     for noun in nouns.NOUNS:
-        walk(typer.main.get_command(nouns.load(noun)), (noun,))
+        walk(nouns.load(noun), (noun,))
     return found
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-import typer
 import yaml
 from tests.client.cli.command_cases import CASES
 from tests.client.cli.conftest import Ottla
@@ -22,7 +21,7 @@ from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.cli.main import app
-from ottla.client.cli.terminal.nouns import NOUNS, load
+from ottla.client.cli.terminal.nouns import LOCAL, NOUNS, load
 from ottla.sync import Consumer
 
 # `up` runs the console; tests/console has the rest of it.
@@ -39,9 +38,8 @@ ENDS_WITH_1 = {"partition reassign cancel"}
 
 def commands() -> Iterator[str]:
     """Return the names of all commands that there are."""
-    root: Any = typer.main.get_command(app)
-    for noun in NOUNS:
-        root.commands[noun] = typer.main.get_command(load(noun))
+    for noun in (*LOCAL, *NOUNS):
+        app.commands[noun] = load(noun)
 
     def below(command: Any, path: tuple[str, ...]) -> Iterator[str]:
         if not getattr(command, "commands", None):
@@ -49,7 +47,7 @@ def commands() -> Iterator[str]:
         for name, child in getattr(command, "commands", {}).items():
             yield from below(child, (*path, name))
 
-    return below(root, ())
+    return below(app, ())
 
 
 class Stage(dict[str, str]):
@@ -229,7 +227,7 @@ def test_a_cluster_of_this_machine_is_started_shown_and_stopped(
         assert started.out.startswith("console:           http://localhost:")
         table = ottla("status", *where)
         assert (table.code, table.out.split()[:2], table.rows[0][5]) == (0, ["ROLE", "ID"], "running")
-        as_json = json.loads(ottla("status", *where, "--format", "json").out)
+        as_json = ottla("status", *where, "--format", "json").items
         assert as_json == yaml.safe_load(ottla("status", *where, "--format", "yaml").out)
         shown = [(each["role"], each["state"]) for each in as_json]
         assert shown == [("broker", "running"), ("console", "running")]
