@@ -63,6 +63,7 @@ from ottla.broker.cluster.operations import (
 )
 from ottla.broker.cluster.session_client import SessionClient
 from ottla.broker.cluster.zookeeper_login import NO_LOGIN, ZooKeeperLogin
+from ottla.broker.common.caller_check import check_caller
 from ottla.broker.config import ZooKeeperAddresses
 
 log = structlog.get_logger(__name__)
@@ -427,16 +428,24 @@ class ZooKeeper:
         return transaction.commit_async()
 
     def _connected_client(self, deadline: float) -> SessionClient:
-        """Wait for a connection; SessionExpiredError if the session ends meanwhile."""
+        """Wait for a connection; SessionExpiredError if the session ends meanwhile.
+
+        After a wait, whoever we work for is asked again (`check_caller`).
+        """
+        has_waited = False
         with self._changed:
             while self._state is SessionState.CONNECTING or self._state in _CUT_OFF:
+                has_waited = True
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise ZooKeeperUnavailableError(f"no connection to ZooKeeper at {self.addresses}")
                 self._changed.wait(left)
             if self._state is not SessionState.CONNECTED or self._client is None:
                 raise SessionExpiredError(f"the session with ZooKeeper at {self.addresses} is {self._state.value}")
-            return self._client
+            client = self._client
+        if has_waited:
+            check_caller()
+        return client
 
     def _call(self, submit: _Submit, path: str, *, retried: bool = False) -> Any:
         """Send a request, again after a lost connection, and return its answer; raise a ZooKeeperError."""

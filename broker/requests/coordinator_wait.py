@@ -12,7 +12,7 @@ from typing import Final
 
 from ottla.broker.common.purgatory import DelayedOperation
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS
-from ottla.broker.requests.request import Delayed, GroupsRequest, RequestFailedError, Respond, TransactionsRequest
+from ottla.broker.requests.request import Delayed, GroupsRequest, Respond, TransactionsRequest
 from ottla.protocol.message import Message
 
 _WAIT_SECONDS: Final = 1.0
@@ -50,8 +50,7 @@ def when_at_rest(
     transactions = request.services.transactions
 
     def answer_present() -> Message | Delayed:
-        if request.is_abandoned:
-            raise RequestFailedError("the client is gone")
+        request.check_wanted()
         return answer(request)
 
     if not transactions.is_busy(transactional_id):

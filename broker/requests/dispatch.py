@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
+from ottla.broker.common.caller_check import checking
 from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.config import BrokerConfig
 from ottla.broker.requests.error_answers import error_answer
@@ -43,6 +44,31 @@ log = structlog.get_logger(__name__)
 # Errors that close the connection: the client would not understand a response, or must not get one.
 _CLOSING: Final = (DecodeError, RequestFailedError, NotAuthenticatedError)
 _LOGIN: Final = frozenset({Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE})
+# Changes that people make, and whose clients wait for the response. If the client is gone before the change has begun,
+# it has told its user that the outcome is unknown, and the user may have decided otherwise since. Other requests take
+# effect in any case: programs write records, commit offsets and leave groups on their way out, without waiting.
+_DROPPED_IF_ABANDONED: Final = frozenset(
+    {
+        Api.ALTER_CLIENT_QUOTAS,
+        Api.ALTER_CONFIGS,
+        Api.ALTER_PARTITION_REASSIGNMENTS,
+        Api.ALTER_REPLICA_LOG_DIRS,
+        Api.ALTER_USER_SCRAM_CREDENTIALS,
+        Api.CREATE_ACLS,
+        Api.CREATE_DELEGATION_TOKEN,
+        Api.CREATE_PARTITIONS,
+        Api.CREATE_TOPICS,
+        Api.DELETE_ACLS,
+        Api.DELETE_GROUPS,
+        Api.DELETE_RECORDS,
+        Api.DELETE_TOPICS,
+        Api.ELECT_LEADERS,
+        Api.EXPIRE_DELEGATION_TOKEN,
+        Api.INCREMENTAL_ALTER_CONFIGS,
+        Api.OFFSET_DELETE,
+        Api.RENEW_DELEGATION_TOKEN,
+    }
+)
 # Answers that can be sent now; any other answer comes later.
 _AT_ONCE: Final = (Message, Refusal)
 _UNEXPECTED: Final = Outcome.of(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -150,7 +176,11 @@ class Dispatcher:
         request = exchange.request = Request(
             api, version, message, client_id, session, route.services, size, connection
         )
-        return route.handle(request)
+        if api not in _DROPPED_IF_ABANDONED:
+            return route.handle(request)
+        request.check_wanted()
+        with checking(request.check_wanted):
+            return route.handle(request)
 
     def _take_raw_token(self, exchange: Exchange, token: memoryview | bytes, authentication: Authentication) -> None:
         """Answer a SASL token without a request header with another one; close the connection if it is refused."""

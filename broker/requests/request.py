@@ -99,6 +99,11 @@ class Request(Generic[S_co]):
         """Whether nobody waits for the response any more."""
         return self.origin is not None and self.origin.is_gone
 
+    def check_wanted(self) -> None:
+        """Raise RequestFailedError if nobody waits for the response: a change that its client gave up is not made."""
+        if self.is_abandoned:
+            raise RequestFailedError("the client is gone")
+
 
 # The requests of each folder of handlers, and one of any folder.
 DataRequest = Request[DataServices]

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.broker.handlers.small_cluster import SmallCluster
 
+from ottla.broker.common.caller_check import check_caller
 from ottla.broker.common.timings import RequestMetrics
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.requests.dispatch import Dispatcher, Entry
@@ -19,6 +20,8 @@ from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
+from ottla.protocol.messages.delete_records import DeleteRecordsRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -44,6 +47,7 @@ class FakeConnection:
         self.failures: list[str] = []
         self.refused: list[Any] = []
         self.released = 0
+        self.is_gone = False
 
     def respond(self, _slot: Any, parts: Any) -> None:
         """Take the answer."""
@@ -67,10 +71,17 @@ class Exchanged:
     """One request to a handler of the test's own, and what became of it."""
 
     def __init__(
-        self, handle: Handler[Any], api: Api = Api.HEARTBEAT, version: int = 4, body: Message = HEARTBEAT
+        self,
+        handle: Handler[Any],
+        api: Api = Api.HEARTBEAT,
+        version: int = 4,
+        body: Message = HEARTBEAT,
+        *,
+        is_gone: bool = False,
     ) -> None:
         self.cluster = SmallCluster()
         self.connection = FakeConnection()
+        self.connection.is_gone = is_gone
         self._api, self._version = api, version
         handlers = {api: Entry(handle, api.versions, HANDLERS[api].services)}
         services = self.cluster.services
@@ -231,3 +242,45 @@ def test_who_fails_to_say_who_it_is_does_not_stay(is_refused: bool) -> None:
     code = ErrorCode.SASL_AUTHENTICATION_FAILED if is_refused else ErrorCode.UNKNOWN_SERVER_ERROR
     assert asked.only(asked.connection.refused).error_code == code
     assert len(asked.reasons) == 1
+
+
+@pytest.mark.parametrize(
+    ("api", "is_made"),
+    [(Api.DELETE_TOPICS, False), (Api.DELETE_RECORDS, False), (Api.HEARTBEAT, True), (Api.METADATA, True)],
+)
+def test_a_change_whose_client_is_gone_is_not_begun(api: Api, is_made: bool) -> None:
+    """A user who was told that the outcome is open may have decided otherwise; what programs send counts."""
+    handled: list[AnyRequest] = []
+
+    def handle(request: AnyRequest) -> None:
+        handled.append(request)
+
+    bodies = {
+        Api.DELETE_TOPICS: DeleteTopicsRequest(topic_names=["t"], timeout_ms=1),
+        Api.DELETE_RECORDS: DeleteRecordsRequest(topics=[], timeout_ms=1),
+        Api.METADATA: MetadataRequest(topics=[]),
+        Api.HEARTBEAT: HEARTBEAT,
+    }
+    version = 1 if api is Api.DELETE_RECORDS else 4
+    assert len(Exchanged(handle, api, version, bodies[api]).connection.failures) == 0
+    assert len(handled) == 1
+
+    gone = Exchanged(handle, api, version, bodies[api], is_gone=True)
+
+    assert len(handled) == 1 + is_made
+    assert gone.connection.failures == ([] if is_made else ["the client is gone"])
+
+
+def test_a_change_that_has_waited_asks_again_whether_it_is_wanted() -> None:
+    """For as long as a worker has the request, its client may go; afterwards the thread has no check."""
+
+    def handle(request: AnyRequest) -> None:
+        check_caller()
+        connection: Any = request.origin
+        connection.is_gone = True
+        check_caller()
+
+    late = Exchanged(handle, Api.DELETE_TOPICS, 4, DeleteTopicsRequest(topic_names=["t"], timeout_ms=1))
+
+    assert late.connection.failures == ["the client is gone"]
+    check_caller()
