@@ -52,8 +52,10 @@ def _token_method(key: str, text: str) -> dict[str, Any]:
 
 def _store_type(key: str, text: str) -> dict[str, Any]:
     if text.upper() != _PEM:
+        first = "keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype pkcs12, and then "
         raise KafkaConfigurationError(
-            f"{key} must be {_PEM}, not {text!r}. To convert PKCS12 to PEM: openssl pkcs12 -in FILE -out FILE.pem"
+            f"{key} must be {_PEM}, not {text!r}. To convert it: {first if text.upper() == 'JKS' else ''}"
+            "openssl pkcs12 -in FILE.p12 -out FILE.pem"
         )
     return {}
 

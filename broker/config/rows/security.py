@@ -7,7 +7,9 @@ from ottla.broker.config.kinds import Boolean, Int, List, Long, Secret, String
 from ottla.broker.config.option import DAYS, HOURS, PER_BROKER, SECONDS, KiB, Option, Options
 
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-_STORE_TYPES = ("PEM", "PKCS12")
+# A file of type JKS may be PKCS12, which Java writes today under this name. A real one is refused with the command that
+# converts it.
+_STORE_TYPES = ("JKS", "PEM", "PKCS12")
 
 
 class TlsOptions(Options):

@@ -6,7 +6,9 @@ from ottla.broker.config.addresses import Address, AddressKind, ZooKeeperKind
 from ottla.broker.config.kinds import Boolean, Int, List, Long, Secret, String
 from ottla.broker.config.option import CLUSTER_WIDE, SECONDS, Option, Options
 
-_STORE_TYPES = ("PEM", "PKCS12")
+# A file of type JKS may be PKCS12, which Java writes today under this name. A real one is refused with the command that
+# converts it.
+_STORE_TYPES = ("JKS", "PEM", "PKCS12")
 
 
 class ServerOptions(Options):
