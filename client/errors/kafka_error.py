@@ -67,7 +67,11 @@ class KafkaError(protocol_errors.KafkaError):
 
     def _sentences(self, meaning: str) -> str:
         after = _FATAL_STEP if self.fatal else _ABORTABLE_STEP if self.abortable else ""
-        parts = (self.detail and f"{self.detail}.", meaning, self.advice, after)
+        # Brokers begin their own text with what the code means, which must not be said twice.
+        detail = f"{self.detail.strip()}.".removeprefix(self.description).rstrip(".").strip()
+        if detail and detail[-1] not in "?!":
+            detail += "."
+        parts = (detail, meaning, self.advice, after)
         return " ".join(part for part in parts if part)
 
 

@@ -27,6 +27,13 @@ from ottla.protocol.records import BATCH_HEADER_BYTES
 _IN_FLIGHT_MAX_UNNUMBERED: Final = 1
 
 
+class _LargerThanRequestError(
+    MessageSizeTooLargeError,
+    advice="Send smaller records, or raise max_request_size; max.message.bytes of the topic has to allow them, too.",
+):
+    """A record that this producer does not send, whatever the topic allows."""
+
+
 class Memory:
     """A budget of bytes; callers are served in order."""
 
@@ -182,7 +189,7 @@ class Accumulator:
     async def _open(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch:
         size = BATCH_HEADER_BYTES + record_bytes
         if size > self._settings.max_request_size:
-            raise MessageSizeTooLargeError(
+            raise _LargerThanRequestError(
                 f"a record of {record_bytes} bytes is larger than max_request_size={self._settings.max_request_size}"
             )
         size = max(size, self._settings.max_batch_size)
