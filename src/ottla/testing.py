@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["FaultCluster", "ottla_cluster", "ottla_topic"]
 
 _BROKERS_INI = "ottla_brokers"
+# What the mark takes.
+_ARGUMENTS = frozenset({"brokers", "partitions"})
 
 
 def __getattr__(name: str) -> Any:
@@ -53,8 +55,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Have the mark choose the cluster."""
+    """Have the mark choose the cluster; an argument that it does not have is a mistake."""
     mark = metafunc.definition.get_closest_marker("ottla")
+    if mark is not None and (mark.args or not _ARGUMENTS.issuperset(mark.kwargs)):
+        wrong = ", ".join([*map(repr, mark.args), *sorted(set(mark.kwargs) - _ARGUMENTS)])
+        raise pytest.UsageError(f"@pytest.mark.ottla takes brokers=N and partitions=N, not: {wrong}")
     if mark is not None and "brokers" in mark.kwargs and "ottla_cluster" in metafunc.fixturenames:
         brokers = mark.kwargs["brokers"]
         metafunc.parametrize("ottla_cluster", [brokers], indirect=True, ids=[f"brokers={brokers}"], scope="session")
