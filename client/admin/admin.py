@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         ConfigResource,
         CreatedTopic,
         DeletedRecords,
+        ElectionOutcome,
         ListedOffset,
         LogDirDescription,
         NewTopic,
@@ -239,7 +240,7 @@ class Admin:
         *,
         election_type: ElectionType = "preferred",
         raise_errors: bool = True,
-    ) -> tuple[PartitionOutcome, ...]:
+    ) -> tuple[ElectionOutcome, ...]:
         """Make the preferred replicas leaders, in all partitions if none are given.
 
         An unclean election elects any live replica where there is no leader; records may be lost. A partition that

@@ -8,6 +8,7 @@ from typing import Literal
 
 from ottla.client.admin.results import (
     DeletedRecords,
+    ElectionOutcome,
     ListedOffset,
     LogDirDescription,
     LogDirReplica,
@@ -131,7 +132,7 @@ async def elect_leaders(
     partitions: Collection[TopicPartition] | None,
     *,
     election_type: ElectionType,
-) -> list[PartitionOutcome]:
+) -> list[ElectionOutcome]:
     """Ask the controller to elect leaders; raise the error of the whole request."""
     topics = None
     if partitions is not None:
@@ -151,7 +152,7 @@ async def elect_leaders(
             is_needed = row.error_code != ErrorCode.ELECTION_NOT_NEEDED
             detail = f"{topic.topic}-{row.partition_id}"
             error = error_of(row.error_code, row.error_message, detail) if is_needed else None
-            outcomes.append(PartitionOutcome(topic.topic, row.partition_id, error))
+            outcomes.append(ElectionOutcome(topic.topic, row.partition_id, is_needed and error is None, error))
     return outcomes
 
 

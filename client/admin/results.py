@@ -34,6 +34,7 @@ __all__ = [
     "ConfigSynonym",
     "CreatedTopic",
     "DeletedRecords",
+    "ElectionOutcome",
     "ListedOffset",
     "LogDirDescription",
     "LogDirReplica",
@@ -59,6 +60,16 @@ class PartitionOutcome(Result):
 
     topic: str
     partition: int
+    error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionOutcome(Result):
+    """The outcome of an election; it is not held if the partition already has the leader that it should have."""
+
+    topic: str
+    partition: int
+    is_elected: bool
     error: KafkaError | None = None
 
 

@@ -67,6 +67,10 @@ class PartitionDescription(Result):
         """Whether a replica is not in sync."""
         return len(self.isr) < len(self.replicas)
 
+    def has_too_few(self, isr_min: int) -> bool:
+        """Whether acks=all is refused: too few replicas are in sync. A topic with fewer replicas needs all of them."""
+        return len(self.isr) < min(isr_min, len(self.replicas))
+
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription(Result):

@@ -7,6 +7,7 @@ command line. Modules that are slow to import are imported where a command first
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import click
 
@@ -32,9 +33,8 @@ def _completion(context: click.Context, parameter: click.Parameter, asked: bool)
         context.exit()
 
 
-def _flag(name: str, text: str, callback: object) -> click.Option:
-    options = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": callback, "help": text}
-    return click.Option([name], **options)
+def _flag(name: str, text: str, callback: Callable[[click.Context, click.Parameter, bool], None]) -> click.Option:
+    return click.Option([name], is_flag=True, is_eager=True, expose_value=False, callback=callback, help=text)
 
 
 app = Nouns("ottla", "Ottla, a message broker that speaks the Kafka protocol.")

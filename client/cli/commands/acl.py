@@ -119,7 +119,7 @@ def create(
         is_producer=producer,
         is_consumer=consumer,
     )
-    _show(target, target.run(lambda admin: admin.create_acls(wanted, raise_errors=False)))
+    _show(target, target.change(lambda admin: admin.create_acls(wanted, raise_errors=False)))
 
 
 @command(app)
@@ -150,7 +150,7 @@ def delete(
     if filters == any_matching(None, None, None, None, None, None, False, False, is_exact=True):
         raise CommandError("Which ACLs? Name a user with --principal, or a resource.", 2)
     confirm("Delete all matching ACLs?", yes)
-    results = target.run(lambda admin: admin.delete_acls(filters))
+    results = target.change(lambda admin: admin.delete_acls(filters))
     _show(target, [outcome for result in results for outcome in result.acls])
 
 

@@ -48,7 +48,7 @@ def apply(
         is_refused = any(each.action is Action.REFUSE for each in steps)
         return steps if is_refused else await carry_out(admin, steps, wanted, validate_only=dry_run)
 
-    steps = target.run(work)
+    steps = target.change(work)
     done = "planned" if dry_run or is_refused else "done"
 
     def status(each: TopicStep) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.function_commands import Argument, Option
+from ottla.client.cli.terminal.name_completion import complete_topic
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.progress import progress
 from ottla.client.cli.terminal.target import Target, command, run
@@ -20,7 +21,7 @@ _PACED_RECORDS_DEFAULT: Final = 1_000
 _PACED_RATE_DEFAULT: Final = 200.0
 _ACKS: Final = {"all": "all", "-1": "all", "1": 1, "0": 0}
 
-_Topic = Annotated[str, Argument(metavar="TOPIC", help="Name of the topic.")]
+_Topic = Annotated[str, Argument(metavar="TOPIC", shell_complete=complete_topic, help="Name of the topic.")]
 _Records = Annotated[
     int | None,
     Option("--records", "-n", min=1, max=1_000_000_000, metavar="N", help="Stop after this many records."),

@@ -11,6 +11,7 @@ import click
 
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.function_commands import Argument, Option
+from ottla.client.cli.terminal.name_completion import complete_group, complete_topic
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.output import echo
 from ottla.client.cli.terminal.target import Target, command, run
@@ -38,7 +39,7 @@ def health(
     target: Target,
     local: Annotated[bool, Option("--local", help="Check only this broker: it answers and knows the cluster.")] = False,
 ) -> None:
-    """Check the cluster. Critical: no controller, a missing leader or no answer. Warning: a replica out of sync.
+    """Check the cluster. Critical: no controller, a missing leader, no ZooKeeper, no answer. Warning: lagging replicas.
 
     With --local, only the broker at the address is asked for its versions and its metadata; it is critical if that
     fails. So a supervisor does not restart a broker because of a problem elsewhere.
@@ -50,18 +51,21 @@ def health(
       ottla check health
       ottla check health --local -b localhost:9092 --timeout 5
     """
-    from ottla.client.cli.health.health import examine
+    from ottla.client.cli.health.health import examine_all
 
     if local:
         return _local_health(target)
     try:
-        found = target.run(examine)
+        found = target.run(examine_all)
     except CommandError as error:
         return _end(target, _CRITICAL, str(error).splitlines()[0])
     if found.controller_id is None:
         return _end(target, _CRITICAL, "there is no controller")
     if found.offline:
         return _end(target, _CRITICAL, f"{len(found.offline)} of {found.partitions} partitions have no leader")
+    if found.without_zookeeper:
+        cut_off = ", ".join(map(str, found.without_zookeeper))
+        return _end(target, _CRITICAL, f"these brokers cannot reach ZooKeeper: {cut_off}")
     if found.under_replicated or found.missing_brokers:
         missing = f"; not alive: {', '.join(map(str, found.missing_brokers))}" if found.missing_brokers else ""
         weak = len(found.under_replicated)
@@ -87,7 +91,7 @@ def _local_health(target: Target) -> None:
 @command(app)
 def lag(
     target: Target,
-    group: Annotated[str, Argument(metavar="GROUP", help="Name of the group.")],
+    group: Annotated[str, Argument(metavar="GROUP", shell_complete=complete_group, help="Name of the group.")],
     warning: Annotated[int, Option("--warning", "-w", min=0, metavar="N", help="Warning above this lag.")] = 1_000,
     critical: Annotated[int, Option("--critical", "-c", min=0, metavar="N", help="Critical above this lag.")] = 10_000,
     needs_members: Annotated[bool, Option("--needs-members", help="Critical if the group has no members.")] = False,
@@ -114,7 +118,10 @@ def lag(
 
 
 @command(app)
-def topic(target: Target, topic: Annotated[str, Argument(metavar="TOPIC", help="Name of the topic.")]) -> None:
+def topic(
+    target: Target,
+    topic: Annotated[str, Argument(metavar="TOPIC", shell_complete=complete_topic, help="Name of the topic.")],
+) -> None:
     """Check a topic: critical if it is missing, or has no leader or too few replicas for acks=all.
 
     A missing replica is a warning while there are still enough of them.
@@ -145,7 +152,7 @@ def topic(target: Target, topic: Annotated[str, Argument(metavar="TOPIC", help="
         return _end(target, _CRITICAL, str(found.error))
     counts = {
         "without a leader": sum(each.leader is None for each in found.partitions),
-        f"with fewer than {isr_min} replicas in sync": sum(len(each.isr) < isr_min for each in found.partitions),
+        f"with fewer than {isr_min} replicas in sync": sum(each.has_too_few(isr_min) for each in found.partitions),
         "under-replicated": sum(each.is_under_replicated for each in found.partitions),
     }
     for (what, count), code in zip(counts.items(), (_CRITICAL, _CRITICAL, _WARNING), strict=True):

@@ -8,6 +8,7 @@ import click
 
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.function_commands import Option
+from ottla.client.cli.terminal.name_completion import complete_broker
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.output import echo
 from ottla.client.cli.terminal.target import Target, command
@@ -102,19 +103,20 @@ def controller(target: Target) -> None:
 
 @command(app)
 def health(target: Target) -> None:
-    """Check that all partitions have a leader and all replicas in sync; exits with 1 if not.
+    """Check that all partitions have a leader and all replicas in sync, and brokers ZooKeeper; exits with 1 if not.
 
     JSON: is_healthy, cluster_id, controller_id, brokers (ids), partitions (number), missing_brokers (ids that have
-    replicas and are not alive), offline and under_replicated (each topic, partition, leader, replicas, isr).
+    replicas and are not alive), offline and under_replicated (each topic, partition, leader, replicas, isr),
+    without_zookeeper (ids of brokers that cannot reach it).
 
     \b
     Examples:
       ottla cluster health
       until ottla cluster health; do sleep 1; done
     """
-    from ottla.client.cli.health.health import examine
+    from ottla.client.cli.health.health import examine_all
 
-    found: Health = target.run(examine)
+    found: Health = target.run(examine_all)
     if target.is_data:
         target.print_items([found.to_dict()])
     else:
@@ -125,6 +127,8 @@ def health(target: Target) -> None:
         echo(f"partitions:        {found.partitions}")
         echo(f"offline:           {len(found.offline)}")
         echo(f"under-replicated:  {len(found.under_replicated)}")
+        if found.without_zookeeper:
+            echo(f"no ZooKeeper:      {', '.join(map(str, found.without_zookeeper))} cannot reach it")
         if found.offline or found.under_replicated:
             echo()
             rows = [
@@ -143,7 +147,10 @@ def health(target: Target) -> None:
 def api_versions(
     target: Target,
     broker_id: Annotated[
-        int | None, Option("--broker", metavar="ID", help="Which broker.", show_default="the first")
+        int | None,
+        Option(
+            "--broker", metavar="ID", shell_complete=complete_broker, help="Which broker.", show_default="the first"
+        ),
     ] = None,
 ) -> None:
     """List the APIs that a broker serves, with their versions.

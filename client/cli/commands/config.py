@@ -102,7 +102,7 @@ def change(
     if not changes:
         raise CommandError("There is nothing to change: give options as KEY=VALUE, or names to unset.", 2)
     resource = _resource(kind, name)
-    results = target.run(
+    results = target.change(
         lambda admin: admin.alter_configs({resource: changes}, validate_only=dry_run, raise_errors=False)
     )
     done = "ok to change" if dry_run else "changed"

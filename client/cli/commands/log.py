@@ -9,11 +9,13 @@ import click
 
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.function_commands import Argument, Option
+from ottla.client.cli.terminal.name_completion import complete_broker, complete_topic
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import FormatOption, YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes
 from ottla.client.cli.terminal.output import Format, confirm, echo, error, print_items, print_table
 from ottla.client.cli.terminal.progress import with_progress
+from ottla.client.cli.terminal.sizes import human_bytes
 from ottla.client.cli.terminal.target import Target, cell, command
 
 if TYPE_CHECKING:
@@ -41,11 +43,13 @@ _BATCH_FIELDS = (
 
 @app.function()
 def dump(
-    file: Annotated[Path, Argument(metavar="FILE", help="A .log, .index or .timeindex file.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="A .log, .index or .timeindex file, or a folder of segments.")],
     with_records: Annotated[bool, Option("--records", "-r", help="Also show the records of each batch.")] = False,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Show the batches of a segment file, or the entries of an index; exits with 1 if the file is damaged.
+
+    Of a folder, all segments below it are shown, one after the other; in JSON, each line then also has its file.
 
     JSON, one line each: position, base_offset, last_offset, records (their number), size_bytes, codec, max_timestamp,
     leader_epoch, producer_id, producer_epoch, base_sequence, is_transactional, is_control; with --records content,
@@ -55,6 +59,7 @@ def dump(
     Examples:
       ottla log dump data/orders-0/00000000000000000000.log
       ottla log dump data/orders-0/00000000000000000000.log --records --format json
+      ottla log dump data/orders-0
       ottla log dump data/orders-0/00000000000000000000.index
     """
     from ottla.client.cli.records.segment_files import (
@@ -64,9 +69,19 @@ def dump(
         DamagedFileError,
         batches_in,
         offset_entries,
+        segments_in,
         time_entries,
     )
 
+    if file.is_dir():
+        for number, segment in enumerate(segments_in(file)):
+            if not output_format.is_data:
+                echo(f"{'' if number == 0 else chr(10)}{segment}")
+            try:
+                _dump_batches(batches_in(segment), with_records, output_format, segment)
+            except DamagedFileError as damage:
+                raise CommandError(f"{segment} is damaged at byte {damage.position}: {damage.problem}") from damage
+        return
     if not file.is_file():
         raise CommandError(f"There is no file {file}.")
     try:
@@ -82,11 +97,13 @@ def dump(
         raise CommandError(f"{file} is damaged at byte {damage.position}: {damage.problem}") from damage
 
 
-def _dump_batches(batches: Any, with_records: bool, output_format: Format) -> None:
+def _dump_batches(batches: Any, with_records: bool, output_format: Format, file: Path | None = None) -> None:
     for number, placed in enumerate(batches):
         item, content = _described(placed, with_records)
         if output_format.is_data:
-            print_items([{**item, "content": content} if with_records else item], output_format)
+            whole: dict[str, Any] = {} if file is None else {"file": str(file)}
+            whole |= {**item, "content": content} if with_records else item
+            print_items([whole], output_format)
             continue
         # Print line by line, for files that are larger than memory.
         if number == 0:
@@ -198,14 +215,14 @@ def dirs(target: Target) -> None:
             each.path,
             len(each.replicas),
             sum(replica.is_future for replica in each.replicas),
-            each.size_bytes,
-            each.usable_bytes,
-            each.total_bytes,
+            human_bytes(each.size_bytes),
+            None if each.usable_bytes is None else human_bytes(each.usable_bytes),
+            None if each.total_bytes is None else human_bytes(each.total_bytes),
             "ok" if each.error is None else each.error.message,
         )
         for each in found
     ]
-    headings = ("BROKER", "PATH", "REPLICAS", "ARRIVING", "BYTES", "FREE", "DISK", "STATE")
+    headings = ("BROKER", "PATH", "REPLICAS", "ARRIVING", "SIZE", "FREE", "DISK", "STATE")
     target.show(headings, rows, [each.to_dict() for each in found])
     if any(each.error is not None for each in found):
         raise click.exceptions.Exit(1)
@@ -214,9 +231,9 @@ def dirs(target: Target) -> None:
 @command(app)
 def move(
     target: Target,
-    topic: Annotated[str, Argument(metavar="TOPIC", help="The topic.")],
+    topic: Annotated[str, Argument(metavar="TOPIC", shell_complete=complete_topic, help="The topic.")],
     path: Annotated[str, Argument(metavar="PATH", help="A directory that `ottla log dirs` shows.")],
-    broker_id: Annotated[int, Option("--broker", metavar="ID", help="Whose replicas.")],
+    broker_id: Annotated[int, Option("--broker", metavar="ID", shell_complete=complete_broker, help="Whose replicas.")],
     partitions: Annotated[
         list[int] | None, Option("--partition", "-p", help="Only this partition; can be repeated.")
     ] = None,
@@ -249,5 +266,5 @@ def move(
         moves = {TopicPartitionReplica(topic, partition, broker_id): path for partition in chosen}
         return await admin.alter_replica_log_dirs(moves, raise_errors=False)
 
-    outcomes = [(f"{each.topic}-{each.partition}", each) for each in target.run(work)]
+    outcomes = [(f"{each.topic}-{each.partition}", each) for each in target.change(work)]
     show_outcomes(target, "PARTITION", outcomes, "moving")

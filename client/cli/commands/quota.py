@@ -94,7 +94,7 @@ def alter(
         raise CommandError("Whose quotas? Use --user, --client-id, --ip or --default.", 2)
     if not changes:
         raise CommandError("There is nothing to change: give --produce, --fetch, --request, ...", 2)
-    results = target.run(
+    results = target.change(
         lambda admin: admin.alter_client_quotas([(entity, changes)], validate_only=dry_run, raise_errors=False)
     )
     done = "ok to change" if dry_run else "changed"

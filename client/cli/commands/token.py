@@ -72,7 +72,7 @@ def create(
     lifetime_ms = -1 if lifetime is None else duration_ms(lifetime)
     for_owner = None if owner is None else _principal(owner)
     by = [_principal(renewer) for renewer in renewers or ()]
-    token = target.run(
+    token = target.change(
         lambda admin: admin.create_delegation_token(owner=for_owner, renewers=by, max_lifetime_ms=lifetime_ms)
     )
     target.show((*_HEADINGS, "HMAC"), [(*_row(token), token.hmac)], [token.to_dict()])
@@ -101,7 +101,7 @@ def renew(
     async def work(admin: Admin) -> int:
         return await admin.renew_delegation_token(await _hmac(admin, token), period_ms=period_ms)
 
-    _show_expiry(target, token, target.run(work))
+    _show_expiry(target, token, target.change(work))
 
 
 @command(app)
@@ -126,7 +126,7 @@ def expire(
     async def work(admin: Admin) -> int:
         return await admin.expire_delegation_token(await _hmac(admin, token), period_ms=period_ms)
 
-    _show_expiry(target, token, target.run(work))
+    _show_expiry(target, token, target.change(work))
 
 
 async def _hmac(admin: Admin, token_id: str) -> str:

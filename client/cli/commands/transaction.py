@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.function_commands import Argument, Option
+from ottla.client.cli.terminal.name_completion import complete_broker, complete_topic
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes, tell_errors
@@ -41,7 +42,12 @@ _Ids = Annotated[list[str], Argument(metavar="ID...", help="Transactional ids.")
 _Broker = Annotated[
     int | None,
     Option(
-        "--broker-id", "--broker", metavar="ID", help="Ask this broker for its replicas.", show_default="the leaders"
+        "--broker-id",
+        "--broker",
+        metavar="ID",
+        shell_complete=complete_broker,
+        help="Ask this broker for its replicas.",
+        show_default="the leaders",
     ),
 ]
 
@@ -121,7 +127,7 @@ def describe(target: Target, ids: _Ids) -> None:
             if number:
                 echo()
             _print_description(target, each)
-    tell_errors(found)
+    tell_errors(found, is_change=False)
 
 
 def _print_description(target: Target, found: TransactionDescription) -> None:
@@ -197,7 +203,14 @@ def find_hanging(
     target: Target,
     topics: Annotated[
         list[str] | None,
-        Option("--topic", "-t", metavar="TOPIC", help="Only this topic; can be repeated.", show_default="all"),
+        Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC",
+            shell_complete=complete_topic,
+            help="Only this topic; can be repeated.",
+            show_default="all",
+        ),
     ] = None,
     broker_id: _Broker = None,
     max_transaction_timeout: Annotated[
@@ -254,7 +267,7 @@ def find_hanging(
         say(f"\nTo end the first one: {abort_line(hanging[0])}")
     if not found and not target.is_data:
         say("No transaction hangs.")
-    tell_errors(found)
+    tell_errors(found, is_change=False)
 
 
 @command(app)
@@ -318,7 +331,7 @@ def abort(
         "Consumers that read committed records will never see its records.",
         yes,
     )
-    outcome = target.run(lambda admin: admin.abort_transaction(partition, *numbers, raise_errors=False))
+    outcome = target.change(lambda admin: admin.abort_transaction(partition, *numbers, raise_errors=False))
     show_outcomes(target, "PARTITION", [(str(partition), outcome)], "aborted")
 
 
@@ -338,7 +351,7 @@ def fence(target: Target, ids: _Ids, yes: YesOption = False) -> None:
     # A coordinator would create an id that does not exist.
     target.run(lambda admin: admin.describe_transactions(ids))
     confirm(f"Shut out the producers of {', '.join(ids)}, and abort what they have begun?", yes)
-    found = target.run(lambda admin: admin.fence_producers(ids, raise_errors=False))
+    found = target.change(lambda admin: admin.fence_producers(ids, raise_errors=False))
     show_outcomes(target, "TRANSACTIONAL-ID", [(each.transactional_id, each) for each in found], "fenced")
 
 

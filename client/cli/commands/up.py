@@ -12,7 +12,7 @@ from ottla.client.cli.commands.status import print_statuses
 from ottla.client.cli.terminal.function_commands import Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import DirectoryOption, default_directory, directory_arguments
-from ottla.client.cli.terminal.output import echo, say
+from ottla.client.cli.terminal.output import echo, say, unread_is_fine
 from ottla.client.cli.terminal.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def up(
         cluster = LocalCluster(
             ClusterDir(directory or default_directory()),
             broker_command=shlex.split(broker_command) if broker_command else BROKER_COMMAND,
-            report=say,
+            report=_tell,
             pause=signals.wait,
             start_timeout_s=timeout,
         )
@@ -140,9 +140,16 @@ def up(
         except InterruptedStartError as interrupted:
             say(str(interrupted))
             raise click.exceptions.Exit(1) from None
-        _show(cluster, directory, started=bool(started), detach=detach)
+        with unread_is_fine():
+            _show(cluster, directory, started=bool(started), detach=detach)
         if started and not detach:
             raise click.exceptions.Exit(_run_until_stopped(cluster, signals, directory))
+
+
+def _tell(line: str) -> None:
+    """Print a message. If nobody reads it any more, the cluster must not suffer."""
+    with unread_is_fine():
+        say(line)
 
 
 def _has_console() -> bool:
@@ -184,17 +191,17 @@ def _run_until_stopped(cluster: LocalCluster, signals: StopSignals, directory: P
         for departure in cluster.departures():
             name = f"{departure.process.name} (pid {departure.process.pid})"
             if departure.asked:
-                say(f"{name} was stopped by another command.")
+                _tell(f"{name} was stopped by another command.")
                 continue
             died = True
-            say(
+            _tell(
                 f"{name} died: {departure.how}. The others keep running.\n"
                 f"  its log:         {cluster.directory.log(departure.process)}\n"
                 f"  to start it:     ottla up --detach{directory_arguments(directory)}"
             )
         if not cluster.is_running():
-            say("No process is left.")
+            _tell("No process is left.")
             return 1 if died else 0
-    say("\nStopping. Press Ctrl-C again to kill the processes that are still running.")
+    _tell("\nStopping. Press Ctrl-C again to kill the processes that are still running.")
     cluster.stop()
     return 0

@@ -141,7 +141,7 @@ def delete(target: Target, users: _Users, mechanisms: _Mechanisms = None, yes: Y
         for info in each.credentials
         if only is None or info.mechanism in only
     ]
-    results = target.run(lambda admin: admin.alter_user_scram_credentials(deletions, raise_errors=False))
+    results = target.change(lambda admin: admin.alter_user_scram_credentials(deletions, raise_errors=False))
     show_outcomes(target, "USER", [(each.user, each) for each in results], "deleted")
 
 
@@ -185,5 +185,5 @@ def _set(
         async def work(admin: Admin) -> tuple[UserOutcome, ...]:
             return await admin.alter_user_scram_credentials(wanted, raise_errors=False)
 
-        results = target.run(work)
+        results = target.change(work)
     show_outcomes(target, "USER", [(each.user, each) for each in results], done)

@@ -16,9 +16,10 @@ from ottla.client.cli.health.dialing import Dialed, DialVerdict, dial
 from ottla.client.cli.health.findings import Finding, Status
 from ottla.client.cli.health.health import Health, WeakPartition, examine
 from ottla.client.cli.health.listeners import ADVERTISED, Behind, who_is_behind
-from ottla.client.cli.health.surroundings import local_zookeeper, surroundings
+from ottla.client.cli.health.surroundings import KEPT_FREE, kept_free_bytes, local_zookeeper, surroundings
 from ottla.client.cli.health.transactions import examine_transactions
 from ottla.client.cli.health.zookeeper_check import check_zookeeper, unknown_zookeeper
+from ottla.client.cli.terminal.sizes import human_bytes
 from ottla.client.errors import KafkaTimeoutError
 from ottla.client.net.settings import ClientSettings, HostPort
 from ottla.protocol.config_resources import ConfigResourceType
@@ -73,8 +74,9 @@ async def diagnose(settings: ClientSettings, directory: Path, zookeeper: str | N
                 yield finding
         yield await compare_clocks(described.brokers, pages)
         if are_reached:
+            kept_free = await kept_free_bytes(admin, [each.broker_id for each in described.brokers])
             for log_dir in await admin.describe_log_dirs((), raise_errors=False):
-                yield disk_finding(log_dir)
+                yield disk_finding(log_dir, kept_free.get(log_dir.broker_id, 0))
 
 
 async def _surroundings(
@@ -174,7 +176,7 @@ async def _replicas(admin: Admin, health: Health) -> Finding:
     isr_min = {
         each.resource_name: int(next((row.value for row in each.entries if row.value), "1")) for each in described
     }
-    refusing = [each for each in weak if len(each.isr) < isr_min.get(each.topic, 1)]
+    refusing = [each for each in weak if len(each.isr) < min(isr_min.get(each.topic, 1), len(each.replicas))]
     missing = _listed(health.missing_brokers)
     start = f"Start broker {missing}." if missing else "Check the logs of the brokers that lag behind."
     if refusing:
@@ -183,23 +185,24 @@ async def _replicas(admin: Admin, health: Health) -> Finding:
     return Finding(Status.WARNING, "replicas", f"{len(weak)} partitions are under-replicated: {_named(weak)}", start)
 
 
-def disk_finding(log_dir: LogDirDescription) -> Finding:
-    """Judge a log directory by its error and by the free space on its disk."""
+def disk_finding(log_dir: LogDirDescription, kept_free_bytes: int = 0) -> Finding:
+    """Judge a log directory by its error and by the free space on its disk; with less than is kept free, it is full."""
     check = f"disk of broker {log_dir.broker_id}"
     if log_dir.error is not None:
         advice = "The broker does not use this directory. Fix its disk, then restart the broker."
         return Finding(Status.BROKEN, check, f"{log_dir.path}: {log_dir.error.description}", advice)
     if log_dir.total_bytes is None or log_dir.usable_bytes is None:
         return Finding(Status.OK, check, f"{log_dir.path}: the broker is too old to report it")
-    found = f"{log_dir.path}: {_gib(log_dir.usable_bytes)} of {_gib(log_dir.total_bytes)} GiB free"
+    found = f"{log_dir.path}: {human_bytes(log_dir.usable_bytes)} of {human_bytes(log_dir.total_bytes)} free"
+    if log_dir.usable_bytes < max(1, kept_free_bytes):
+        kept = f", and {KEPT_FREE} keeps {human_bytes(kept_free_bytes)}" if kept_free_bytes else ""
+        advice = "The broker refuses records. Delete topics, keep less of them, or enlarge the disk."
+        change = "ottla topic alter TOPIC -c retention.bytes=BYTES"
+        return Finding(Status.BROKEN, check, f"{found}{kept}", advice, change)
     if log_dir.usable_bytes >= log_dir.total_bytes * _DISK_FREE_MIN:
         return Finding(Status.OK, check, found)
     advice = "Free some space, or keep less of the largest topics (`ottla log dirs` shows sizes)."
     return Finding(Status.WARNING, check, found, advice, "ottla topic alter TOPIC -c retention.bytes=BYTES")
-
-
-def _gib(size_bytes: int) -> str:
-    return f"{size_bytes / (1 << 30):.1f}"
 
 
 def _named(partitions: Sequence[WeakPartition]) -> str:

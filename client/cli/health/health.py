@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.client.admin.admin import Admin
 from ottla.client.admin.results import Result
+from ottla.client.cli.health.zookeeper_sessions import without_zookeeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,15 @@ class Health(Result):
     partitions: int
     offline: tuple[WeakPartition, ...]
     under_replicated: tuple[WeakPartition, ...]
+    # Brokers that say, or show, that they cannot reach ZooKeeper.
+    without_zookeeper: tuple[int, ...] = ()
+
+
+async def examine_all(admin: Admin) -> Health:
+    """Check brokers, the controller, all partitions, and whether brokers can reach ZooKeeper."""
+    found = await examine(admin)
+    cut_off = await without_zookeeper(admin, (await admin.describe_cluster()).brokers)
+    return replace(found, is_healthy=found.is_healthy and not cut_off, without_zookeeper=cut_off)
 
 
 async def examine(admin: Admin) -> Health:

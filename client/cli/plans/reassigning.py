@@ -39,10 +39,7 @@ def spread(
 
 def plan_text(plan: Plan) -> str:
     """Return a plan as JSON."""
-    rows = [
-        {"topic": each.topic, "partition": each.partition, "replicas": list(replicas)}
-        for each, replicas in plan.items()
-    ]
+    rows = [{"topic": each.topic, "partition": each.partition, "replicas": replicas} for each, replicas in plan.items()]
     return json.dumps({"version": _VERSION, "partitions": rows})
 
 
@@ -64,24 +61,39 @@ def parse_plan(text: str, name: str) -> dict[TopicPartition, list[int]]:
     return plan
 
 
+async def _replicas(admin: Admin, plan: Plan) -> dict[TopicPartition, list[int]]:
+    """Return where the partitions of the topics in a plan are."""
+    described = await admin.describe_topics(list(dict.fromkeys(each.topic for each in plan)))
+    return {
+        TopicPartition(topic.name, each.partition): list(each.replicas)
+        for topic in described
+        for each in topic.partitions
+    }
+
+
+async def replicas_now(admin: Admin, plan: Plan) -> dict[TopicPartition, list[int]]:
+    """Return where the partitions of a plan are; CommandError if one of them does not exist."""
+    now = await _replicas(admin, plan)
+    if missing := [each for each in plan if each not in now]:
+        raise CommandError(f"There is no partition {missing[0].topic}-{missing[0].partition}.")
+    return {each: now[each] for each in plan}
+
+
 async def progress(admin: Admin, plan: Plan) -> list[dict[str, Any]]:
     """Return for each partition whether it has moved, is moving, or is elsewhere."""
     moving = {TopicPartition(each.topic, each.partition) for each in await admin.list_partition_reassignments(plan)}
-    described = await admin.describe_topics({each.topic for each in plan})
-    now = {
-        TopicPartition(topic.name, each.partition): each.replicas for topic in described for each in topic.partitions
-    }
+    now = await _replicas(admin, plan)
     items = []
     for partition, wanted in plan.items():
-        replicas = now.get(partition, ())
-        state = "moving" if partition in moving else "done" if tuple(wanted) == replicas else "elsewhere"
+        replicas = now.get(partition, [])
+        state = "moving" if partition in moving else "done" if list(wanted) == replicas else "elsewhere"
         items.append(
             {
                 "topic": partition.topic,
                 "partition": partition.partition,
                 "state": state,
                 "wanted": list(wanted),
-                "replicas": list(replicas),
+                "replicas": replicas,
             }
         )
     return items

@@ -31,9 +31,17 @@ class CommandError(Exception):
         self.exit_code = exit_code
 
 
-def explained(error: KafkaError) -> str:
+# Codes of brokers that have waited in vain themselves.
+_UNANSWERED: Final = ("REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")
+# The outcome of a change whose answer is missing. Brokers drop it if they have not begun, now that we are gone.
+_OPEN: Final = (
+    "It is not known whether the change was made, and it may still be made. Look at the cluster before you repeat it."
+)
+
+
+def explained(error: KafkaError, *, is_change: bool = False) -> str:
     """Return a client error as text, with the usual next step if there is one."""
-    from ottla.client.errors import LocalError, NoBrokersAvailable
+    from ottla.client.errors import KafkaConnectionError, KafkaTimeoutError, LocalError, NoBrokersAvailable
 
     if isinstance(error, NoBrokersAvailable):
         return (
@@ -42,4 +50,6 @@ def explained(error: KafkaError) -> str:
             "Set the address with -b HOST:PORT or OTTLA_BOOTSTRAP_SERVERS."
         )
     step = "" if isinstance(error, LocalError) else _NEXT_STEPS.get(error.message, "")
+    if is_change and (isinstance(error, KafkaConnectionError | KafkaTimeoutError) or error.message in _UNANSWERED):
+        step = _OPEN
     return f"{error}\n{step}" if step else str(error)

@@ -120,7 +120,9 @@ def run_program(program: click.Command, name: str) -> int:
         problem.show()
         return problem.exit_code
     except click.Abort as aborted:
-        click.echo("Aborted.", err=True)
+        from ottla.client.cli.terminal.output import say
+
+        say("Aborted.")
         return INTERRUPTED if isinstance(aborted.__cause__, KeyboardInterrupt) else 1
     return code if isinstance(code, int) else 0
 

@@ -34,9 +34,9 @@ def show_outcomes(target: Target, heading: str, outcomes: Sequence[tuple[str, Ad
     tell_errors([outcome for _, outcome in outcomes])
 
 
-def tell_errors(outcomes: Sequence[AdminOutcome]) -> None:
+def tell_errors(outcomes: Sequence[AdminOutcome], *, is_change: bool = True) -> None:
     """Print errors to standard error, equal texts once; exit with 1 if there are any."""
-    told = [explained(outcome.error) for outcome in outcomes if outcome.error is not None]
+    told = [explained(outcome.error, is_change=is_change) for outcome in outcomes if outcome.error is not None]
     for each in dict.fromkeys(told):
         error(each)
     if told:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, Final
 
@@ -52,6 +54,17 @@ def echo(line: str = "") -> None:
 def say(line: str) -> None:
     """Print a message to standard error."""
     click.echo(printable(line), err=True)
+
+
+@contextmanager
+def unread_is_fine() -> Iterator[None]:
+    """Within this context, nobody has to read what is printed, as in `ottla up --detach | head -1`."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The rest has nowhere to go. Without this, Python complains when it flushes at the end.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the end of the process
 
 
 def error(message: str) -> None:

@@ -35,7 +35,7 @@ _Bootstrap = Annotated[
         envvar="OTTLA_BOOTSTRAP_SERVERS",
         metavar="HOST:PORT,...",
         help="Brokers to connect to first.",
-        show_default=BOOTSTRAP_DEFAULT,
+        show_default="the cluster that `ottla up` runs here, else localhost:9092",
     ),
 ]
 _CommandConfig = Annotated[
@@ -51,7 +51,9 @@ _Overrides = Annotated[
     list[str] | None,
     Option("-X", metavar="KEY=VALUE", help="A client option, by Kafka's name; can be repeated."),
 ]
-_Timeout = Annotated[float, Option(min=0.1, metavar="SECONDS", help="How long to keep trying.")]
+_Timeout = Annotated[
+    float, Option(min=0.1, metavar="SECONDS", help="How long the command may take, if it waits for the cluster.")
+]
 _Format = Annotated[
     Format, Option("--format", help="How to print the result. JSON: one object per line; YAML: a list.")
 ]
@@ -64,7 +66,7 @@ class Target:
     bootstrap_servers: str | None = None
     command_config: Path | None = None
     overrides: tuple[str, ...] = ()
-    timeout_s: float = 15.0
+    timeout_s: float = 30.0
     output_format: Format = Format.TABLE
 
     @property
@@ -86,6 +88,8 @@ class Target:
             "request_timeout_ms": request_ms,
             "connect_timeout_ms": int(min(self.timeout_s, _CONNECT_TIMEOUT_S_MAX) * 1000),
         }
+        if self.bootstrap_servers is not None and not self.bootstrap_servers.strip(", "):
+            raise CommandError("-b is empty: write HOST:PORT, or leave it out.", 2)
         try:
             if self.command_config is not None:
                 settings |= kind.kwargs_from_config(read_properties(self.command_config))
@@ -93,24 +97,44 @@ class Target:
             # A profile belongs to one cluster. Another cluster must not receive its password.
             if self.bootstrap_servers is None and "bootstrap_servers" not in settings:
                 settings = kind.kwargs_from_config(options_in_use()) | settings
+            if self.bootstrap_servers is not None:
+                settings["bootstrap_servers"] = self.bootstrap_servers
+            elif "bootstrap_servers" not in settings:
+                settings = kind.kwargs_from_config(options_of_this_machine()) | settings
         except KafkaConfigurationError as error:
             raise CommandError(str(error), 2) from error
-        if self.bootstrap_servers is not None or "bootstrap_servers" not in settings:
-            settings["bootstrap_servers"] = self.bootstrap_servers or default_bootstrap()
         return defaults | settings
 
-    def run(self, work: Callable[[Admin], Awaitable[T]]) -> T:
-        """Run a coroutine with an admin client of the cluster; CommandError if it raises a KafkaError."""
+    def run(self, work: Callable[[Admin], Awaitable[T]], *, is_endless: bool = False) -> T:
+        """Run a coroutine with an admin client of the cluster; CommandError if it raises a KafkaError.
+
+        All of it ends within the timeout, unless it is endless: then only each request does.
+        """
+        return self._run(work, None if is_endless else self.timeout_s)
+
+    def change(self, work: Callable[[Admin], Awaitable[T]]) -> T:
+        """Run a coroutine that changes the cluster, as `run`; if there was no answer, say that the outcome is open."""
+        return self._run(work, self.timeout_s, is_change=True)
+
+    def _run(self, work: Callable[[Admin], Awaitable[T]], timeout_s: float | None, *, is_change: bool = False) -> T:
         from ottla.client.admin.admin import Admin
         from ottla.client.net.settings import ClientSettings
 
         settings = self.settings(ClientSettings)
 
         async def main() -> T:
-            async with Admin(**settings) as admin:
-                return await work(admin)
+            import asyncio
 
-        return run(main)
+            from ottla.client.errors import KafkaTimeoutError
+
+            admin = Admin(**settings)
+            try:
+                async with asyncio.timeout(timeout_s), admin:
+                    return await work(admin)
+            except TimeoutError as error:
+                raise KafkaTimeoutError(f"The cluster did not answer within {timeout_s:g} s") from error
+
+        return run(main, is_change=is_change)
 
     def print_items(self, items: Iterable[Mapping[str, Any]]) -> None:
         """Print objects for scripts."""
@@ -139,18 +163,19 @@ STYLES: Final = {
 }
 
 
-def default_bootstrap() -> str:
-    """Return the default bootstrap servers: localhost:9092, plus the other brokers if `ottla up` started that one."""
-    from ottla.client.local_cluster.cluster_dir import ClusterDir
-    from ottla.client.local_cluster.errors import ClusterError
+def options_of_this_machine(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the options for the cluster that `ottla up` runs on this machine; localhost:9092 if it runs none."""
+    directory = Path(environment.get("OTTLA_DIR") or default_directory(environment))
+    if not directory.exists():
+        return {"bootstrap.servers": BOOTSTRAP_DEFAULT}
+    from ottla.client.local_cluster.running import running_cluster
+    from ottla.client.net.settings import read_properties
 
-    try:
-        record = ClusterDir(Path(os.environ.get("OTTLA_DIR") or default_directory())).read()
-    except ClusterError:
-        record = None
-    if record is None or not any(BOOTSTRAP_DEFAULT.endswith(f":{broker.port}") for broker in record.brokers):
-        return BOOTSTRAP_DEFAULT
-    return record.bootstrap_servers
+    found = running_cluster(directory)
+    if found is None:
+        return {"bootstrap.servers": BOOTSTRAP_DEFAULT}
+    options = {} if found.client_properties is None else read_properties(found.client_properties)
+    return options | {"bootstrap.servers": found.bootstrap_servers}
 
 
 def cell(value: object) -> str:
@@ -164,7 +189,7 @@ def cell(value: object) -> str:
     return str(value)
 
 
-def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def run(main: Callable[[], Coroutine[Any, Any, T]], *, is_change: bool = False) -> T:
     """Run a coroutine function; CommandError if it raises a KafkaError."""
     import asyncio
 
@@ -175,17 +200,22 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     except KafkaConfigurationError as error:
         raise CommandError(str(error), 2) from error
     except KafkaError as error:
-        raise CommandError(explained(error)) from error
+        raise CommandError(explained(error, is_change=is_change)) from error
 
 
 def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
-    """Read KEY=VALUE; CommandError if there is no "="."""
-    found = {}
+    """Read KEY=VALUE; the last value of a key counts. CommandError if there is no "="."""
+    return dict(key_value_pairs(pairs, option))
+
+
+def key_value_pairs(pairs: Sequence[str], option: str) -> list[tuple[str, str]]:
+    """Read KEY=VALUE, in order, each one even if its key comes again; CommandError if there is no "="."""
+    found = []
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise CommandError(f"{option} takes KEY=VALUE, not {pair!r}", 2)
-        found[key.strip()] = value
+        found.append((key.strip(), value))
     return found
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -20,8 +22,9 @@ from ottla.client.cli.records.reading import ReadRecord
 from ottla.client.cli.records.record_format import as_json, compiled
 from ottla.client.cli.terminal import errors, nouns, output, times
 from ottla.client.cli.terminal.errors import CommandError
-from ottla.client.cli.terminal.target import Target, default_bootstrap, key_values
+from ottla.client.cli.terminal.target import Target, key_values, options_of_this_machine
 from ottla.client.local_cluster.cluster_dir import ClusterDir
+from ottla.client.local_cluster.process import start_time
 from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Role
 from ottla.client.net.settings import ClientSettings
 from ottla.protocol.identifiers import TopicPartition
@@ -40,6 +43,7 @@ READ = ReadRecord(TopicPartition("t", 3), Record(7, 1_000, b"k", None, [("h", b"
         ("-9d", 0),
         ("1970-01-01T00:00:01Z", 1_000),
         ("1970-01-01T01:00:00.5+01:00", 500),
+        ("1969-12-31T23:59:59.999Z", 0),
     ],
 )
 def test_times_are_read_in_each_way(text: str, expected_ms: int) -> None:
@@ -147,42 +151,93 @@ def test_every_command_has_examples_and_tells_its_json(
     assert "JSON" in shown
 
 
-def test_the_cluster_of_this_machine_is_found_though_its_first_broker_is_gone(
+def test_without_an_address_the_running_cluster_of_this_machine_is_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If `ottla up` has made the cluster at localhost:9092, all its brokers are asked; not one that is elsewhere."""
-    monkeypatch.setenv("OTTLA_DIR", str(tmp_path))
+    """Whatever its ports, and with all its brokers, if one of them runs; else localhost:9092."""
+    pid = os.getpid()
 
-    def remember(base_port: int) -> None:
-        brokers = tuple(
-            ProcessRecord(role=Role.BROKER, id=number, host="127.0.0.1", port=base_port + number, log="broker.log")
-            for number in range(2)
+    def remember(*, runs: bool, secure: bool = False) -> None:
+        first = ProcessRecord(role=Role.BROKER, id=1, host="127.0.0.1", port=19092, log="broker.log")
+        second = ProcessRecord(
+            role=Role.BROKER,
+            id=2,
+            host="127.0.0.1",
+            port=20001,
+            log="broker.log",
+            pid=pid if runs else None,
+            start_time=start_time(pid),
         )
-        connect = "127.0.0.1:2181"
-        record = ClusterRecord(zookeeper_connect=connect, base_port=base_port, http_base_port=0, processes=brokers)
+        record = ClusterRecord(
+            zookeeper_connect="127.0.0.1:2181", base_port=0, http_base_port=0, secure=secure, processes=(first, second)
+        )
         ClusterDir(tmp_path).write(record)
 
-    remember(9092)
-    assert default_bootstrap() == "127.0.0.1:9092,127.0.0.1:9093"
-    remember(19092)
-    assert default_bootstrap() == "localhost:9092"
+    def meant(environment: Mapping[str, str]) -> str:
+        return options_of_this_machine(environment)["bootstrap.servers"]
+
+    here = {"OTTLA_DIR": str(tmp_path)}
+    assert meant(here) == "localhost:9092"
+    remember(runs=True)
+    assert meant(here) == "127.0.0.1:19092,127.0.0.1:20001"
+    assert meant({"XDG_DATA_HOME": str(tmp_path)}) == "localhost:9092"
+    monkeypatch.setenv("OTTLA_DIR", str(tmp_path))
+    assert Target().settings(ClientSettings)["bootstrap_servers"] == "127.0.0.1:19092,127.0.0.1:20001"
+    assert Target("other:1").settings(ClientSettings)["bootstrap_servers"] == "other:1"
+    remember(runs=False)
+    assert meant(here) == "localhost:9092"
+
+    remember(runs=True, secure=True)
+    properties = ClusterDir(tmp_path).security.client_properties
+    properties.parent.mkdir()
+    properties.write_text("bootstrap.servers=elsewhere:1\nsecurity.protocol=SSL\n")
+    assert options_of_this_machine(here) == {
+        "bootstrap.servers": "127.0.0.1:19092,127.0.0.1:20001",
+        "security.protocol": "SSL",
+    }
 
 
-def test_help_imports_nothing_that_is_slow() -> None:
-    """Neither the client nor the commands below a noun, until they are called for."""
+def test_an_empty_address_is_refused() -> None:
+    """A variable in a script that is not set must not mean another cluster."""
+    for empty in ("", " ", ","):
+        with pytest.raises(CommandError, match="-b is empty") as refused:
+            Target(empty).settings(ClientSettings)
+        assert refused.value.exit_code == 2
+
+
+def modules_of(*arguments: str) -> tuple[set[str], str]:
+    """Run a command line in a process of its own; return the modules that it imported, and what it printed."""
     code = (
-        "import sys; sys.argv = ['ottla', '--help']\n"
+        f"import sys; sys.argv = ['ottla', *{arguments!r}]\n"
         "from ottla.client.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: print(*sys.modules, file=sys.stderr)\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    return set(ran.stderr.split()), ran.stdout
 
-    loaded = set(ran.stderr.split())
-    ours = {"ottla.client.admin.admin", "ottla.client.cli.commands.topic"}
-    slow = {"asyncio", "kazoo", "msgspec", "numpy", "pyarrow", "rich", "ssl", "structlog", "uvloop", "yaml"}
-    assert (ours | slow).isdisjoint(loaded)
-    assert "Consumer groups" in ran.stdout
+
+# Modules that no quick command may import, because each of them takes longer than the command itself.
+SLOW = {"kazoo", "numpy", "prometheus_client", "pyarrow", "pydantic", "rich", "structlog", "typer", "uvloop", "yaml"}
+
+
+def test_help_imports_nothing_that_is_slow() -> None:
+    """Neither the client nor the commands below a noun, until they are called for."""
+    loaded, shown = modules_of("--help")
+    ours = {"ottla.client.admin.admin", "ottla.client.cli.commands.topic", "ottla.client.cli.terminal.output"}
+    slow = {"asyncio", "dataclasses", "json", "msgspec", "ssl", "subprocess"}
+    assert (ours | slow | SLOW) & loaded == set()
+    assert "Consumer groups" in shown
+
+
+def test_a_list_of_topics_imports_only_what_it_needs(broker: BrokerProcess) -> None:
+    """No request about other things, no producer or consumer, no broker."""
+    loaded, shown = modules_of("topic", "list", "-b", broker.bootstrap)
+    requests = {f"ottla.client.admin.{name}_requests" for name in ("config", "group", "security", "transaction")}
+    ours = {"ottla.client.admin.results", "ottla.client.consumer.consumer", "ottla.client.producer.producer"}
+    assert ({"msgspec"} | requests | ours | SLOW) & loaded == set()
+    assert not any(name.startswith("ottla.broker") for name in loaded)
+    assert shown.startswith("TOPIC")
 
 
 def test_the_script_works_as_a_process(broker: BrokerProcess, topic: str) -> None:

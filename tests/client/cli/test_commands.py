@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.client.clusters import Bench
@@ -38,13 +39,18 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return run_command
 
 
+def objects(printed: str) -> list[dict[str, Any]]:
+    """Return the lines of an output as JSON."""
+    return [json.loads(line) for line in printed.splitlines()]
+
+
 def test_a_detached_cluster_is_shown_and_stopped(bench: Bench, run: Run) -> None:
     """The way of a user: up, status, up once more, down, status."""
     directory = ("--dir", str(bench.path))
 
     code, printed, said = run(*bench.arguments(2), "--detach", "-X", "num.partitions=3")
     assert code == 0, said
-    statuses = json.loads(run("status", *directory, "--format", "json")[1])
+    statuses = objects(run("status", *directory, "--format", "json")[1])
     addresses = ",".join(f"127.0.0.1:{status['port']}" for status in statuses)
     assert f"bootstrap servers: {addresses}\n" in printed
     assert f"data and logs:     {bench.path}\n" in printed
@@ -80,7 +86,7 @@ def test_status_is_a_list_of_objects(bench: Bench, run: Run) -> None:
     run(*bench.arguments(2), "--detach")
     code, printed, _ = run("status", "--dir", str(bench.path), "--format", "json")
 
-    statuses = json.loads(printed)
+    statuses = objects(printed)
     assert code == 0
     process = ["role", "id", "pid", "host", "port", "http_port", "state"]
     health = ["is_controller", "leaders", "under_replicated"]
@@ -93,7 +99,7 @@ def test_status_is_a_list_of_objects(bench: Bench, run: Run) -> None:
 
     os.kill(statuses[0]["pid"], signal.SIGKILL)
     until(lambda: run("status", "--dir", str(bench.path), "--format", "json")[0] == 1)
-    died, other = json.loads(run("status", "--dir", str(bench.path), "--format", "json")[1])
+    died, other = objects(run("status", "--dir", str(bench.path), "--format", "json")[1])
     assert died == {**statuses[0], "pid": None, "state": "died", **dict.fromkeys(health)}
     assert other == statuses[1]
 

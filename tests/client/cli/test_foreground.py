@@ -112,9 +112,21 @@ def test_a_detached_cluster_survives_its_command(bench: Bench) -> None:
     with ottla("status", "--dir", str(bench.path), "--format", "json") as status:
         printed, _ = status.communicate(timeout=DEADLINE_S)
     assert status.returncode == 0
-    processes = json.loads(printed)
+    processes = [json.loads(line) for line in printed.splitlines()]
     assert [each["state"] for each in processes] == ["running", "running"]
     assert all(os.getsid(each["pid"]) == each["pid"] for each in processes)
+
+
+def test_a_detached_cluster_survives_a_reader_that_closes_the_pipe(bench: Bench) -> None:
+    """As in `ottla up --detach | head -1`."""
+    with ottla(*bench.arguments(2, "--detach")) as up:
+        assert up.stdout is not None
+        up.stdout.close()
+        assert up.stderr is not None
+        up.stderr.close()
+        up.wait(DEADLINE_S)
+
+    assert all(each.is_running() for each in bench.cluster().record().processes)
 
 
 def test_a_signal_that_was_ignored_stays_ignored() -> None:

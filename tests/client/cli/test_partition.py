@@ -30,12 +30,24 @@ def test_a_topic_moves_to_another_broker(
     file.write_text(planned.out)
     plan = str(file)
     assert ottla("partition", "reassign", "execute", plan, bootstrap=at).code == 2
-    assert ottla("partition", "reassign", "execute", plan, "--yes", bootstrap=at).code == 0
+    executed = ottla("partition", "reassign", "execute", plan, "--throttle", "10MiB", "--yes", bootstrap=at)
+    assert (executed.code, f"in {plan}.rollback.json" in executed.err) == (0, True)
+    back = json.loads((tmp_path / "plan.json.rollback.json").read_text())
+    assert {tuple(row["replicas"]) for row in back["partitions"]} <= {(1,), (2,)}
+
+    def options(kind: str, name: str) -> dict[str, str]:
+        rows = ottla("config", "list", kind, name, "--format", "json", bootstrap=at).items
+        return {row["name"]: row["value"] for row in rows if "throttled" in row["name"] and not row["is_default"]}
+
+    assert set(options("topic", topic)) == {f"{side}.replication.throttled.replicas" for side in ("leader", "follower")}
+    assert set(options("broker", "2").values()) == {str(10 * 1024 * 1024)}
     for _ in range(VERIFY_MAX):
         verified = ottla("partition", "reassign", "verify", plan, bootstrap=at)
         if verified.code == 0:
             break
     assert verified.rows == [[topic, "0", "done", "2", "2"], [topic, "1", "done", "2", "2"]]
+    assert "The throttle was removed." in verified.err
+    assert (options("topic", topic), options("broker", "1"), options("broker", "2")) == ({}, {}, {})
     cancelled = ottla("partition", "reassign", "cancel", plan, "--yes", bootstrap=at)
     assert (cancelled.code, "NO_REASSIGNMENT_IN_PROGRESS" in cancelled.err) == (1, True)
 
@@ -44,7 +56,8 @@ def test_a_topic_moves_to_another_broker(
         [topic, "1", "2", "2"],
     ]
     assert ottla("partition", "leaders", "--not-preferred", "--format", "json", bootstrap=at).items == []
-    assert ottla("partition", "elect", "--topic", topic, bootstrap=at).code == 0
+    elected = ottla("partition", "elect", "--topic", topic, bootstrap=at)
+    assert (elected.code, [row[1:] for row in elected.rows]) == (0, [["not", "needed"]] * 2)
     assert ottla("partition", "elect", "--unclean", bootstrap=at).code == 2
 
     failed = ottla("partition", "reassign", "plan", "--topic", topic, "--brokers", "1,9", bootstrap=at)
