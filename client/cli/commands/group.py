@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.function_commands import Argument, Option
+from ottla.client.cli.terminal.name_completion import complete_group, complete_topic
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes, tell_errors
-from ottla.client.cli.terminal.output import confirm, echo, print_table
+from ottla.client.cli.terminal.output import confirm, echo, print_table, say
 from ottla.client.cli.terminal.target import STYLES, Target, cell, command
 from ottla.client.cli.terminal.times import duration, local_time
 
@@ -16,10 +19,11 @@ if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
     from ottla.client.admin.group_results import GroupDescription
     from ottla.client.cli.health.lag import PartitionLag
+    from ottla.protocol.identifiers import TopicPartition
 
 app = noun_app("group")
 
-_Group = Annotated[str, Argument(metavar="GROUP", help="Name of the group.")]
+_Group = Annotated[str, Argument(metavar="GROUP", shell_complete=complete_group, help="Name of the group.")]
 _LAG_HEADINGS = (
     "TOPIC",
     "PARTITION",
@@ -156,10 +160,28 @@ def members(target: Target, group: _Group) -> None:
 def seek(
     target: Target,
     group: _Group,
-    to: Annotated[str, Option("--to", metavar="OFFSET", help="start, end, N, -N before the end, or @TIME.")],
+    to: Annotated[
+        str | None, Option("--to", metavar="OFFSET", help="start, end, N, -N before the end, or @TIME.")
+    ] = None,
+    by: Annotated[int | None, Option("--by", metavar="N", help="N records further, or back if N is negative.")] = None,
+    from_file: Annotated[
+        Path | None,
+        Option(
+            "--from-file",
+            metavar="FILE",
+            help="To the offsets in this file: lines topic,partition,offset, or JSON as `ottla group lag` prints it.",
+        ),
+    ] = None,
     topics: Annotated[
         list[str] | None,
-        Option("--topic", "-t", metavar="TOPIC", help="Only this topic.", show_default="all with committed offsets"),
+        Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC",
+            shell_complete=complete_topic,
+            help="Only this topic.",
+            show_default="all with committed offsets",
+        ),
     ] = None,
     partitions: Annotated[
         list[int] | None, Option("--partition", "-p", help="Only this partition of the topics.")
@@ -169,20 +191,31 @@ def seek(
 ) -> None:
     """Set the committed offsets of a group that has no members.
 
-    JSON: topic, partition, before (null where nothing was committed), after, error.
+    Offsets that a partition does not have, or no longer has, become the nearest one that it has, with a warning.
+
+    JSON: topic, partition, before (null where nothing was committed), after, wanted (what was asked for), error.
 
     \b
     Examples:
       ottla group seek billing --to start --dry-run
       ottla group seek billing --to @2026-01-31T12:00:00Z --topic orders
       ottla group seek billing --to 1000 --topic orders --partition 0 --yes
+      ottla group seek billing --by -100 --topic orders
+      ottla group lag billing --format json > offsets; ottla group seek billing --from-file offsets
     """
-    from ottla.client.cli.records.seeking import planned, sought
+    from ottla.client.cli.records.seeking import Destination, offsets_in, planned, sought
 
-    steps = target.run(lambda admin: planned(admin, group, topics, partitions, to))
+    if sum(each is not None for each in (to, by, from_file)) != 1:
+        raise CommandError("say where to go: --to, --by or --from-file", 2)
+    destination = Destination(to, by, None if from_file is None else offsets_in(from_file))
+    steps = target.run(lambda admin: planned(admin, group, topics, partitions, destination))
+    for step in steps:
+        if step.after != step.wanted:
+            where = "starts" if step.after > step.wanted else "ends"
+            say(f"Warning: {step.topic}-{step.partition} {where} at {step.after}, not at {step.wanted}.")
     if not dry_run:
-        confirm(f"Move {group} to {to} in {len(steps)} {'partition' if len(steps) == 1 else 'partitions'}?", yes)
-        steps = target.run(lambda admin: sought(admin, group, steps))
+        confirm(f"Move {group} {destination} in {len(steps)} {'partition' if len(steps) == 1 else 'partitions'}?", yes)
+        steps = target.change(lambda admin: sought(admin, group, steps))
     done = [step for step in steps if step.error is None]
     if done or target.is_data:
         target.show(
@@ -194,9 +227,49 @@ def seek(
 
 
 @command(app)
+def delete_offsets(
+    target: Target,
+    group: _Group,
+    topics: Annotated[
+        list[str],
+        Option("--topic", "-t", metavar="TOPIC", shell_complete=complete_topic, help="Topic; can be repeated."),
+    ],
+    partitions: Annotated[
+        list[int] | None, Option("--partition", "-p", help="Only this partition of the topics; can be repeated.")
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Delete the committed offsets of a group in topics that none of its members reads.
+
+    JSON: topic, partition, error.
+
+    \b
+    Examples:
+      ottla group delete-offsets billing --topic orders
+      ottla group delete-offsets billing --topic orders --partition 3 --yes
+    """
+
+    async def committed(admin: Admin) -> list[TopicPartition]:
+        from ottla.protocol.identifiers import TopicPartition
+
+        return [
+            TopicPartition(each.topic, each.partition)
+            for each in await admin.list_group_offsets(group)
+            if each.topic in topics and (not partitions or each.partition in partitions)
+        ]
+
+    found = target.run(committed)
+    if not found:
+        raise CommandError(f"{group} has committed nothing there; `ottla group lag {group}` shows its offsets.")
+    confirm(f"Delete the offsets of {group} in {len(found)} partitions?", yes)
+    results = target.change(lambda admin: admin.delete_group_offsets(group, found, raise_errors=False))
+    show_outcomes(target, "PARTITION", [(f"{each.topic}-{each.partition}", each) for each in results], "deleted")
+
+
+@command(app)
 def delete(
     target: Target,
-    groups: Annotated[list[str], Argument(metavar="GROUP...", help="Names of groups.")],
+    groups: Annotated[list[str], Argument(metavar="GROUP...", shell_complete=complete_group, help="Names of groups.")],
     yes: YesOption = False,
 ) -> None:
     """Delete groups that have no members, with all their committed offsets.
@@ -209,7 +282,7 @@ def delete(
       ottla group delete billing shipping --yes
     """
     confirm(f"Delete {', '.join(groups)} and all committed offsets?", yes)
-    results = target.run(lambda admin: admin.delete_groups(groups, raise_errors=False))
+    results = target.change(lambda admin: admin.delete_groups(groups, raise_errors=False))
     show_outcomes(target, "GROUP", [(each.group_id, each) for each in results], "deleted")
 
 

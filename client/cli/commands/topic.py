@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ottla.client.cli.records.topic_records import consume, produce, tail
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.function_commands import Argument, Option
+from ottla.client.cli.terminal.name_completion import complete_topic
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import YesOption
 from ottla.client.cli.terminal.outcomes import show_outcomes
 from ottla.client.cli.terminal.output import confirm, echo, say
+from ottla.client.cli.terminal.sizes import human_bytes
 from ottla.client.cli.terminal.target import Target, command, key_values
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
     from ottla.client.admin.results import ConfigEntry, ListedOffset, PartitionDescription, TopicDescription
+    from ottla.client.cli.health.topic_sizes import PartitionSize
+
+    Sizes = list[tuple[PartitionDescription, PartitionSize]]
 
 app = noun_app("topic")
 
-_Topic = Annotated[str, Argument(metavar="TOPIC", help="Name of the topic.")]
-_Topics = Annotated[list[str], Argument(metavar="TOPIC...", help="Names of topics.")]
+_Topic = Annotated[str, Argument(metavar="TOPIC", shell_complete=complete_topic, help="Name of the topic.")]
+_Topics = Annotated[list[str], Argument(metavar="TOPIC...", shell_complete=complete_topic, help="Names of topics.")]
 _Configs = Annotated[
     list[str] | None,
     Option("--config", "-c", metavar="KEY=VALUE", help="Option of the topic; can be repeated."),
@@ -89,7 +94,7 @@ def create(
 
     options = key_values(configs or (), "--config")
     new = [NewTopic(name, partitions, replication_factor, configs=options) for name in topics]
-    results = target.run(lambda admin: admin.create_topics(new, validate_only=dry_run, raise_errors=False))
+    results = target.change(lambda admin: admin.create_topics(new, validate_only=dry_run, raise_errors=False))
     if if_not_exists:
         results = tuple(each for each in results if not isinstance(each.error, TopicAlreadyExistsError))
     show_outcomes(target, "TOPIC", [(each.name, each) for each in results], "ok to create" if dry_run else "created")
@@ -102,21 +107,34 @@ def describe(
     all_configs: Annotated[
         bool, Option("--all-configs", "-a", help="Include options that are at their defaults.")
     ] = False,
+    rate_seconds: Annotated[
+        float | None,
+        Option(
+            "--rates",
+            min=0.1,
+            max=60,
+            metavar="SECONDS",
+            help="Look twice, so far apart, and show records and bytes per second.",
+        ),
+    ] = None,
 ) -> None:
-    """Show partitions and options of topics.
+    """Show partitions, sizes and options of topics. A size is that of the leader's replica.
 
-    JSON: name, topic_id, is_internal, partitions (partition, leader, leader_epoch, replicas, isr, offline_replicas),
-    error, configs (an object).
+    JSON: name, topic_id, is_internal, partitions (partition, leader, leader_epoch, replicas, isr, offline_replicas,
+    records, size_bytes, records_per_second, bytes_per_second), error, configs (an object).
 
     \b
     Examples:
       ottla topic describe orders
+      ottla topic describe orders --rates 5
       ottla topic describe orders --format json | jq .partitions[].leader
     """
 
-    async def work(admin: Admin) -> list[tuple[TopicDescription, list[ConfigEntry]]]:
+    async def work(admin: Admin) -> list[tuple[TopicDescription, list[ConfigEntry], Sizes]]:
         from ottla.client.admin.results import ConfigResource
+        from ottla.client.cli.health.topic_sizes import sizes_of
         from ottla.protocol.config_resources import ConfigResourceType
+        from ottla.protocol.identifiers import TopicPartition
 
         described = await admin.describe_topics(topics)
         configs = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in topics])
@@ -124,15 +142,28 @@ def describe(
             each.resource_name: [entry for entry in each.entries if all_configs or entry.source == "topic"]
             for each in configs
         }
-        return [(each, own.get(each.name, [])) for each in described]
+        sizes = await sizes_of(admin, described, rate_seconds)
+        return [
+            (
+                topic,
+                own.get(topic.name, []),
+                [(each, sizes[TopicPartition(topic.name, each.partition)]) for each in topic.partitions],
+            )
+            for topic in described
+        ]
 
     found = target.run(work)
     if target.is_data:
         target.print_items(
-            {**topic.to_dict(), "configs": {entry.name: entry.value for entry in configs}} for topic, configs in found
+            {
+                **topic.to_dict(),
+                "partitions": [each.to_dict() | size.to_dict() for each, size in partitions],
+                "configs": {entry.name: entry.value for entry in configs},
+            }
+            for topic, configs, partitions in found
         )
         return
-    for number, (topic, configs) in enumerate(found):
+    for number, (topic, configs, partitions) in enumerate(found):
         if number:
             echo()
         echo(f"topic:               {topic.name}")
@@ -142,14 +173,22 @@ def describe(
         for entry in configs:
             echo(f"{entry.name} = {entry.value}")
         echo()
-        target.show(
-            ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "STATE"),
-            [
-                (each.partition, each.leader, each.leader_epoch, each.replicas, each.isr, partition_state(each))
-                for each in topic.partitions
-            ],
-            (),
-        )
+        _show_partitions(target, partitions, with_rates=rate_seconds is not None)
+
+
+def _show_partitions(target: Target, partitions: Sizes, *, with_rates: bool) -> None:
+    headings = ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "STATE", "RECORDS", "SIZE"]
+    if with_rates:
+        headings += ["RECORDS/S", "SIZE/S"]
+    rows = []
+    for each, size in partitions:
+        row: list[object] = [each.partition, each.leader, each.leader_epoch, each.replicas, each.isr]
+        row += [partition_state(each), size.records, None if size.size_bytes is None else human_bytes(size.size_bytes)]
+        if with_rates:
+            rates = size.records_per_second, size.bytes_per_second
+            row += ["-" if rates[0] is None else f"{rates[0]:.1f}", "-" if rates[1] is None else human_bytes(rates[1])]
+        rows.append(row)
+    target.show(headings, rows, ())
 
 
 def partition_state(partition: PartitionDescription) -> str:
@@ -193,7 +232,7 @@ def delete(target: Target, topics: _Topics, yes: YesOption = False) -> None:
       ottla topic delete orders payments --yes
     """
     confirm(f"Delete {', '.join(topics)} and all records in {'it' if len(topics) == 1 else 'them'}?", yes)
-    results = target.run(lambda admin: admin.delete_topics(topics, raise_errors=False))
+    results = target.change(lambda admin: admin.delete_topics(topics, raise_errors=False))
     show_outcomes(target, "TOPIC", [(each.name, each) for each in results], "deleted")
 
 
@@ -212,7 +251,7 @@ def add_partitions(
     Examples:
       ottla topic add-partitions orders --total 12
     """
-    results = target.run(
+    results = target.change(
         lambda admin: admin.create_partitions({topic: total}, validate_only=dry_run, raise_errors=False)
     )
     done = f"{'can have' if dry_run else 'has'} {total} partitions"
@@ -255,7 +294,7 @@ def trim(
         wanted = await partitions_of(admin, topic, partitions)
         return await admin.delete_records(await resolve(admin, wanted, offset), raise_errors=False)
 
-    results = target.run(work)
+    results = target.change(work)
     show_outcomes(target, "PARTITION", [(f"{each.topic}-{each.partition}", each) for each in results], "trimmed")
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from ottla.client.cli.records.input_format import InputRecord, Parse
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.output import say
 from ottla.client.cli.terminal.progress import Tell
@@ -32,25 +33,22 @@ _TOLD_EVERY: Final = 1000
 
 @dataclass(frozen=True)
 class Records:
-    """Values given as arguments, a file, or lines of an input."""
+    """Values given as arguments, a file, or lines of an input, and how they are read."""
 
     values: Sequence[str] | None
     file: Path | None
-    key: str | None
-    key_delimiter: str | None
-    null_value: bool
+    parse: Parse
     input: BinaryIO
 
-    async def pairs(self) -> AsyncIterator[tuple[bytes | None, bytes | None]]:
-        """Yield keys and values."""
-        key = None if self.key is None else self.key.encode()
+    async def all(self) -> AsyncIterator[InputRecord]:
+        """Yield the records."""
+        number = 0
         async for line in self._lines():
-            if self.key_delimiter is not None:
-                first, found, rest = line.partition(self.key_delimiter.encode())
-                if not found:
-                    raise CommandError(f"a line has no {self.key_delimiter!r} between key and value: {line[:60]!r}")
-                key, line = first, rest
-            yield key, None if self.null_value and not line else line
+            number += 1
+            try:
+                yield self.parse(line)
+            except CommandError as error:
+                raise CommandError(f"Record {number}: {error}", error.exit_code) from error
 
     async def _lines(self) -> AsyncIterator[bytes]:
         if self.file is not None:
@@ -146,8 +144,16 @@ async def produce_records(
                 producer.transaction() if is_transaction else contextlib.nullcontext(),
             ):
                 outcome = ", aborted" if is_transaction else ""
-                async for key, value in records.pairs():
-                    unacknowledged.append(await producer.send(topic, value, key, partition, headers=headers))
+                async for record in records.all():
+                    delivery = await producer.send(
+                        topic,
+                        record.value,
+                        record.key,
+                        record.partition if partition is None else partition,
+                        record.timestamp_ms,
+                        [*headers, *record.headers],
+                    )
+                    unacknowledged.append(delivery)
                     await acknowledge(_UNACKNOWLEDGED_MAX, tell)
                 await producer.flush()
                 await acknowledge(0, tell)

@@ -13,6 +13,7 @@ from ottla.protocol.api import Api
 from ottla.protocol.errors import CorruptBatchError, ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.primitives import INT64_MAX
 from ottla.protocol.record import Record
 from ottla.protocol.records import batches
 
@@ -39,6 +40,7 @@ class PartitionReader:
         admin: Admin,
         positions: Mapping[TopicPartition, int],
         *,
+        stops: Mapping[TopicPartition, int] | None = None,
         read_committed: bool = True,
         fetch_bytes_max: int = _FETCH_BYTES_MAX,
         partition_bytes_max: int = _PARTITION_BYTES_MAX,
@@ -47,21 +49,26 @@ class PartitionReader:
         self._fetch_bytes_max = fetch_bytes_max
         self._partition_bytes_max = partition_bytes_max
         self.positions = dict(positions)
+        # Where to stop reading partitions, before the record of that offset; None: nowhere.
+        self._stops = stops
         # The end offsets for readers, from the last responses of the leaders.
         self.ends: dict[TopicPartition, int] = {}
         self._isolation_level = int(read_committed)
 
     async def fetches(self, *, until_end: bool) -> AsyncIterator[list[ReadRecord]]:
-        """Yield the records of one fetch at a time, for ever or up to the current ends of the partitions."""
-        while left := [each for each in self.positions if not (until_end and self._is_at_end(each))]:
+        """Yield the records of one fetch at a time: for ever, up to the current ends, or up to where to stop."""
+        while left := [each for each in self.positions if not self._is_done(each, until_end)]:
 
             async def attempt(partitions: list[TopicPartition] = left) -> list[ReadRecord]:
                 return await self._fetch(partitions)
 
             yield await self._admin.cluster.retrying(attempt)
 
-    def _is_at_end(self, partition: TopicPartition) -> bool:
-        return partition in self.ends and self.positions[partition] >= self.ends[partition]
+    def _is_done(self, partition: TopicPartition, until_end: bool) -> bool:
+        position = self.positions[partition]
+        if self._stops is not None and position >= self._stops[partition]:
+            return True
+        return until_end and partition in self.ends and position >= self.ends[partition]
 
     async def _fetch(self, partitions: list[TopicPartition]) -> list[ReadRecord]:
         """Fetch once from every leader; raise an error only if nothing could be read."""
@@ -141,6 +148,7 @@ class PartitionReader:
         aborted = deque(sorted(row.aborted_transactions or (), key=lambda each: each.first_offset))
         # Producers whose transaction at this point of the log was aborted.
         aborting: set[int] = set()
+        stop = INT64_MAX if self._stops is None else self._stops[partition]
         for batch in batches(row.records or b""):
             batch.check()
             while aborted and aborted[0].first_offset <= batch.last_offset:
@@ -149,6 +157,6 @@ class PartitionReader:
                 aborting.discard(batch.producer_id)
             elif not (batch.is_transactional and batch.producer_id in aborting):
                 for record in batch.records():
-                    if record.offset >= self.positions[partition]:
+                    if self.positions[partition] <= record.offset < stop:
                         yield ReadRecord(partition, record)
             self.positions[partition] = max(self.positions[partition], batch.next_offset)

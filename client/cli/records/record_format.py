@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ottla.client.cli.records.reading import ReadRecord
     from ottla.protocol.record import Record
 
-_ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "\\": b"\\", "0": b"\0"}
+ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "\\": b"\\", "0": b"\0"}
 _Part = Callable[["ReadRecord", bytes], bytes]
 
 
@@ -57,8 +57,8 @@ def compiled(text: str, null: str = "") -> Callable[[ReadRecord], bytes]:
             parts.append(b"%")
         elif character == "%" and following in _FIELDS:
             parts.append(_FIELDS[following])
-        elif character == "\\" and following in _ESCAPES:
-            parts.append(_ESCAPES[following])
+        elif character == "\\" and following in ESCAPES:
+            parts.append(ESCAPES[following])
         else:
             known = "%t %p %o %T %k %K %s %S %h" if character == "%" else "\\n \\t \\r \\0 \\\\"
             raise CommandError(f"the format has {character}{following}; known are {known}", 2)
@@ -68,6 +68,14 @@ def compiled(text: str, null: str = "") -> Callable[[ReadRecord], bytes]:
         return b"".join(part if isinstance(part, bytes) else part(read, written_null) for part in parts)
 
     return write
+
+
+def unescaped(text: str) -> str:
+    """Return text with \\t and the other escapes replaced, for what users cannot type; other backslashes stay."""
+    for name, character in ESCAPES.items():
+        if name != "\\":
+            text = text.replace(f"\\{name}", character.decode())
+    return text
 
 
 def as_json(read: ReadRecord) -> dict[str, Any]:

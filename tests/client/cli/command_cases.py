@@ -56,7 +56,8 @@ CASES: Final[dict[str, Case]] = {
     "cluster health": Case(
         "",
         "cluster: healthy",
-        "is_healthy cluster_id controller_id brokers partitions missing_brokers offline under_replicated",
+        "is_healthy cluster_id controller_id brokers partitions missing_brokers offline under_replicated "
+        "without_zookeeper",
         _NOBODY,
         _NOT_REACHED,
     ),
@@ -128,10 +129,17 @@ CASES: Final[dict[str, Case]] = {
     "group seek": Case(
         "{group} --to start --topic {topic} --yes",
         "TOPIC PARTITION BEFORE AFTER",
-        "topic partition before after error",
+        "topic partition before after wanted error",
         "{group} --to end",
         "--yes",
         2,
+    ),
+    "group delete-offsets": Case(
+        "{group} --topic {topic} --yes",
+        "PARTITION STATUS",
+        "topic partition error",
+        "{group} --topic not-there --yes",
+        "has committed nothing there",
     ),
     "group delete": Case("{group} --yes", "GROUP STATUS", "group_id error", "not-there --yes", _UNKNOWN_GROUP),
     "group timeline": Case(
@@ -204,7 +212,7 @@ CASES: Final[dict[str, Case]] = {
         _UNKNOWN_TOPIC,
     ),
     "partition elect": Case(
-        "--topic {topic}", "PARTITION STATUS", "topic partition error", "--topic not-there", _UNKNOWN_TOPIC
+        "--topic {topic}", "PARTITION STATUS", "topic partition is_elected error", "--topic not-there", _UNKNOWN_TOPIC
     ),
     "partition reassign plan": Case(
         "--topic {topic} --brokers 1",

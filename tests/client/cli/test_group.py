@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
@@ -74,7 +75,7 @@ def test_offsets_are_set_shown_and_deleted(ottla: Ottla, topic: str) -> None:
     assert [group, "Empty", "classic"] in [row[:3] for row in ottla("group", "list", "--state", "empty").rows]
 
     (item,) = ottla("group", "seek", group, "--to", "end", "--yes", "--format", "json").items
-    assert item == {"topic": topic, "partition": 0, "before": 1, "after": 3, "error": None}
+    assert item == {"topic": topic, "partition": 0, "before": 1, "after": 3, "wanted": 3, "error": None}
     (item,) = ottla("group", "lag", group, "--format", "json").items
     assert (item["lag"], item["lag_ms"]) == (0, 0)
     assert ottla("group", "delete", group).code == 2
@@ -125,3 +126,39 @@ def test_a_group_that_committed_nothing_needs_a_topic_to_seek_in(ottla: Ottla, t
     failed = ottla("group", "seek", f"group-{topic}", "--to", "start", "--yes")
 
     assert (failed.code, "--topic" in failed.err) == (1, True)
+
+
+def test_a_group_is_moved_by_a_number_or_to_the_offsets_of_a_file(ottla: Ottla, topic: str, tmp_path: Path) -> None:
+    """An offset that is not there becomes the nearest one, with a warning; offsets can be deleted."""
+    group = f"group-{topic}"
+    ottla("topic", "create", topic, "-p", "2")
+    ottla("topic", "produce", topic, "-p", "0", "a", "b", "c")
+    seek = ("group", "seek", group, "--topic", topic, "--yes")
+    assert ottla(*seek, "--to", "1").code == 0
+
+    moved = ottla(*seek, "--by", "1", "--partition", "0")
+    assert (moved.code, moved.rows) == (0, [[topic, "0", "1", "2"]])
+    far = ottla(*seek, "--by", "100", "--partition", "0", "--dry-run")
+    assert (far.rows, f"Warning: {topic}-0 ends at 3, not at 102." in far.err) == ([[topic, "0", "2", "3"]], True)
+    before = ottla(*seek, "--by", "-100", "--partition", "0", "--format", "json")
+    assert (before.items[0]["after"], before.items[0]["wanted"]) == (0, -98)
+    assert "starts at 0" in before.err
+
+    file = tmp_path / "offsets"
+    file.write_text(f"{topic},0,2\n{topic},1,0\n")
+    listed = ottla("group", "seek", group, "--from-file", str(file), "--yes")
+    assert [row[3] for row in listed.rows] == ["2", "0"]
+    file.write_text(ottla("group", "lag", group, "--format", "json").out)
+    assert ottla("group", "seek", group, "--from-file", str(file), "--dry-run").rows == [
+        [topic, "0", "2", "2"],
+        [topic, "1", "0", "0"],
+    ]
+    file.write_text("what is this?\n")
+    wrong = ottla("group", "seek", group, "--from-file", str(file))
+    assert (wrong.code, "line 1" in wrong.err) == (2, True)
+    assert ottla("group", "seek", group, "--to", "1", "--by", "1").code == 2
+    assert ottla("group", "seek", group).code == 2
+
+    deleted = ottla("group", "delete-offsets", group, "--topic", topic, "--partition", "1", "--yes")
+    assert (deleted.code, deleted.rows) == (0, [[f"{topic}-1", "deleted"]])
+    assert [row[1] for row in ottla("group", "lag", group).rows] == ["0"]

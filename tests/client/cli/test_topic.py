@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.client.cli.conftest import INTERRUPTED, Ottla, producing_from_a_pipe
@@ -26,8 +28,8 @@ def test_the_life_of_a_topic(ottla: Ottla, topic: str) -> None:
     assert f"topic:               {topic}\n" in described
     assert "retention.ms = 1000\n" in described
     assert [line.split() for line in described.splitlines()[-2:]] == [
-        ["0", "1", "0", "1", "1", "ok"],
-        ["1", "1", "0", "1", "1", "ok"],
+        ["0", "1", "0", "1", "1", "ok", "0", "0", "B"],
+        ["1", "1", "0", "1", "1", "ok", "0", "0", "B"],
     ]
 
     assert ottla("topic", "alter", topic, "--unset", "retention.ms", "-c", "cleanup.policy=compact").code == 0
@@ -67,6 +69,10 @@ def test_topics_as_json_have_the_fields_that_scripts_rely_on(ottla: Ottla, topic
         "replicas": [1],
         "isr": [1],
         "offline_replicas": [],
+        "records": 0,
+        "size_bytes": 0,
+        "records_per_second": None,
+        "bytes_per_second": None,
     }
 
 
@@ -213,6 +219,131 @@ def test_errors_of_reading_and_writing(
 
     assert (failed.code, failed.out) == (code, "")
     assert told in failed.err
+
+
+def test_a_header_may_come_twice_and_a_delimiter_may_be_a_tab(ottla: Ottla, topic: str) -> None:
+    """`-H b=2 -H b=3` are two headers; `-K '\\t'` is what a shell lets one type."""
+    ottla("topic", "create", topic)
+    assert ottla("topic", "produce", topic, "-K", r"\t", "-H", "b=2", "-H", "b=3", stdin=b"k\tv\n").code == 0
+    assert ottla("topic", "consume", topic, "-e", "-f", r"%k %s %h\n").out == "k v b=2,b=3\n"
+
+
+def test_what_consume_prints_is_written_again(ottla: Ottla, topic: str) -> None:
+    """Keys, headers, timestamps, partitions and tombstones, of bytes that are not text as well."""
+    ottla("topic", "create", topic, "-p", "2")
+    lines = [
+        {
+            "key": "k",
+            "value": None,
+            "partition": 1,
+            "timestamp": 1_700_000_000_000,
+            "headers": [["a", "1"], ["a", None]],
+        },
+        {"value": {"base64": "/wo="}, "partition": 0, "timestamp": 1_700_000_000_001},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    assert ottla("topic", "produce", topic, "--json", stdin=text).code == 0
+    first = ottla("topic", "consume", topic, "-e", "--json")
+
+    copy = f"{topic}-copy"
+    ottla("topic", "create", copy, "-p", "2")
+    assert ottla("topic", "produce", copy, "--json", stdin=first.out.encode()).code == 0
+    again = ottla("topic", "consume", copy, "-e", "--json")
+
+    def content(item: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(item[name] for name in ("partition", "timestamp", "key", "value", "headers"))
+
+    assert sorted(map(content, first.items), key=str) == sorted(map(content, again.items), key=str)
+    wrong = ottla("topic", "produce", copy, "--json", stdin=b'{"value": "fine"}\nnot json\n')
+    assert (wrong.code, "Record 2: a line is not JSON" in wrong.err) == (1, True)
+    assert "never retrieved" not in wrong.err
+    by_format = ottla("topic", "produce", copy, "-f", r"%p %T %k=%v\n", stdin=b"1 1700000000002 key=value\n")
+    assert by_format.code == 0, by_format.err
+    shown = ottla("topic", "consume", copy, "-p", "1", "-o", "-1", "-e", "-f", r"%p %T %k=%v").out
+    assert shown == "1 1700000000002 key=value"
+    both = ottla("topic", "produce", copy, "x", "--json", "-K", ":")
+    assert (both.code, "use only one" in both.err) == (2, True)
+
+
+def test_several_topics_patterns_and_ranges_are_read(ottla: Ottla, topic: str) -> None:
+    """A range ends before its second offset or time."""
+    other = f"{topic}-other"
+    for name in (topic, other):
+        ottla("topic", "create", name)
+        assert ottla("topic", "produce", name, *(f"{name}-{number}" for number in range(5))).code == 0
+
+    both = ottla("topic", "consume", topic, other, "-e").out.split()
+    assert sorted(both) == sorted(f"{name}-{number}" for name in (topic, other) for number in range(5))
+    matched = ottla("topic", "consume", "--regex", f"{topic}-ot.*", "-e", "-n", "2").out.split()
+    assert matched == [f"{other}-0", f"{other}-1"]
+    assert ottla("topic", "consume", "--regex", "no-such-.*", "-e").code == 1
+    assert ottla("topic", "consume", "--regex", "(", "-e").code == 2
+
+    assert ottla("topic", "consume", topic, "-o", "1:3").out.split() == [f"{topic}-1", f"{topic}-2"]
+    assert ottla("topic", "consume", topic, "-o", ":2").out.split() == [f"{topic}-0", f"{topic}-1"]
+    assert ottla("topic", "consume", topic, "-o", "-1:end").out.split() == [f"{topic}-4"]
+    assert ottla("topic", "consume", topic, "-o", "@-2h:@-1h").out == ""
+    assert len(ottla("topic", "consume", topic, "-o", "@-1h:end").out.split()) == 5
+
+
+def test_a_group_reads_on_where_it_stopped(ottla: Ottla, topic: str) -> None:
+    """What was printed is committed, and nothing else."""
+    ottla("topic", "create", topic)
+    ottla("topic", "produce", topic, "a", "b", "c")
+    group = f"group-{topic}"
+
+    assert ottla("topic", "consume", topic, "-g", group, "-n", "2").out == "a\nb\n"
+    (lag,) = ottla("group", "lag", group, "--format", "json").items
+    assert (lag["current_offset"], lag["lag"]) == (2, 1)
+    assert ottla("topic", "consume", topic, "-g", group, "-e").out == "c\n"
+    late = ottla("topic", "consume", "--regex", f"{topic}.*", "-g", f"late-{topic}", "-o", "end", "-e")
+    assert (late.code, late.out) == (0, "")
+    refused = ottla("topic", "consume", topic, "-g", group, "-o", "5")
+    assert (refused.code, "group seek" in refused.err) == (2, True)
+
+
+def test_sizes_and_rates_of_a_topic_are_shown(ottla: Ottla, topic: str) -> None:
+    """Records and bytes of the leader's replica; rates only where one waits for them."""
+    ottla("topic", "create", topic)
+    ottla("topic", "produce", topic, "x" * 3000)
+    shown = ottla("topic", "describe", topic, "--rates", "0.1").out.splitlines()
+    assert shown[-2].split()[-4:] == ["RECORDS", "SIZE", "RECORDS/S", "SIZE/S"]
+    assert shown[-1].split()[-6:] == ["1", "3.0", "KiB", "0.0", "0", "B"]
+    (item,) = ottla("topic", "describe", topic, "--format", "json").items
+    assert item["partitions"][0]["size_bytes"] > 3000
+
+
+def test_an_error_is_told_once(ottla: Ottla, topic: str) -> None:
+    """The words of the broker and ours are the same; and each sentence ends with one full stop."""
+    ottla("topic", "create", topic)
+    told = ottla("topic", "create", topic).err
+    assert told.startswith(f"Error: {topic}. A topic of this name exists, or is still being deleted. [TOPIC_ALREADY_EX")
+    for failed in (ottla("topic", "create", "a/b"), ottla("config", "set", "topic", topic, "retention.m=1")):
+        assert failed.code == 1
+        assert ".." not in failed.err
+        assert "?." not in failed.err
+
+
+def test_names_are_completed(ottla: Ottla, broker: BrokerProcess, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics, groups and brokers of the cluster that the line names; nothing if it does not answer."""
+    ottla("topic", "create", topic)
+    group = f"group-{topic}"
+    ottla("group", "seek", group, "--to", "start", "--topic", topic, "--yes")
+
+    def completed(*words: str, bootstrap: str = broker.bootstrap) -> list[str]:
+        monkeypatch.setenv("_OTTLA_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", " ".join(["ottla", *words]))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        printed = ottla(bootstrap=bootstrap)
+        monkeypatch.delenv("_OTTLA_COMPLETE")
+        assert printed.err == ""
+        return [line.partition(",")[2] for line in printed.out.split()]
+
+    assert completed("topic", "describe", topic[:-3]) == [topic]
+    assert completed("group", "lag", group[:-3]) == [group]
+    assert completed("cluster", "api-versions", "--broker", "") == ["1"]
+    assert completed("top") == ["topic"]
+    assert completed("topic", "describe", "t", bootstrap="127.0.0.1:1") == []
 
 
 @pytest.mark.parametrize("isolation", ["read-committed", "read-uncommitted"])
