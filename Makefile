@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 WORKERS  ?= 3
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 20
 
-.PHONY: setup run check audit format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-failover bench-groups bench-transactions bench-clients bench-security bench-console bench-spark compose-test compose-test-secure docs lock clean
+.PHONY: setup run check audit format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-failover bench-groups bench-transactions bench-clients bench-cli bench-security bench-console bench-spark compose-test compose-test-secure docs lock clean
 
 setup: $(STAMP)
 
@@ -106,6 +106,10 @@ bench-transactions: setup
 # Our client beside aiokafka, kafka-python and confluent-kafka, on one broker of ours, by turns.
 bench-clients: setup
 	$(BIN)/python -m bench.clients $(BENCH_ARGS)
+
+# Processor time of common commands, beside kcat.
+bench-cli: setup
+	$(BIN)/python -m bench.cli $(BENCH_ARGS)
 
 # TLS and logins: what they cost a broker of ours, and one of Apache Kafka beside it, by turns.
 bench-security: setup

@@ -118,8 +118,12 @@ def _flag(settings: type[JobSettings], field: dataclasses.Field[Any]) -> object:
 def _run(job: str, settings: JobSettings) -> int:
     try:
         from ottla.pipeline.session import build_session
+        from ottla.pipeline.topics import check_cluster
     except ModuleNotFoundError as missing:
         raise PipelineError(f'{missing.name} is not installed: `pip install "ottla[pipeline]"` brings it') from missing
+    if settings.needs_cluster:
+        # Before Spark starts, which takes seconds, and would print a trace for each of its attempts.
+        check_cluster(settings)
     module = importlib.import_module(f"ottla.pipeline.jobs.{job}")
     run: Callable[[Any, JobSettings], int] = module.run
     spark = build_session(settings, app_name=f"ottla-{job}")

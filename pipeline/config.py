@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+from ottla.client.cli.terminal.target import options_of_this_machine
 from ottla.pipeline.errors import SettingsError
 
 ENVIRONMENT_PREFIX: Final = "OTTLA_PIPELINE_"
 ENVIRONMENT_FILE: Final = "OTTLA_PIPELINE_CONFIG"
+ENVIRONMENT_BOOTSTRAP: Final = "OTTLA_BOOTSTRAP_SERVERS"
 _BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 _FILE_BYTES_MAX: Final = 1 << 20
 
@@ -81,6 +83,7 @@ def load(
     """
     given: dict[str, list[Given]] = {}
     everything = [
+        *_from_machine(environment),
         *_from_file(file, job, jobs),
         *_from_environment(environment, jobs),
         *((name, Given(value, _flag_name(settings, name))) for name, value in flags.items() if value is not None),
@@ -90,6 +93,18 @@ def load(
     known = kinds(settings)
     values = {name: _merged(settings, name, known[name], found) for name, found in given.items() if name in known}
     return settings(**values)
+
+
+def _from_machine(environment: Mapping[str, str]) -> Iterable[tuple[str, Given]]:
+    """Say which cluster is meant if nothing else does: by the same rule as `ottla`, and with the same variable."""
+    if named := environment.get(ENVIRONMENT_BOOTSTRAP):
+        yield "bootstrap_servers", Given(named, ENVIRONMENT_BOOTSTRAP)
+        return
+    options = options_of_this_machine(environment)
+    where = "the cluster that `ottla up` runs here"
+    yield "bootstrap_servers", Given(options.pop("bootstrap.servers"), where)
+    if options:
+        yield "client", Given(options, where)
 
 
 def _from_file(file: Path | None, job: str, jobs: Mapping[str, type[Any]]) -> Iterable[tuple[str, Given]]:

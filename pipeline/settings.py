@@ -16,7 +16,11 @@ LOG_LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF")
 class JobSettings:
     """What all jobs have: where the cluster is, and where Spark runs."""
 
-    bootstrap_servers: str = option("localhost:9092", "Brokers to ask for the cluster.", flag="--bootstrap-server")
+    bootstrap_servers: str = option(
+        "localhost:9092",
+        "Brokers to ask for the cluster; by default OTTLA_BOOTSTRAP_SERVERS, or the cluster that `ottla up` runs here.",
+        flag="--bootstrap-server",
+    )
     client: Mapping[str, str] = option({}, "An option of the client, by Kafka's name; may be given again.", flag="-X")
     connector: str = option("ottla", "The data source; kafka is Spark's own.", choices=("ottla", "kafka"))
     master: str | None = option(None, "Where Spark runs; local[*], or what spark-submit was told.")
@@ -27,6 +31,11 @@ class JobSettings:
     log_level: str = option("WARN", "Least important lines of Spark's log.", choices=LOG_LEVELS)
     metrics_port: int | None = option(None, "Serve metrics for Prometheus at this port; 0 finds one.", minimum=0)
     metrics_host: str = option("127.0.0.1", "The address that metrics are served at.")
+
+    @property
+    def needs_cluster(self) -> bool:
+        """Whether the job cannot do anything without brokers."""
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +159,11 @@ class AuditSettings(JobSettings):
     allow_behind: bool = option(False, "What came after the archive's last batch does not count.")
     findings_max: int = option(1000, "List so many findings at most.", minimum=1)
     format: str = option("table", "How to print the result.", choices=("table", "json"))
+
+    @property
+    def needs_cluster(self) -> bool:
+        """Whether the archive is compared with brokers."""
+        return self.against == "broker"
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, with SettingsError."""

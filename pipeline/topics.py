@@ -91,6 +91,21 @@ def send(rows: DataFrame, settings: JobSettings, topic: str | None = None, batch
     writer.mode("append").save()
 
 
+def check_cluster(settings: JobSettings) -> None:
+    """Raise NoBrokersAvailable if no broker can be reached, SettingsError if an option of the client is wrong."""
+    with _admin(settings):
+        return
+
+
+def _admin(settings: JobSettings) -> Admin:
+    try:
+        options = ClientSettings.kwargs_from_config(dict(settings.client))
+        where = {"bootstrap_servers": settings.bootstrap_servers, "client_id": "ottla-pipeline"}
+        return Admin(**where | options)
+    except KafkaConfigurationError as error:
+        raise SettingsError(f"an option of the client: {error.detail}") from error
+
+
 def ensure_topic(
     settings: JobSettings, topic: str, configs: Mapping[str, str] | None = None, partitions: int = -1
 ) -> None:
@@ -98,12 +113,7 @@ def ensure_topic(
 
     SettingsError where it is there with fewer.
     """
-    try:
-        options = ClientSettings.kwargs_from_config(dict(settings.client))
-    except KafkaConfigurationError as error:
-        raise SettingsError(f"an option of the client: {error.detail}") from error
-    where = {"bootstrap_servers": settings.bootstrap_servers, "client_id": "ottla-pipeline"}
-    with Admin(**where | options) as admin:
+    with _admin(settings) as admin:
         try:
             admin.create_topics([NewTopic(topic, partitions, configs=dict(configs or {}))])
         except TopicAlreadyExistsError:

@@ -13,6 +13,7 @@ from ottla.pipeline.archives.archive import REJECTED, ROWS, manifest_numbers
 from ottla.pipeline.archives.files import Files
 from ottla.pipeline.archives.manifest import Offsets
 from ottla.pipeline.archives.reading import read_manifests
+from ottla.pipeline.errors import SettingsError
 from ottla.pipeline.settings import ReplaySettings
 from ottla.pipeline.transforms.pacing import ReplayStep, Slice
 
@@ -35,6 +36,8 @@ def replay_source(spark: SparkSession, settings: ReplaySettings) -> ReplaySource
     files = Files(spark, path)
     if manifest_numbers(files):
         return ArchiveFiles(spark, files, settings.topics)
+    if next(files.walk(), None) is None:
+        raise SettingsError(f"there is nothing at {path}: neither an archive nor Parquet files. Check --from.")
     return ParquetFiles(spark, path, settings.topics)
 
 

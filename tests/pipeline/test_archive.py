@@ -148,3 +148,14 @@ def test_a_death_at_any_step_leaves_a_whole_batch_or_none(
     whole = {"orders": {"0": 2}}
     assert found == [None] * found.count(None) + [whole] * found.count(whole)
     assert min(found.count(None), found.count(whole)) > 3
+
+
+def test_a_replay_of_nothing_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    """Not in Spark's words for a folder without files."""
+    from ottla.pipeline.archives.replay_source import replay_source
+    from ottla.pipeline.errors import SettingsError
+    from ottla.pipeline.settings import ReplaySettings
+
+    settings = ReplaySettings(source=str(tmp_path / "missing"), target_topic="t")
+    with pytest.raises(SettingsError, match="neither an archive nor Parquet files"):
+        replay_source(spark, settings)

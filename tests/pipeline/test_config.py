@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -42,6 +43,35 @@ def test_the_later_place_counts(tmp_path: Path) -> None:
     assert settings.max_offsets_per_trigger == 5
     assert settings.once
     assert settings.starting_offsets == "earliest"
+
+
+def test_the_cluster_is_the_one_that_the_command_line_means(tmp_path: Path) -> None:
+    """The variable of `ottla`, unless the pipeline has its own, a file or a flag."""
+    given = {"topics": "a", "archive": "/x"}
+    environment = {"OTTLA_BOOTSTRAP_SERVERS": "shared:1", "OTTLA_DIR": str(tmp_path)}
+    assert archive_settings(None, environment, **given).bootstrap_servers == "shared:1"
+    own = environment | {"OTTLA_PIPELINE_BOOTSTRAP_SERVERS": "own:1"}
+    assert archive_settings(None, own, **given).bootstrap_servers == "own:1"
+    assert archive_settings(None, own, **given, bootstrap_servers="flag:1").bootstrap_servers == "flag:1"
+    assert archive_settings(None, {"OTTLA_DIR": str(tmp_path)}, **given).bootstrap_servers == "localhost:9092"
+
+
+def test_a_cluster_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
+    """Before Spark starts; and no trace is printed."""
+    arguments = ["archive", "--topics", "a", "--archive", str(tmp_path / "archive"), "--once"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "ottla.pipeline", *arguments],
+        env={**os.environ, "OTTLA_BOOTSTRAP_SERVERS": "127.0.0.1:1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("Error: ")
+    assert "127.0.0.1:1" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert not (tmp_path / "archive").exists()
 
 
 @pytest.mark.parametrize(
