@@ -138,6 +138,7 @@ docs: setup
 	$(BIN)/python -m scripts.rooms > docs/ROOMS.md
 	$(BIN)/python -m scripts.console_api > docs/CONSOLE_API.md
 	$(BIN)/python -m scripts.client_options
+	$(BIN)/python -m scripts.cli_page > docs/CLI.md
 
 # Needs uv. Writes the versions and hashes that every machine installs.
 lock:

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ottla.client.cli.records.seeking import planned, sought
+from ottla.client.cli.records.seeking import Destination, planned, sought
 from ottla.console.api.changes import Change, ChangeRow, command_line, raise_if_all_failed
 from ottla.console.numbers import long, maybe_long
 from ottla.console.problems import Problem
@@ -33,7 +33,7 @@ class GroupDeletion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 async def seek_group(call: Call, group: str, body: Seek) -> Change:
     """Show where a seek would take a group, and commit that unless it is a dry run."""
     admin = await call.admin()
-    steps = await planned(admin, group, body.topics or None, body.partitions or None, body.to)
+    steps = await planned(admin, group, body.topics or None, body.partitions or None, Destination(body.to))
     (described,) = await admin.describe_groups([group], raise_errors=False)
     if not body.dry_run:
         steps = await sought(admin, group, steps)

@@ -67,7 +67,7 @@ class FunctionCommand(click.Command):
     def params(self) -> list[click.Parameter]:
         """The parameters, made when they are first needed."""
         if self._made is None:
-            self._made = [_click_parameter(each) for each in self._parameters()]
+            self._made = [click_parameter(each) for each in self._parameters()]
         return self._made
 
     @params.setter
@@ -127,7 +127,8 @@ def run_program(program: click.Command, name: str) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _click_parameter(parameter: inspect.Parameter) -> click.Parameter:
+def click_parameter(parameter: inspect.Parameter) -> click.Parameter:
+    """Return the option or argument that a parameter declares."""
     kind, declared = get_args(parameter.annotation)
     kinds = [each for each in (get_args(kind) if isinstance(kind, UnionType) else [kind]) if each is not NoneType]
     is_list = get_origin(kinds[0]) is list

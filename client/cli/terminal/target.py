@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import click
 
 from ottla.client.cli.terminal.errors import CommandError, explained
-from ottla.client.cli.terminal.function_commands import FunctionCommand, Option, command_name, declared_parameters
+from ottla.client.cli.terminal.function_commands import (
+    FunctionCommand,
+    Option,
+    click_parameter,
+    command_name,
+    declared_parameters,
+)
 from ottla.client.cli.terminal.options import default_directory
 from ottla.client.cli.terminal.output import Format, print_items, print_table
 
@@ -236,7 +242,7 @@ def command(app: click.Group, name: str | None = None) -> Callable[[CommandT], C
             function(target, **own)
 
         def parameters() -> list[inspect.Parameter]:
-            return [*declared_parameters(function)[1:], *_shared_parameters()]
+            return [*declared_parameters(function)[1:], *_shared_declarations()]
 
         app.add_command(FunctionCommand(name or command_name(function), call, parameters, function.__doc__))
         return function
@@ -244,7 +250,12 @@ def command(app: click.Group, name: str | None = None) -> Callable[[CommandT], C
     return register
 
 
-def _shared_parameters() -> list[inspect.Parameter]:
+def shared_parameters() -> list[click.Parameter]:
+    """Return the options that all cluster commands have."""
+    return [click_parameter(each) for each in _shared_declarations()]
+
+
+def _shared_declarations() -> list[inspect.Parameter]:
     declared = {
         "output_format": (_Format, Format.TABLE),
         "bootstrap_server": (_Bootstrap, None),
