@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import select
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -56,6 +57,39 @@ def ask(server: HttpServer, path: str) -> int:
         return response.status
     finally:
         connection.close()
+
+
+def fetched(server: HttpServer, path: str, **headers: str) -> tuple[Mapping[str, str], bytes]:
+    """Ask for a path; return the headers and the body of an answer that is well."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=DEADLINE_SECONDS)
+    try:
+        connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        response = connection.getresponse()
+        assert response.status == 200
+        return dict(response.headers), response.read()
+    finally:
+        connection.close()
+
+
+def test_the_first_page_says_what_is_here() -> None:
+    """What this is, and where metrics, health, pages and the console are."""
+    with served(groups=lambda rest: {}) as server:
+        headers, body = fetched(server, "/")
+    text = body.decode()
+    assert headers["Content-Type"].startswith("text/html")
+    for word in ("Ottla", "/metrics", "/health/ready", "/groups", "ottla console"):
+        assert word in text
+
+
+def test_metrics_are_compressed_for_those_who_take_it() -> None:
+    """As Prometheus does; others get them as they are."""
+    with served() as server:
+        plain_headers, plain = fetched(server, "/metrics")
+        headers, packed = fetched(server, "/metrics", Accept_Encoding="gzip")
+    assert "Content-Encoding" not in plain_headers
+    assert headers["Content-Encoding"] == "gzip"
+    assert b"requests_total" in plain
+    assert gzip.decompress(packed).splitlines()[0] == plain.splitlines()[0]
 
 
 def is_closed(client: socket.socket) -> bool:
