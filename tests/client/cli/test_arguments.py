@@ -20,7 +20,7 @@ from ottla.client.cli import main
 from ottla.client.cli.records import offsets
 from ottla.client.cli.records.reading import ReadRecord
 from ottla.client.cli.records.record_format import as_json, compiled
-from ottla.client.cli.terminal import errors, nouns, output, times
+from ottla.client.cli.terminal import completion, errors, nouns, output, times
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.target import Target, key_values, options_of_this_machine
 from ottla.client.local_cluster.cluster_dir import ClusterDir
@@ -260,3 +260,18 @@ def test_unknown_commands_are_answered_with_the_nearest(ottla: Ottla) -> None:
     assert "'topic'" in ottla("topics").err
     assert "'describe'" in ottla("topic", "descripe").err
     assert errors.CommandError("x").exit_code == 1
+
+
+def test_completion_is_set_up_once(tmp_path: Path) -> None:
+    """A script that asks `ottla`, and a line that loads it in new shells."""
+    for name, start in (("bash", ".bashrc"), ("zsh", ".zshrc")):
+        (tmp_path / start).write_text("mine\n")
+        for _ in range(2):
+            assert start in completion.install(name, tmp_path)
+        loaded = (tmp_path / start).read_text().splitlines()
+        assert (loaded[0], len(loaded)) == ("mine", 2)
+        assert "_OTTLA_COMPLETE" in Path(loaded[1].split("'")[1]).read_text()
+    assert "ottla.fish" in completion.install("fish", tmp_path)
+    assert completion.shell({"SHELL": "/usr/bin/zsh"}) == "zsh"
+    with pytest.raises(CommandError, match="bash, zsh, fish"):
+        completion.shell({})

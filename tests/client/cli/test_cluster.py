@@ -63,6 +63,14 @@ def test_health_and_checks_see_a_dead_broker(
     assert ottla("check", "lag", "group", bootstrap=at).code == 3
 
 
+def test_a_topic_needs_no_more_replicas_than_it_has(ottla: Ottla, topic: str) -> None:
+    """With one replica, acks=all works whatever min.insync.replicas says, as in Kafka; so it is no alarm."""
+    ottla("topic", "create", topic, "-r", "1", "-c", "min.insync.replicas=2")
+    assert ottla("topic", "produce", topic, "x", "--acks", "all").code == 0
+    check = ottla("check", "topic", topic)
+    assert (check.code, check.out.split(":")[0]) == (0, "OK"), check.out
+
+
 def test_lag_is_checked_against_limits(ottla: Ottla, topic: str) -> None:
     """Exit codes 0, 1, 2, and 3 for a group that does not exist."""
     group = f"group-{topic}"

@@ -190,3 +190,12 @@ async def test_a_broker_that_hangs_up_behind_its_versions_wants_sasl() -> None:
 def test_disks_are_judged_by_what_is_free(log_dir: LogDirDescription, status: Status) -> None:
     """A tenth of it is the least."""
     assert disk_finding(log_dir).status is status
+
+
+def test_a_disk_with_less_than_is_kept_free_is_full() -> None:
+    """The broker refuses records then, whatever share of a small disk is free; sizes have units that say something."""
+    found = disk_finding(LogDirDescription(1, "/data", 48 << 20, 12 << 20, ()), kept_free_bytes=64 << 20)
+    assert found.status is Status.BROKEN
+    assert "12.0 MiB of 48.0 MiB free" in found.found
+    assert "ottla.log.min.free.bytes keeps 64.0 MiB" in found.found
+    assert disk_finding(LogDirDescription(1, "/data", 0, 0, ())).status is Status.BROKEN

@@ -48,6 +48,15 @@ def test_batches_and_records_are_dumped(ottla: Ottla, segment: Path) -> None:
     assert "'k': 'a'" in ottla("log", "dump", str(segment), "--records").out
 
 
+def test_a_folder_is_dumped_segment_by_segment(ottla: Ottla, segment: Path) -> None:
+    """Each under its name, which is a field in JSON."""
+    dumped = ottla("log", "dump", str(segment.parent))
+    assert (dumped.code, dumped.out.splitlines()[0]) == (0, str(segment))
+    assert {item["file"] for item in ottla("log", "dump", str(segment.parent), "--format", "json").items} == {
+        str(segment)
+    }
+
+
 def test_indexes_are_dumped(ottla: Ottla, make_broker: MakeBroker, topic: str) -> None:
     """A broker that indexes every batch writes an entry for each but the first."""
     own = make_broker("log.index.interval.bytes=0")

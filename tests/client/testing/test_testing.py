@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.kit.waiting import until
 
+from ottla import testing
 from ottla.client.admin.results import NewTopic
 from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.errors import ClusterError, OptionError
@@ -167,3 +170,16 @@ def test_modules():
     )
     done = run_suite(suite, "-q", "-p", "no:hypothesispytest", "-p", "no:timeout")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_argument_that_the_mark_does_not_have_is_refused() -> None:
+    """A typo would otherwise be a cluster of another size."""
+
+    def collected(**arguments: int) -> None:
+        mark = pytest.mark.ottla(**arguments).mark
+        definition = SimpleNamespace(get_closest_marker=lambda _: mark)
+        testing.pytest_generate_tests(cast(Any, SimpleNamespace(definition=definition, fixturenames=[])))
+
+    collected(brokers=3, partitions=2)
+    with pytest.raises(pytest.UsageError, match="takes brokers=N and partitions=N, not: broker"):
+        collected(broker=3)
