@@ -258,7 +258,7 @@ async def _warnings(admin: Admin, topic: str, record: Record) -> list[str]:
 
 
 def _size(name: str, data: bytes | None) -> str:
-    return f"no {name}" if data is None else f"{name} of {len(data)} bytes"
+    return f"no {name}" if data is None else f"{name} of {len(data)} {'byte' if len(data) == 1 else 'bytes'}"
 
 
 def _produce_command(topic: str, record: Record, partition: int | None) -> str:

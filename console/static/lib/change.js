@@ -130,8 +130,8 @@ export function Outcome({ change: found, isDone }) {
       rows=${rows}
       columns=${[
         { id: "subject", label: "What", isHeader: true, className: "name", render: (row) => row.subject },
-        { id: "before", label: "Before", className: "value-cell", render: (row) => html`<span class="before">${row.before ?? "–"}</span>` },
-        { id: "after", label: "After", className: "value-cell", render: (row) => html`<span class="after">${row.after ?? "–"}</span>` },
+        rows.some((row) => row.before !== null) && { id: "before", label: "Before", className: "value-cell", render: (row) => html`<span class="before">${row.before ?? "–"}</span>` },
+        rows.some((row) => row.after !== null) && { id: "after", label: "After", className: "value-cell", render: (row) => html`<span class="after">${row.after ?? "–"}</span>` },
         hasErrors && { id: "error", label: "Error", render: (row) => row.error ?? "" },
       ]}
     />`}

@@ -20,7 +20,7 @@ export function Moves({ topic }) {
         { id: "partition", label: "Partition", isHeader: true, render: (each) => html`<${TopicLink} name=${each.topic} />-${each.partition}` },
         { id: "to", label: "To", render: (each) => brokers(each.adding.map((one) => one.broker_id)) },
         { id: "from", label: "From", render: (each) => brokers(each.removing) },
-        { id: "progress", label: "Copied", render: (each) => html`<${Progress} move=${each} />` },
+        { id: "progress", label: "Copied", className: "nowrap", render: (each) => html`<${Progress} move=${each} />` },
         { id: "do", label: "Actions", className: "row-actions", render: (each) => html`<${ChangeButton} kind="small danger-quiet" spec=${() => cancellation([each], source.reload)}>Cancel<span class="sr-only"> the move of ${each.topic}-${each.partition}</span><//>` },
       ]}
     />

@@ -39,11 +39,11 @@ function List({ data, q, sort, pages }) {
       onSort=${(next) => setQuery({ sort: next, after: null })}
       columns=${[
         { id: "group", label: "Group", sort: "group_id", isHeader: true, render: (group) => html`<${GroupLink} id=${group.group_id} />` },
-        { id: "state", label: "State", sort: "state", render: (group) => html`<${GroupBadge} state=${group.state} />${group.error ? html` <span class="error-text">${group.error}</span>` : ""}` },
-        { id: "members", label: "Members", align: "right", render: (group) => count(group.members) },
         { id: "lag", label: "Lag", align: "right", render: (group) => (group.lag === null ? "–" : html`<strong>${count(group.lag)}</strong>`) },
         { id: "time", label: "Lag in time", align: "right", className: "nowrap", render: (group) => lagTime(group.lag_ms) },
-        { id: "progress", label: "Reading", render: (group) => html`<${ProgressBadge} progress=${group.progress} note=${group.progress === "stopped" && group.stopped_partitions > 1 ? `in ${count(group.stopped_partitions)} partitions` : ""} />` },
+        { id: "progress", label: "Reading", className: "nowrap", render: (group) => html`<${ProgressBadge} progress=${group.progress} note=${group.progress === "stopped" && group.stopped_partitions > 1 ? `in ${count(group.stopped_partitions)} partitions` : ""} />` },
+        { id: "state", label: "State", sort: "state", render: (group) => html`<${GroupBadge} state=${group.state} />${group.error ? html` <span class="error-text">${group.error}</span>` : ""}` },
+        { id: "members", label: "Members", align: "right", isWide: true, render: (group) => count(group.members) },
         { id: "topics", label: "Topics", render: (group) => html`<span class="list">${group.topics.slice(0, 4).map((each) => html`<${TopicLink} key=${each} name=${each} />`)}${group.topics.length > 4 ? ` and ${group.topics.length - 4} more` : ""}</span>` },
         { id: "type", label: "Protocol", isWide: true, render: (group) => html`${group.type} <span class="dim">${group.protocol_type}</span>` },
         { id: "coordinator", label: "Coordinator", sort: "coordinator", align: "right", isWide: true, render: (group) => html`<${BrokerLink} id=${group.coordinator} />` },

@@ -62,17 +62,15 @@ function Detail({ data }) {
         columns=${[
           { id: "partition", label: "Partition", isHeader: true, align: "right", render: (each) => each.partition },
           { id: "state", label: "State", render: (each) => html`<${StateBadge} state=${each.state} />` },
-          { id: "leader", label: "Leader", align: "right", render: (each) => html`<${BrokerLink} id=${each.leader} />${each.leader !== null && each.leader !== each.preferred_leader ? html` <span class="dim" title="Another replica is meant to lead">(planned ${each.preferred_leader})</span>` : ""}` },
+          { id: "leader", label: "Leader", align: "right", render: (each) => html`<span title=${`Leader epoch ${each.leader_epoch}`}><${BrokerLink} id=${each.leader} /></span>${each.leader !== null && each.leader !== each.preferred_leader ? html` <span class="dim" title="Another replica is meant to lead">(planned ${each.preferred_leader})</span>` : ""}` },
           { id: "replicas", label: "Replicas", render: (each) => html`<span class="replicas">${each.replicas.map((replica) => html`<${Replica} key=${replica.broker_id} replica=${replica} />`)}</span>` },
           { id: "start", label: "Start", align: "right", className: "number", render: (each) => each.start_offset ?? "–" },
           { id: "end", label: "End", align: "right", className: "number", render: (each) => each.end_offset ?? "–" },
           { id: "records", label: "Records", align: "right", render: (each) => count(each.records) },
           { id: "rate", label: "In", align: "right", render: (each) => perSecond(each.records_per_s) },
           { id: "size", label: "Size", align: "right", render: (each) => bytes(each.size_bytes) },
-          { id: "epoch", label: "Epoch", align: "right", isWide: true, render: (each) => each.leader_epoch },
           { id: "last", label: "Last write", isWide: true, render: (each) => html`<${Time} ms=${each.last_write_ms} />` },
-          { id: "links", label: "Actions", className: "row-actions", render: (each) => html`<a class="button small" href=${to(["topics", data.name, "records"], { partition: each.partition })}>Records<span class="sr-only"> of partition ${each.partition}</span></a> <a class="button small" href=${to(["topics", data.name, "segments", each.partition])}>Segments<span class="sr-only"> of partition ${each.partition}</span></a>
-            <${ChangeButton} kind="small" spec=${() => moving(data.name, each.partition, each.replicas.map((replica) => replica.broker_id))}>Move<span class="sr-only"> partition ${each.partition}</span><//>` },
+          { id: "links", label: "Actions", className: "row-actions", render: (each) => html`<a class="button small" href=${to(["topics", data.name, "records"], { partition: each.partition })}>Records<span class="sr-only"> of partition ${each.partition}</span></a> <a class="button small" href=${to(["topics", data.name, "segments", each.partition])}>Segments<span class="sr-only"> of partition ${each.partition}</span></a>${" "}<${ChangeButton} kind="small" spec=${() => moving(data.name, each.partition, each.replicas.map((replica) => replica.broker_id))}>Move<span class="sr-only"> partition ${each.partition}</span><//>` },
         ]}
       />
     <//>
