@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -134,7 +135,8 @@ class _Cluster:
 
 def our_assignor(theirs: Any) -> type[Assignor]:
     """Return an assignor for our consumer that does as aiokafka's does."""
-    if isinstance(theirs, type) and issubclass(theirs, _Ours) and theirs.assign == _Ours.assign.__get__(None, theirs):
+    is_ours = isinstance(theirs, type) and issubclass(theirs, _Ours)
+    if is_ours and inspect.getattr_static(theirs, "assign") is vars(_Ours)["assign"]:
         return theirs.ours
 
     class Adapted(Assignor):

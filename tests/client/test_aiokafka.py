@@ -14,7 +14,11 @@ import pytest
 
 import ottla.aiokafka.errors
 from ottla.client import errors as ours
+from ottla.client.aiokafka.assignors import RangePartitionAssignor, StickyPartitionAssignor, our_assignor
 from ottla.client.aiokafka.translation import translated
+from ottla.client.consumer.group.assignors import RangeAssignor
+from ottla.client.consumer.group.consumer_protocol import Subscription
+from ottla.client.consumer.group.sticky_assignor import StickyAssignor
 from ottla.client.types import TopicPartition as OurTopicPartition
 
 MODULES = [
@@ -218,4 +222,23 @@ def test_assignors_assign_as_aiokafkas_do(name: str) -> None:
     assert mine.name == theirs.name
     assert {member: sorted(each.partitions()) for member, each in made.items()} == {
         member: sorted(each.partitions()) for member, each in expected.items()
+    }
+
+
+def test_ready_made_assignors_are_ours() -> None:
+    """With what they tell the leader; one that a program derives from them is called as aiokafka calls it."""
+
+    class Derived(RangePartitionAssignor):
+        name = "derived"
+
+        @classmethod
+        def assign(cls, cluster: Any, members: Any) -> dict[str, Any]:
+            return super().assign(cluster, members)
+
+    assert our_assignor(StickyPartitionAssignor) is StickyAssignor
+    assert our_assignor(RangePartitionAssignor) is RangeAssignor
+    adapted = our_assignor(Derived)()
+    assert adapted.name == "derived"
+    assert adapted.assign({"t": 2}, {"m": Subscription(["t"])}) == {
+        "m": [OurTopicPartition("t", 0), OurTopicPartition("t", 1)]
     }

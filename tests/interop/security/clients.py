@@ -9,19 +9,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import ssl
 import subprocess
 import tempfile
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka import TopicPartition as AioTopicPartition
-from aiokafka.abc import AbstractTokenProvider
-from aiokafka.errors import KafkaError as AioKafkaError
+import aiokafka.abc
+import aiokafka.errors
+import aiokafka.helpers
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
 from tests.interop.clients.kcat import kcat_path
@@ -30,6 +28,9 @@ from tests.interop.clients.python import TopicPartition as PythonTopicPartition
 from tests.interop.security.secure_broker import MECHANISMS, TOKEN_SECONDS, Access
 from tests.kit.waiting import until
 
+import ottla.aiokafka.abc
+import ottla.aiokafka.errors
+import ottla.aiokafka.helpers
 from ottla.client.consumer.consumer import Consumer as OwnConsumer
 from ottla.client.errors import KafkaError as OwnError
 from ottla.client.producer.producer import Producer as OwnProducer
@@ -154,6 +155,7 @@ class AioKafkaClient:
 
     name = "aiokafka"
     mechanisms: tuple[str, ...] = MECHANISMS
+    library: ClassVar[Any] = aiokafka
 
     def exchange(self, access: Access, topic: str, value: bytes) -> None:
         """Use its producer and consumer."""
@@ -165,20 +167,20 @@ class AioKafkaClient:
             return "\n".join([asyncio.run(asyncio.wait_for(self._refusal(access), DEADLINE_S)), *said])
 
     async def _exchange(self, access: Access, topic: str, value: bytes) -> None:
-        partition = AioTopicPartition(topic, 0)
-        async with AIOKafkaProducer(**self.options(access)) as producer:
+        partition = self.library.TopicPartition(topic, 0)
+        async with self.library.AIOKafkaProducer(**self.options(access)) as producer:
             await producer.send_and_wait(topic, value, partition=0)
-        async with AIOKafkaConsumer(**self.options(access)) as consumer:
+        async with self.library.AIOKafkaConsumer(**self.options(access)) as consumer:
             consumer.assign([partition])
             await consumer.seek_to_beginning(partition)
             while (await consumer.getone()).value != value:
                 pass
 
     async def _refusal(self, access: Access) -> str:
-        producer = AIOKafkaProducer(**self.options(access))
+        producer = self.library.AIOKafkaProducer(**self.options(access))
         try:
             await producer.start()
-        except AioKafkaError as error:
+        except self.library.errors.KafkaError as error:
             return repr(error)
         finally:
             await producer.stop()
@@ -187,19 +189,25 @@ class AioKafkaClient:
     def options(self, access: Access) -> dict[str, Any]:
         """The options of all its parts, by its own names."""
 
-        class Provider(AbstractTokenProvider):  # type: ignore[misc]
+        class Provider(self.library.abc.AbstractTokenProvider):  # type: ignore[name-defined, misc]
             async def token(self) -> str:
                 return access.token
 
         options = sasl_options(access)
         if access.protocol.endswith("SSL"):
-            context = ssl.create_default_context(cafile=str(access.ca))
-            if access.certificate is not None:
-                context.load_cert_chain(access.certificate)
-            options["ssl_context"] = context
+            options["ssl_context"] = self.library.helpers.create_ssl_context(
+                cafile=str(access.ca), certfile=access.certificate
+            )
         if access.mechanism == "OAUTHBEARER":
             options["sasl_oauth_token_provider"] = Provider()
         return options
+
+
+class ShimClient(AioKafkaClient):
+    """Our client under aiokafka's names."""
+
+    name = "ottla.aiokafka"
+    library = ottla.aiokafka
 
 
 class KafkaPythonClient:
