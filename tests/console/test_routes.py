@@ -141,11 +141,13 @@ async def test_what_only_a_broker_knows(console: ConsoleClient, broker: BrokerPr
     (segment,) = segments["items"]
     assert (segment["next_offset"], segment["is_active"]) == ("21", True)
 
-    async def is_told() -> bool:
-        events = await console.get("/timeline", q=topic)
-        return f"User:ANONYMOUS created topic {topic}" in [each["text"] for each in events["items"]]
+    told: dict[str, Any] = {}
 
-    await until_async(is_told, "the timeline tells of the new topic")
+    async def is_told() -> bool:
+        told.update(await console.get("/timeline", q=topic))
+        return f"User:ANONYMOUS created topic {topic}" in [each["text"] for each in told["items"]]
+
+    await until_async(is_told, lambda: f"the timeline tells of the new topic: {told}")
 
 
 async def test_lists_come_in_parts(console: ConsoleClient, broker: BrokerProcess, topic: str) -> None:
