@@ -58,7 +58,7 @@ _API_VERSIONS_OLDEST: Final = 0
 class _InFlight:
     """A request in flight."""
 
-    __slots__ = ("api", "correlation_id", "future", "sent_at", "timeout", "timer", "version")
+    __slots__ = ("api", "correlation_id", "due", "future", "sent_at", "timeout", "timer", "version")
 
     def __init__(self, api: Api, version: int, correlation_id: int, future: asyncio.Future[Any]) -> None:
         self.api = api
@@ -69,7 +69,9 @@ class _InFlight:
         self.timeout = 0.0
         # Loop time.
         self.sent_at = 0.0
-        self.timer: asyncio.TimerHandle | None = None
+        # It times out at `due`, in loop time; handles of uvloop may not tell it.
+        self.timer: asyncio.Handle | None = None
+        self.due = 0.0
 
 
 class AsyncioConnection(FrameReceiver):
@@ -198,8 +200,8 @@ class AsyncioConnection(FrameReceiver):
         self._in_flight.append(entry)
         entry.sent_at = self._used_at
         entry.timeout = (self._settings.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        begins = max(self._loop.time(), self._throttled_until)
-        entry.timer = self._loop.call_at(begins + entry.timeout, self._timed_out, entry)
+        entry.due = max(self._loop.time(), self._throttled_until) + entry.timeout
+        entry.timer = self._loop.call_at(entry.due, self._timed_out, entry)
         return future
 
     def post(self, api: Api, version: int, parts: list[Any]) -> int:
@@ -293,9 +295,9 @@ class AsyncioConnection(FrameReceiver):
         self._throttled_until = max(until, self._throttled_until)
         for entry in self._in_flight:
             if entry.timer is not None and added > 0:
-                due = entry.timer.when() + added
+                entry.due += added
                 entry.timer.cancel()
-                entry.timer = self._loop.call_at(due, self._timed_out, entry)
+                entry.timer = self._loop.call_at(entry.due, self._timed_out, entry)
 
     def frame_refused(self, error: ProtocolError, first_bytes: Buffer) -> None:
         found = describe_first_bytes(first_bytes) if not self.versions else str(error)

@@ -74,7 +74,9 @@ class Sender:
         self._backoffs: dict[PartitionQueue, Backoff] = {}
         # Why there is no connection, by leader.
         self._unreachable: dict[int, KafkaError] = {}
-        self._wake: asyncio.TimerHandle | None = None
+        # The next call of `_wake_up`, and its loop time, which handles of uvloop do not tell.
+        self._wake: asyncio.Handle | None = None
+        self._wake_at = 0.0
         self._expiring = self._loop.call_later(_EXPIRY_CHECK_S, self._expire)
         cluster.add_listener(lambda _: self.wake())
 
@@ -134,10 +136,10 @@ class Sender:
             self._loop.call_soon(self._drain)
 
     def _schedule_at(self, when: float) -> None:
-        if self._wake is None or self._wake.when() > when:
+        if self._wake is None or self._wake_at > when:
             if self._wake is not None:
                 self._wake.cancel()
-            self._wake = self._loop.call_at(when, self._wake_up)
+            self._wake, self._wake_at = self._loop.call_at(when, self._wake_up), when
 
     def _wake_up(self) -> None:
         self._wake = None

@@ -173,3 +173,13 @@ async def test_a_topic_that_may_not_be_used_or_does_not_exist_is_an_error_of_sen
             await producer.send("secret", b"")
         with pytest.raises(UnknownTopicOrPartitionError, match="missing"):
             await producer.send("missing", b"")
+
+
+async def test_a_backoff_that_ends_at_once_is_no_error() -> None:
+    """uvloop makes no timer for less than a millisecond, and what it makes instead does not tell its time."""
+    async with producing(Brokers()) as producer:
+        loop, sender = asyncio.get_running_loop(), producer._sender
+        assert sender is not None
+        for wait_s in (0.0, 0.0, 5.0, -1.0):
+            sender._schedule_at(loop.time() + wait_s)
+        await producer.send_and_wait("t", b"value")
