@@ -135,8 +135,11 @@ class _Cluster:
 
 def our_assignor(theirs: Any) -> type[Assignor]:
     """Return an assignor for our consumer that does as aiokafka's does."""
-    is_ours = isinstance(theirs, type) and issubclass(theirs, _Ours)
-    if is_ours and inspect.getattr_static(theirs, "assign") is vars(_Ours)["assign"]:
+    if (
+        isinstance(theirs, type)
+        and issubclass(theirs, _Ours)
+        and inspect.getattr_static(theirs, "assign") is vars(_Ours)["assign"]
+    ):
         return theirs.ours
 
     class Adapted(Assignor):

@@ -70,7 +70,7 @@ class _InFlight:
         # Loop time.
         self.sent_at = 0.0
         # It times out at `due`, in loop time; handles of uvloop may not tell it.
-        self.timer: asyncio.Handle | None = None
+        self.timer: asyncio.TimerHandle | None = None
         self.due = 0.0
 
 

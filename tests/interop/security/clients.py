@@ -207,7 +207,7 @@ class ShimClient(AioKafkaClient):
     """Our client under aiokafka's names."""
 
     name = "ottla.aiokafka"
-    library = ottla.aiokafka
+    library: ClassVar[Any] = ottla.aiokafka
 
 
 class KafkaPythonClient:
