@@ -552,8 +552,16 @@ class Connection:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the client has closed the connection."""
-        return self.is_ended or self.is_closed
+        """Whether the client has closed the connection. While a worker has the socket, the loop does not notice it."""
+        return self.is_ended or self.is_closed or (self.is_lent and self._has_hung_up())
+
+    def _has_hung_up(self) -> bool:
+        poll = select.poll()
+        try:
+            poll.register(self.socket, select.POLLRDHUP)
+        except ValueError:
+            return True  # The loop has closed it.
+        return bool(poll.poll(0))
 
     def mute(self, seconds: float) -> None:
         """Read nothing from the client for a while; responses are still sent. The longest of several pauses counts."""

@@ -72,6 +72,26 @@ def test_the_worker_that_stays_handles_the_next_requests() -> None:
     assert len(set(threads)) == 1
 
 
+def test_a_client_that_leaves_meanwhile_is_gone_for_the_handler() -> None:
+    """A change that nobody waits for is dropped then, although the loop does not watch the socket."""
+    seen: list[bool] = []
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        if bytes(frame.body) == b"second":
+            seen.append(connection.is_gone)
+            client.close()
+            until(lambda: connection.is_gone, "the client is gone")
+            seen.append(connection.is_lent)
+        echo(connection, frame, slot, arrived)
+
+    with serving(dispatch) as served, served.connect() as client:
+        attended(served, client)
+        send_frame(client, b"second")
+        until(lambda: len(seen) == 2, "the request was handled")
+
+    assert seen == [False, True]
+
+
 def test_the_loop_watches_again_when_no_request_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker is free for others then, and the next request takes the usual way."""
     monkeypatch.setattr(connection_module, "_STAY_MS", 1)
