@@ -18,7 +18,8 @@ class KafkaError(protocol_errors.KafkaError):
     """An error from a broker, or from the client before it reached one; each error code has its own class."""
 
     wire_code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
-    advice: ClassVar[str] = ""
+    # That of the class, or of the case at hand.
+    advice: str = ""
 
     # What the error means for a transaction. The same code may mean either, so the producer sets it on the error.
     abortable: bool = False

@@ -25,13 +25,10 @@ from ottla.protocol.records import BATCH_HEADER_BYTES
 
 # If the broker does not check sequences, only one batch may be in flight to keep the order.
 _IN_FLIGHT_MAX_UNNUMBERED: Final = 1
-
-
-class _LargerThanRequestError(
-    MessageSizeTooLargeError,
-    advice="Send smaller records, or raise max_request_size; max.message.bytes of the topic has to allow them, too.",
-):
-    """A record that this producer does not send, whatever the topic allows."""
+# This producer does not send such a record, whatever the topic allows.
+_MAX_REQUEST_SIZE_ADVICE: Final = (
+    "Send smaller records, or raise max_request_size; max.message.bytes of the topic has to allow them, too."
+)
 
 
 class Memory:
@@ -189,9 +186,11 @@ class Accumulator:
     async def _open(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch:
         size = BATCH_HEADER_BYTES + record_bytes
         if size > self._settings.max_request_size:
-            raise _LargerThanRequestError(
+            error = MessageSizeTooLargeError(
                 f"a record of {record_bytes} bytes is larger than max_request_size={self._settings.max_request_size}"
             )
+            error.advice = _MAX_REQUEST_SIZE_ADVICE
+            raise error
         size = max(size, self._settings.max_batch_size)
         if not self.memory.take_now(size):
             for waiting in self.queues():
