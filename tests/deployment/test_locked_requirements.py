@@ -29,7 +29,7 @@ def packages(*arguments: str) -> set[str]:
 def test_the_broker_gets_what_it_needs_and_no_more() -> None:
     """Also what its packages need; neither Spark nor the tools of developers."""
     names = packages()
-    assert {"kazoo", "uvloop", "typer", "rich", "markdown-it-py", "mdurl"} <= names
+    assert {"kazoo", "uvloop", "click", "rich", "markdown-it-py", "mdurl"} <= names
     assert not names & {"pyspark", "pytest", "numpy", "ruff", "cryptography", "scramp"}
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -188,15 +186,13 @@ class Cluster:
         """Stop a broker from running, and wait until it does not."""
         if not Path("/proc/self/stat").exists():
             pytest.skip("this system has no /proc, which tells whether a process is stopped")
-        pid = self.brokers[broker].pid
         self._paused.add(broker)
-        os.kill(pid, signal.SIGSTOP)
-        until(lambda: process_state(pid) == "T", f"broker {broker} is stopped")
+        self.brokers[broker].pause()
 
     def resume(self, broker: int) -> None:
         """Let a broker run on."""
         self._paused.discard(broker)
-        os.kill(self.brokers[broker].pid, signal.SIGCONT)
+        self.brokers[broker].resume()
 
     def request(self, broker: int, api: Api, version: int, message: Message) -> Any:
         """Ask one broker, as a client on the client's host that may do all; KafkaError where it does not answer."""
@@ -320,11 +316,3 @@ def in_parallel(calls: Sequence[Callable[[], object]]) -> None:
         thread.join()
     if errors:
         raise errors[0]
-
-
-def process_state(pid: int) -> str:
-    """Return the letter that the system has for the state of a process; T is stopped, nothing is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""

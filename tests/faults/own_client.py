@@ -14,6 +14,7 @@ from tests.kit.waiting import until_async
 
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.consumer.settings import GroupProtocol
+from ottla.client.errors import KafkaError
 from ottla.client.producer.producer import Producer
 from ottla.client.producer.producer_batch import Delivery
 from ottla.client.types import TopicPartition
@@ -77,6 +78,15 @@ class Workload:
         """Whether the members have read as many different records as were sent."""
         return all(len(set(self.read[one])) == len(self._deliveries[one]) for one in self.partitions)
 
+    async def is_committed(self) -> bool:
+        """Let all members commit what they have read; return whether they could."""
+        try:
+            for member in self.members:
+                await member.commit()
+        except KafkaError:
+            return False
+        return True
+
     async def go_on(self, records: int = 60) -> None:
         """Wait until so many more records were acknowledged, and so many read in each partition."""
         target = self.acknowledged + records
@@ -130,6 +140,8 @@ class Workload:
                 await self.go_on()
                 yield
                 self.finish()
+            # What a member commits when it leaves is lost if the group is being rebalanced, or its coordinator is down.
+            await until_async(self.is_committed, "the group has committed all that it has read")
 
 
 async def run_scenario(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from tests.faults.cluster import BROKER_IDS, Cluster, process_state
+from tests.faults.cluster import BROKER_IDS, Cluster
 from tests.faults.cluster_state import StateUnknownError
 from tests.faults.namespaces import NamespaceNetwork
+from tests.kit.broker_process import process_state
 from tests.kit.waiting import until
 
 # Failing over takes a session timeout and a moment; this much only a broker that hangs.

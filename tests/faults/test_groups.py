@@ -7,10 +7,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.faults.cluster import BROKER_IDS, SESSION_TIMEOUT_S, Cluster, process_state
+from tests.faults.cluster import BROKER_IDS, SESSION_TIMEOUT_S, Cluster
 from tests.faults.experiment import check_valid, wait_seconds
 from tests.faults.group_experiment import GroupExperiment
 from tests.faults.steps import host, kill, network_of, others, until_known
+from tests.kit.broker_process import process_state
 
 
 @pytest.fixture

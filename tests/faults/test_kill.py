@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 import pytest
-from tests.faults.cluster import BROKER_IDS, Cluster, process_state
+from tests.faults.cluster import BROKER_IDS, Cluster
 from tests.faults.cluster_state import PartitionState, StateUnknownError
 from tests.faults.experiment import Experiment, check_valid
 from tests.faults.steps import (
@@ -24,7 +24,7 @@ from tests.faults.steps import (
     until_known,
     vanish,
 )
-from tests.kit.broker_process import topic_name
+from tests.kit.broker_process import process_state, topic_name
 from tests.kit.waiting import until
 
 from ottla.protocol.errors import KafkaError

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.faults.cluster import SESSION_TIMEOUT_S, process_state
+from tests.faults.cluster import SESSION_TIMEOUT_S
 from tests.faults.experiment import Experiment, check_valid, wait_seconds
 from tests.faults.steps import ACK_GAP_MAX_S, controller_of, each_row, others, replicas_led_by, until_known
+from tests.kit.broker_process import process_state
 
 
 @pytest.mark.parametrize(

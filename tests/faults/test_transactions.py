@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.faults.chance import MIX_SECONDS, SOAK_SECONDS, harm_by_chance
-from tests.faults.cluster import ALONE, BROKER_IDS, SESSION_TIMEOUT_S, Cluster, process_state
+from tests.faults.cluster import ALONE, BROKER_IDS, SESSION_TIMEOUT_S, Cluster
 from tests.faults.experiment import check_valid, wait_seconds
 from tests.faults.shared_clusters import Kind, lent
 from tests.faults.steps import kill, others, until_known
 from tests.faults.transaction_experiment import ACK_GAP_MAX_S, TransactionExperiment
-from tests.kit.broker_process import BrokerProcess
+from tests.kit.broker_process import BrokerProcess, process_state
 from tests.kit.kafka_process import KafkaProcess, kafka_or_skip
 
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS, TRANSACTION_STATE

@@ -47,6 +47,7 @@ class OneRequest:
     listener: str = "PLAINTEXT"
     answer: bytes | None = None
     closed: str | None = None
+    is_gone: bool = False
 
     def respond(self, _slot: object, parts: list[Any] | None) -> None:
         """Take the response."""

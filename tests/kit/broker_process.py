@@ -26,6 +26,7 @@ from typing import Self
 import pytest
 from tests.kit.guarded_process import GuardedProcess
 from tests.kit.hosts import LOOPBACK, Host
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 START_TIMEOUT_S = 90
@@ -172,6 +173,15 @@ class BrokerProcess:
             os.kill(pid, signal.SIGKILL)
         self.kill()
 
+    def pause(self) -> None:
+        """Stop it from running, and wait until it does not: a thread of it may still be answering."""
+        os.kill(self.pid, signal.SIGSTOP)
+        until(lambda: process_state(self.pid) == "T", f"{self!r} is stopped")
+
+    def resume(self) -> None:
+        """Let it run on."""
+        os.kill(self.pid, signal.SIGCONT)
+
     def restart(self) -> None:
         """Stop it cleanly and start it again."""
         assert self.stop() == 0
@@ -247,3 +257,11 @@ def make_broker(zookeeper_server: ZooKeeperServer, tmp_path: Path) -> Iterator[M
 
     with ExitStack() as running:
         yield make
+
+
+def process_state(pid: int) -> str:
+    """Return the letter that the system has for the state of a process; T is stopped, nothing is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""

@@ -41,6 +41,7 @@ class FakeConnection:
     """Takes the answer to one request, and how long it is muted."""
 
     peer, listener = "127.0.0.1", "PLAINTEXT"
+    is_gone = False
 
     def __init__(self) -> None:
         self.session = Session("PLAINTEXT", "127.0.0.1")

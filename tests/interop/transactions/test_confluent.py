@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -279,12 +277,12 @@ def test_a_record_that_times_out_spoils_the_transaction_but_not_the_producer(
     with producer(broker.bootstrap, transactional_id, message_timeout_ms=SHORT_MS) as client:
         client.begin_transaction()
         send(client, topic, b"a")
-        os.kill(broker.pid, signal.SIGSTOP)
+        broker.pause()
         try:
             client.produce(topic, b"b", partition=0, on_delivery=lambda error, _: errors.append(error))
             until(lambda: errors, "the record times out", meanwhile=lambda: client.poll(0.05))
         finally:
-            os.kill(broker.pid, signal.SIGCONT)
+            broker.resume()
         assert [error and error.code() for error in errors] == [KafkaError._MSG_TIMED_OUT]
         with refused(KafkaError._TIMED_OUT, requires_abort=True):
             client.commit_transaction(DEADLINE_S)

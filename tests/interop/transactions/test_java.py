@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -304,12 +302,12 @@ def test_a_record_that_times_out_spoils_the_transaction_but_not_the_producer(
         producer.do("init")
         producer.do("begin")
         producer.do("send", topic, 0, "a")
-        os.kill(broker.pid, signal.SIGSTOP)
+        broker.pause()
         try:
             with thrown("TimeoutException"):
                 producer.do("send", topic, 0, "b")
         finally:
-            os.kill(broker.pid, signal.SIGCONT)
+            broker.resume()
         with thrown("KafkaException"):
             producer.do("commit")
         producer.do("abort")
