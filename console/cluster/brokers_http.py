@@ -72,7 +72,12 @@ class BrokersHttp:
                 timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
                 allow_redirects=False,
             ) as answer:
-                body = await answer.content.read(_PAGE_BYTES_MAX)
+                body = bytearray()
+                # `read(n)` returns what has arrived, which is a part of a large page.
+                async for part in answer.content.iter_any():
+                    body += part
+                    if len(body) > _PAGE_BYTES_MAX:
+                        raise PageError(f"{path} of broker {broker_id} is larger than {_PAGE_BYTES_MAX} bytes")
                 if answer.status == 401:
                     raise PageError(f"broker {broker_id} requires a token over HTTP: set {TOKEN_VARIABLE}")
                 if answer.status == 404:
