@@ -125,7 +125,7 @@ def _structs() -> list[type[msgspec.Struct]]:
     while waiting:
         subclasses: list[type[msgspec.Struct]] = waiting.pop().__subclasses__()
         for each in subclasses:
-            if each.__module__.startswith("ottla.console"):
+            if each.__module__.startswith(("ottla.console", "ottla.client.schema")):
                 found.append(each)
             waiting.append(each)
     return [*found, ProblemDetails]

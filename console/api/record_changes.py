@@ -15,12 +15,12 @@ from ottla.client.cli.records.offsets import partitions_of, resolve
 from ottla.client.cli.records.reading import PartitionReader
 from ottla.client.errors import KafkaError
 from ottla.client.producer.partitioner import partition_of_key
+from ottla.client.schema.decoding import Decoder
 from ottla.console.api.changes import Change, ChangeRow, command_line
 from ottla.console.api.records import FilterText, FromText, filter_of
 from ottla.console.api.topics import found_topic
 from ottla.console.numbers import Long, long
 from ottla.console.problems import Problem
-from ottla.console.records.decoding import Decoder
 from ottla.console.records.filters import Filter
 from ottla.console.web.call import Call
 from ottla.protocol.config_resources import ConfigResourceType

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from ottla.client.schema.decoding import DecodeAs, Decoder
 from ottla.console.problems import Problem
-from ottla.console.records.decoding import DecodeAs, Decoder
 from ottla.console.records.filters import LENGTH_MAX, Filter, FilterError
 from ottla.console.records.reading import EndLine, ProgressLine, Reading, RecordLine, RecordStream
 from ottla.console.web.call import Call

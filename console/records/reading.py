@@ -17,8 +17,8 @@ import msgspec
 from ottla.client.admin.admin import Admin
 from ottla.client.cli.records.offsets import partitions_of, resolve
 from ottla.client.cli.records.reading import PartitionReader, ReadRecord
+from ottla.client.schema.decoding import DecodeAs, Decoder, Payload
 from ottla.console.numbers import Long, long
-from ottla.console.records.decoding import DecodeAs, Decoder, Payload
 from ottla.console.records.filters import Filter
 from ottla.console.records.internal_topics import internal_record
 from ottla.protocol.identifiers import TopicPartition

@@ -15,8 +15,8 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.client.schema.decoding import DecodeAs, Decoder, Payload
 from ottla.client.schema.registry import SchemaRegistry
-from ottla.console.records.decoding import DecodeAs, Decoder, Payload
 from ottla.console.records.internal_topics import internal_record
 
 AVRO = {

@@ -83,9 +83,7 @@ class Decoder:
         note = None
         if is_framed(data):
             if self._registry is None:
-                note = (
-                    f"it may have schema {schema_id_of(data)} of a registry: start the console with --schema-registry"
-                )
+                note = f"it may have schema {schema_id_of(data)} of a registry: name it with --schema-registry"
             else:
                 try:
                     return await self._framed(data, None, needs_value=needs_value)
@@ -140,7 +138,7 @@ class Decoder:
 
     async def _framed(self, data: bytes, how: DecodeAs | None, *, needs_value: bool) -> Decoded:
         if self._registry is None:
-            raise PayloadError("there is no schema registry: start the console with --schema-registry")
+            raise PayloadError("there is no schema registry: name one with --schema-registry")
         try:
             schema_id = schema_id_of(data)
             kind, text = await self._registry.to_json(schema_id, data[FRAME.size :])
