@@ -142,11 +142,14 @@ class Decoder:
         try:
             schema_id = schema_id_of(data)
             kind, text = await self._registry.to_json(schema_id, data[FRAME.size :])
+            value = msgspec.json.decode(text) if needs_value else None
         except SerializationError as error:
             raise PayloadError(error.detail) from error
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise PayloadError(f"it cannot be filtered: {error}") from error
         if how is not None and kind != how:
             raise PayloadError(f"schema {schema_id} is for {kind}")
-        shown = self._shown(kind, data, text, msgspec.json.decode(text) if needs_value else None)
+        shown = self._shown(kind, data, text, value)
         shown.payload.schema_id = schema_id
         shown.payload.note = f"decoded as {kind} because it has schema {schema_id}"
         return shown

@@ -38,5 +38,6 @@ class JsonCodec:
         return msgspec.json.decode(data)
 
     def to_json(self, data: bytes) -> str:
-        """Return the text as it is, so that no number is rounded."""
+        """Return the text as it is, so that no number is rounded, if it is JSON."""
+        self.decode(data)
         return data.decode()

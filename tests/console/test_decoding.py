@@ -172,3 +172,17 @@ async def test_bytes_that_do_not_fit_their_schema_say_so(registry: tuple[Registr
     payload = await decoded(framed(7, b"\xff" * 20), registry=client)
     assert payload.format == "hex"
     assert (payload.note or "").startswith("it does not fit schema 7")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"{not json", b"1e400", b"[" * 5000 + b"]" * 5000, b"\xff"],
+    ids=["no JSON", "a huge number", "too deep", "no text"],
+)
+async def test_no_payload_with_a_json_schema_does_harm(registry: tuple[Registry, SchemaRegistry], data: bytes) -> None:
+    """Nobody checks what a producer writes after the frame."""
+    served, client = registry
+    served.schemas[7] = {"schemaType": "JSON", "schema": "{}"}
+    found = await Decoder(client).decode(framed(7, data), needs_value=True)
+    assert (found.payload.size, found.payload.schema_id) == (len(data) + 5, None)
+    assert (found.payload.note or "").startswith("it does not fit schema 7")
