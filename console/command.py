@@ -10,6 +10,7 @@ import click
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.function_commands import Option
 from ottla.client.cli.terminal.nouns import noun_app
+from ottla.client.cli.terminal.options import SchemaRegistryOption
 from ottla.client.cli.terminal.target import Target, command
 
 if TYPE_CHECKING:
@@ -39,10 +40,7 @@ def console(
     ] = False,
     certificate: Annotated[Path | None, Option(metavar="FILE", help="Certificate chain (PEM), to serve HTTPS.")] = None,
     key: Annotated[Path | None, Option(metavar="FILE", help="Private key of the certificate (PEM).")] = None,
-    schema_registry: Annotated[
-        str | None,
-        Option(metavar="URL", envvar="OTTLA_SCHEMA_REGISTRY", help="Where schemas of Avro and Protobuf are."),
-    ] = None,
+    schema_registry: SchemaRegistryOption = None,
     static: Annotated[Path | None, Option(hidden=True)] = None,
 ) -> None:
     """Show and run a cluster in the browser, until Ctrl-C.

@@ -52,9 +52,9 @@ class PayloadError(Exception):
 
 
 class Decoder:
-    """Decodes payloads; bytes beyond `shown_max` are left out of the text."""
+    """Decodes payloads; text beyond `shown_max` is left out, if it is not None."""
 
-    def __init__(self, registry: SchemaRegistry | None = None, shown_max: int = 64 * 1024) -> None:
+    def __init__(self, registry: SchemaRegistry | None = None, shown_max: int | None = 64 * 1024) -> None:
         self._registry = registry
         self._shown_max = shown_max
 
@@ -103,6 +103,8 @@ class Decoder:
     async def _as(self, data: bytes, how: DecodeAs, *, needs_value: bool) -> Decoded:
         match how:
             case "json":
+                if self._registry is not None and is_framed(data):
+                    return await self._framed(data, how, needs_value=needs_value)
                 return self._json(data, needs_value=needs_value)
             case "text":
                 return self._text(data)
@@ -155,13 +157,13 @@ class Decoder:
         return shown
 
     def _hex(self, data: bytes) -> Decoded:
-        limit = min(_HEX_BYTES_MAX, self._shown_max)
+        limit = len(data) if self._shown_max is None else min(_HEX_BYTES_MAX, self._shown_max)
         text = data[:limit].hex()
         payload = Payload(size=len(data), format="hex", text=text, is_truncated=len(data) > limit)
         return Decoded(payload, text)
 
     def _shown(self, kind: Format, data: bytes, text: str, value: Any) -> Decoded:
-        is_truncated = len(text) > self._shown_max
+        is_truncated = self._shown_max is not None and len(text) > self._shown_max
         shown = text[: self._shown_max] if is_truncated else text
         return Decoded(Payload(size=len(data), format=kind, text=shown, is_truncated=is_truncated), value)
 

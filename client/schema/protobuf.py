@@ -68,11 +68,15 @@ class ProtobufCodec:
         return message
 
     def to_json(self, data: bytes) -> str:
-        """Return the message as JSON, for people; 64-bit numbers are text."""
+        """Return the message as JSON in one line, for people; 64-bit numbers are text."""
         from google.protobuf import json_format
 
         message = self.decode(data)
-        return str(json_format.MessageToJson(message, descriptor_pool=self._pool, preserving_proto_field_name=True))
+        return str(
+            json_format.MessageToJson(
+                message, descriptor_pool=self._pool, preserving_proto_field_name=True, indent=None
+            )
+        )
 
 
 def serialized_file(descriptor: Any) -> str:

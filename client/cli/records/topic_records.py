@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, nullcontext
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +14,7 @@ from ottla.client.cli.records.offsets import RANGE_HELP, partitions_of, resolve,
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.function_commands import Argument, Option
 from ottla.client.cli.terminal.name_completion import complete_topic
+from ottla.client.cli.terminal.options import SchemaRegistryOption
 from ottla.client.cli.terminal.output import Format, printable, say, written
 from ottla.client.cli.terminal.progress import progress, untold
 from ottla.client.cli.terminal.target import Target, run
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from ottla.client.cli.records.input_format import Parse
     from ottla.client.cli.records.reading import ReadRecord
     from ottla.client.net.settings import IsolationLevel
+
+    # Returns what is printed for each record.
+    Writer = Callable[[Sequence[ReadRecord]], Awaitable[Iterable[bytes]]]
 
 _LINE: Final = "%s\\n"
 _Topic = Annotated[str, Argument(metavar="TOPIC", shell_complete=complete_topic, help="Name of the topic.")]
@@ -57,6 +61,24 @@ _Isolation = Annotated[
 _Json = Annotated[bool, Option("--json", "-J", help="Print a JSON object per record, as --format json.")]
 
 
+class Decoding(StrEnum):
+    """What keys and values are; the names are those of `DecodeAs`, which costs an import."""
+
+    AUTO = "auto"
+    JSON = "json"
+    TEXT = "text"
+    MSGPACK = "msgpack"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+    HEX = "hex"
+
+
+_Decode = Annotated[
+    Decoding | None,
+    Option("--decode", help="Show keys and values decoded.", show_default="as they are"),
+]
+
+
 def consume(
     target: Target,
     topics: Annotated[
@@ -83,13 +105,20 @@ def consume(
     null: _Null = "",
     json_lines: _Json = False,
     isolation: _Isolation = Isolation.READ_COMMITTED,
+    decode: _Decode = None,
+    schema_registry: SchemaRegistryOption = None,
 ) -> None:
     """Print the records of topics to standard output.
 
     A range ends before its second offset, or before the first record since its second time. With -g, --offset (start or
     end) is for partitions where the group has not committed yet.
 
-    JSON: topic, partition, offset, timestamp, key, value, headers; bytes that are not UTF-8 are {"base64": ...}.
+    With --decode auto, keys and values that name a schema are shown as JSON, if the schema registry is known: Avro,
+    Protobuf and JSON Schema, as Confluent's serializers write them. MessagePack is shown as JSON, too, and what is
+    neither JSON nor text as hexadecimal. What cannot be decoded is shown as it is; standard error says why.
+
+    JSON: topic, partition, offset, timestamp, key, value, headers; bytes that are not UTF-8 are {"base64": ...}. With
+    --decode, key and value are the decoded JSON.
 
     \b
     Examples:
@@ -103,8 +132,10 @@ def consume(
       ottla topic consume --regex 'shop[.].*' -e
       ottla topic consume orders -g billing -n 1         the next record of a group
       ottla topic consume orders -e --isolation read-uncommitted
+      ottla topic consume orders --decode auto --schema-registry http://localhost:8081
     """
-    writer = _writer(Format.JSON if json_lines else target.output_format, template, null)
+    output_format = Format.JSON if json_lines else target.output_format
+    writer = _writer(output_format, template, null, decode, schema_registry)
     if group is not None:
         if partitions:
             raise CommandError("-g and --partition exclude each other: a group assigns partitions to its members", 2)
@@ -138,6 +169,8 @@ def tail(
     null: _Null = "",
     json_lines: _Json = False,
     isolation: _Isolation = Isolation.READ_COMMITTED,
+    decode: _Decode = None,
+    schema_registry: SchemaRegistryOption = None,
 ) -> None:
     """Print the last records of a topic, and then new ones, until Ctrl-C.
 
@@ -148,7 +181,8 @@ def tail(
       ottla topic tail orders
       ottla topic tail orders --lines 0 -f '%T %s\\n'
     """
-    writer = _writer(Format.JSON if json_lines else target.output_format, template, null)
+    output_format = Format.JSON if json_lines else target.output_format
+    writer = _writer(output_format, template, null, decode, schema_registry)
     _read(
         target,
         [topic],
@@ -162,19 +196,38 @@ def tail(
     )
 
 
-def _writer(output_format: Format, template: str | None, null: str) -> Callable[[ReadRecord], bytes]:
+def _writer(
+    output_format: Format, template: str | None, null: str, decode: Decoding | None, schema_registry: str | None
+) -> Writer:
     from ottla.client.cli.records.record_format import as_json, compiled
 
-    if not output_format.is_data:
-        return compiled(_LINE if template is None else template, null)
-    if template is not None:
+    if output_format.is_data and template is not None:
         raise CommandError(f"-f and {output_format} are two formats: use only one", 2)
-    return lambda read: written(as_json(read), output_format).encode()
+    line = compiled(_LINE if template is None else template, null)
+    if decode is None:
+
+        async def undecoded(reads: Sequence[ReadRecord]) -> Iterable[bytes]:
+            if output_format.is_data:
+                return (written(as_json(each), output_format).encode() for each in reads)
+            return map(line, reads)
+
+        return undecoded
+
+    from ottla.client.cli.records.decoding import RecordDecoder
+
+    decoder = RecordDecoder(decode.value, schema_registry)
+
+    async def decoded(reads: Sequence[ReadRecord]) -> Iterable[bytes]:
+        if output_format.is_data:
+            return [(await decoder.as_data(each, output_format)).encode() for each in reads]
+        return [line(await decoder.with_texts(each)) for each in reads]
+
+    return decoded
 
 
-def _for_terminal(writer: Callable[[ReadRecord], bytes]) -> Callable[[ReadRecord], bytes]:
+def _for_terminal(line: bytes) -> bytes:
     """Show what would control the terminal as escapes. A pipe gets records as they are."""
-    return lambda record: printable(writer(record).decode(errors="backslashreplace")).encode()
+    return printable(line.decode(errors="backslashreplace")).encode()
 
 
 def _read(
@@ -182,7 +235,7 @@ def _read(
     topics: Sequence[str],
     partitions: Sequence[int] | None,
     offsets: tuple[str, str | None],
-    writer: Callable[[ReadRecord], bytes],
+    writer: Writer,
     *,
     regex: bool,
     count: int | None,
@@ -230,7 +283,7 @@ def _read_in_group(
     group: str,
     topics: Sequence[str],
     offset: str | None,
-    writer: Callable[[ReadRecord], bytes],
+    writer: Writer,
     *,
     regex: bool,
     count: int | None,
@@ -264,21 +317,21 @@ def _read_in_group(
 
 async def _print(
     target: Target,
-    writer: Callable[[ReadRecord], bytes],
+    writer: Writer,
     fetches: AsyncGenerator[list[ReadRecord]],
     count: int | None,
 ) -> None:
     """Print records up to a number of them."""
     output = sys.stdout.buffer
-    if sys.stdout.isatty() and not target.is_data:
-        writer = _for_terminal(writer)
+    is_for_people = sys.stdout.isatty() and not target.is_data
     written = 0
     if count == 0:
         return
     async with aclosing(fetches):
         async for reads in fetches:
             shown = reads if count is None else reads[: count - written]
-            output.writelines(map(writer, shown))
+            lines = await writer(shown)
+            output.writelines(map(_for_terminal, lines) if is_for_people else lines)
             # A reader at the other end of a pipe sees records at once.
             output.flush()
             written += len(shown)

@@ -32,6 +32,15 @@ DirectoryOption = Annotated[
     ),
 ]
 FormatOption = Annotated[Format, Option("--format", help="How to print the result.")]
+SchemaRegistryOption = Annotated[
+    str | None,
+    Option(
+        "--schema-registry",
+        envvar="OTTLA_SCHEMA_REGISTRY",
+        metavar="URL",
+        help="Where the schemas of Avro, Protobuf and JSON are.",
+    ),
+]
 YesOption = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 

@@ -74,6 +74,7 @@ def config_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
     monkeypatch.delenv("OTTLA_PROFILE", raising=False)
     monkeypatch.delenv("OTTLA_COMMAND_CONFIG", raising=False)
+    monkeypatch.delenv("OTTLA_SCHEMA_REGISTRY", raising=False)
     return home
 
 
