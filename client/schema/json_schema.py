@@ -21,6 +21,16 @@ class JsonCodec:
 
     def encode(self, value: Any) -> bytes:
         """Return a value as bytes, if it fits the schema."""
+        plain = msgspec.to_builtins(value)
+        self._validate(plain)
+        return msgspec.json.encode(plain)
+
+    def from_json(self, text: bytes) -> bytes:
+        """Return JSON as it is, so that no number is rounded, if it fits the schema."""
+        self._validate(msgspec.json.decode(text))
+        return text
+
+    def _validate(self, plain: Any) -> None:
         if self._validator is None:
             try:
                 from jsonschema.validators import validator_for
@@ -28,10 +38,8 @@ class JsonCodec:
                 raise SerializationError(f"jsonschema {MISSING}") from None
             schema = msgspec.json.decode(self._text)
             self._validator = validator_for(schema)(schema)
-        plain = msgspec.to_builtins(value)
         if (error := next(self._validator.iter_errors(plain), None)) is not None:
             raise SerializationError(f"{error.json_path}: {error.message}")
-        return msgspec.json.encode(plain)
 
     def decode(self, data: bytes) -> Any:
         """Return the value."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ottla.client.errors import SerializationError
@@ -56,16 +56,27 @@ class ProtobufCodec:
 
     def decode(self, data: bytes) -> Any:
         """Return the message, of a class made from the descriptor."""
+        path, position = read_message_index(data)
+        message = self._message_class(path)()
+        message.ParseFromString(data[position:])
+        return message
+
+    def _message_class(self, path: Sequence[int]) -> Any:
         from google.protobuf import message_factory
 
-        path, position = read_message_index(data)
         rows, names = self._file.message_type, [self._file.package] if self._file.package else []
         for index in path:
             names.append(rows[index].name)
             rows = rows[index].nested_type
-        message = message_factory.GetMessageClass(self._pool.FindMessageTypeByName(".".join(names)))()
-        message.ParseFromString(data[position:])
-        return message
+        return message_factory.GetMessageClass(self._pool.FindMessageTypeByName(".".join(names)))
+
+    def from_json(self, text: bytes) -> bytes:
+        """Encode JSON as the first message of the file."""
+        from google.protobuf import json_format
+
+        message = self._message_class([0])()
+        json_format.Parse(text, message, descriptor_pool=self._pool)
+        return message_index([0]) + bytes(message.SerializeToString())
 
     def to_json(self, data: bytes) -> str:
         """Return the message as JSON in one line, for people; 64-bit numbers are text."""

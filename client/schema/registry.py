@@ -52,6 +52,9 @@ class PayloadCodec(Protocol):
     def to_json(self, data: bytes) -> str:
         """Return the value as JSON, for people."""
 
+    def from_json(self, text: bytes) -> bytes:
+        """Return as bytes what people write as JSON."""
+
 
 class _Registered(msgspec.Struct):
     """What a registry answers about a schema of a subject; `version` only if it was looked up."""
@@ -124,6 +127,11 @@ class SchemaRegistry:
         """Return the kind of a schema, and a payload as JSON; SerializationError if that does not work."""
         codec = await self.load_codec(schema_id)
         return codec.kind, fitting(schema_id, codec.to_json, payload)
+
+    def newest(self, subject: str) -> tuple[int, PayloadCodec]:
+        """Return the id of the newest schema of a subject, and what writes with it; SerializationError. Blocks."""
+        schema_id = self._ask(f"/subjects/{quote(subject, safe='')}/versions/latest", None, _Registered).id
+        return schema_id, self.codec(schema_id)
 
     def register(self, subject: str, schema: RegisteredSchema) -> int:
         """Add a schema to a subject, if it is not there yet; return its id. Blocks if it is not cached."""

@@ -116,6 +116,19 @@ class ProtobufSerializer(_Serializer):
         return RegisteredSchema(serialized_file(file), "PROTOBUF", references)
 
 
+class NewestSchemaSerializer(_Serializer):
+    """Writes JSON text with the newest schema of a subject, of any kind. It stays with that schema."""
+
+    def __init__(self, registry: SchemaRegistry, *, subject: str) -> None:
+        # `_found` sets how to encode, and comes before the first value.
+        super().__init__(registry, subject, auto_register=False, encode=bytes)
+
+    def _found(self) -> int:
+        schema_id, codec = self._registry.newest(self._subject)
+        self._encode = codec.from_json
+        return schema_id
+
+
 class SchemaDeserializer:
     """Reads payloads of any kind by the schema that they name: dicts for Avro and JSON, messages for Protobuf."""
 

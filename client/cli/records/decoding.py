@@ -8,16 +8,15 @@ import msgspec
 
 from ottla.client.cli.records.reading import ReadRecord
 from ottla.client.cli.records.record_format import as_json
+from ottla.client.cli.records.schemas import in_one_line, registry_at
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.output import Format, say, written
-from ottla.client.errors import KafkaConfigurationError, SerializationError
+from ottla.client.errors import SerializationError
 from ottla.client.schema.avro import AvroCodec
 from ottla.client.schema.decoding import DecodeAs, Decoder, Payload
 from ottla.client.schema.protobuf import ProtobufCodec
 from ottla.client.schema.registry import SchemaRegistry
 
-# Libraries put the data that they refuse into their messages.
-_REASON_MAX: Final = 200
 _WITH_FIELDS: Final = ("json", "msgpack", "avro", "protobuf")
 
 
@@ -80,21 +79,19 @@ class RecordDecoder:
             if self._has_hinted:
                 return
             self._has_hinted = True
-        short = " ".join(reason.split())[:_REASON_MAX]
-        say(f"{read.partition} at offset {read.record.offset}: the {part} is not decoded: {short}")
+        say(f"{read.partition} at offset {read.record.offset}: the {part} is not decoded: {in_one_line(reason)}")
 
 
 def _registry(url: str, how: DecodeAs) -> SchemaRegistry:
+    """CommandError if it cannot be used for this format."""
     try:
         if how in ("auto", "avro"):
             AvroCodec('"null"')
         if how in ("auto", "protobuf"):
             ProtobufCodec("", {})
-        return SchemaRegistry(url)
-    except KafkaConfigurationError as error:
-        raise CommandError(str(error), 2) from error
     except SerializationError as error:
         raise CommandError(error.detail) from error
+    return registry_at(url)
 
 
 def _plain(payload: Payload) -> Any:

@@ -127,11 +127,12 @@ def _parts(text: str) -> list[str | bytes]:
     return parts
 
 
-def from_json(*, keeps_partition: bool) -> Parse:
+def from_json(*, keeps_partition: bool, keeps_json: bool = False) -> Parse:
     """Return a function that reads a JSON object: key, value, headers, timestamp, and the partition if it is kept.
 
-    Texts are UTF-8, {"base64": ...} is any bytes, null is null. Any other JSON is written as JSON. What else
-    `topic consume` prints, the topic and the offset, does not count: records get new ones.
+    Texts are UTF-8, {"base64": ...} is any bytes, null is null. Any other JSON is written as JSON; with `keeps_json`,
+    any value but null is. What else `topic consume` prints, the topic and the offset, does not count: records get new
+    ones.
     """
 
     def parse(line: bytes) -> InputRecord:
@@ -145,7 +146,7 @@ def from_json(*, keeps_partition: bool) -> Parse:
         if not all(each is None or type(each) is int for each in (partition, timestamp)):
             raise CommandError(f"partition and timestamp must be numbers: {_shown(line)}")
         return InputRecord(
-            _bytes(item["value"], line),
+            _json(item["value"]) if keeps_json and item["value"] is not None else _bytes(item["value"], line),
             _bytes(item.get("key"), line),
             partition if keeps_partition else None,
             None if timestamp is None else _timestamp(timestamp),
@@ -173,7 +174,11 @@ def _bytes(value: Any, line: bytes) -> bytes | None:
             return base64.b64decode(value["base64"], validate=True)
         except (TypeError, binascii.Error, ValueError):
             raise CommandError(f"this is not base64: {_shown(line)}") from None
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return _json(value)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
 
 
 def _shown(line: bytes) -> str:

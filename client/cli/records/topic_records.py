@@ -393,6 +393,11 @@ def produce(
         str | None,
         Option("--transactional-id", metavar="ID", help="Write all records in one transaction."),
     ] = None,
+    schema: Annotated[
+        str | None,
+        Option("--schema", metavar="SUBJECT", help="Values are JSON; write them with the newest schema of a subject."),
+    ] = None,
+    schema_registry: SchemaRegistryOption = None,
 ) -> None:
     """Write records to a topic, one for each line of standard input.
 
@@ -401,6 +406,10 @@ def produce(
     With --json, a line is an object with value, and if you like key, headers (pairs of name and value), timestamp and
     partition. Texts are UTF-8, {"base64": ...} is any bytes, and a null value is a tombstone. Values that are other
     JSON are written as JSON.
+
+    With --schema, a value is written as Avro, as the first message of a Protobuf file or as JSON, whatever the newest
+    schema of the subject is for, and with the id of that schema, as Confluent's serializers do. With --json, too, the
+    value in each object is JSON then. In Avro, write times as numbers; bytes cannot be written.
 
     With --transactional-id, readers of committed records see all records of a run or none: the transaction is committed
     at the end of the input, and aborted on an error or Ctrl-C. At a terminal, all that you type until Ctrl-D is one
@@ -415,6 +424,7 @@ def produce(
       printf 'k1\\tv1\\n' | ottla topic produce orders -f '%k\\t%v'
       ottla topic consume orders -e --json | ottla topic produce copy --json
       ottla topic produce orders --transactional-id import < orders.txt
+      ottla topic produce orders '{"id": 1}' --schema orders-value --schema-registry http://localhost:8081
     """
     from ottla.client.cli.records.producing import Records, produce_records
     from ottla.client.cli.terminal.target import key_value_pairs
@@ -424,7 +434,13 @@ def produce(
         options["enable_idempotence"] = False
     if transactional_id is not None:
         options["transactional_id"] = transactional_id
-    parse = _parser(key, key_delimiter, null_value, template, json_lines=json_lines, repartition=repartition)
+    if schema is None:
+        encode = None
+    else:
+        from ottla.client.cli.records.schemas import encoder
+
+        encode = encoder(schema_registry, schema)
+    parse = _parser(key, key_delimiter, null_value, template, encode, json_lines=json_lines, repartition=repartition)
     records = Records(values=values, file=file, parse=parse, input=sys.stdin.buffer)
     pairs = [(name, value.encode()) for name, value in key_value_pairs(headers or (), "--header")]
     # No bar where the user types the records, or sees the offset of each one.
@@ -437,6 +453,7 @@ def _parser(
     key_delimiter: str | None,
     null_value: bool,
     template: str | None,
+    encode: Callable[[bytes], bytes | None] | None,
     *,
     json_lines: bool,
     repartition: bool,
@@ -455,7 +472,9 @@ def _parser(
     if delimiter == b"":
         raise CommandError("--key-delimiter is empty", 2)
     given_key = None if key is None else key.encode()
-    structured = from_json(keeps_partition=not repartition) if json_lines else by_format(template) if template else None
+    structured = by_format(template) if template else None
+    if json_lines:
+        structured = from_json(keeps_partition=not repartition, keeps_json=encode is not None)
 
     def parse(line: bytes) -> InputRecord:
         if structured is not None:
@@ -469,7 +488,11 @@ def _parser(
             record = InputRecord(rest, first)
         if given_key is not None:
             record = replace(record, key=given_key)
-        return replace(record, value=None) if null_value and not record.value else record
+        if null_value and not record.value:
+            return replace(record, value=None)
+        if encode is not None and record.value is not None:
+            return replace(record, value=encode(record.value))
+        return record
 
     return parse
 

@@ -1,4 +1,4 @@
-"""`ottla topic consume --decode` with a small schema registry, on a real broker."""
+"""`ottla topic consume --decode` and `produce --schema` with a small schema registry, on a real broker."""
 
 from __future__ import annotations
 
@@ -178,3 +178,76 @@ def test_what_is_missing_is_said_before_anything_is_read(
     unnamed = ottla("topic", "consume", topic, "--decode", "avro")
     assert unnamed.code == 2
     assert "--schema-registry URL or OTTLA_SCHEMA_REGISTRY" in unnamed.err
+
+
+def test_values_are_written_with_the_newest_schema(
+    ottla: Ottla, topic: str, registry: SchemaRegistry, server: RegistryServer
+) -> None:
+    """Lines of JSON, what `consume --decode auto --json` prints, and tombstones; each kind of schema."""
+    avro(registry, 1)
+    protobuf(registry)
+    JsonSchemaSerializer(registry, '{"type": "string"}', subject="names-value")("x")
+    newest = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "number", "type": "long"}]})
+    AvroSerializer(registry, newest, subject="orders-value")({"number": 1})
+    assert ottla("topic", "create", topic, "-p", "1").code == 0
+
+    lines = b'k:{"number": 4611686018427387904}\nk:\n'
+    orders = ottla("topic", "produce", topic, "-K", ":", "-Z", "--schema", "orders-value", stdin=lines)
+    bolts = ottla("topic", "produce", topic, '{"id": "5", "note": "nut"}', "--schema", "bolts-value")
+    items = b'{"value": "Delft"}\n{"value": null}\n'
+    names = ottla("topic", "produce", topic, "--json", "--schema", "names-value", stdin=items)
+
+    assert [each.code for each in (orders, bolts, names)] == [0, 0, 0], orders.err + bolts.err + names.err
+    first = ottla("topic", "consume", topic, "-n", "1", "--decode", "hex").out
+    assert first.startswith("0000000004")
+    read = ottla("topic", "consume", topic, "-e", "--decode", "auto", "--json").items
+    assert [item["value"] for item in read] == [{"number": 2**62}, None, {"id": "5", "note": "nut"}, "Delft", None]
+
+
+@pytest.mark.parametrize(
+    ("value", "subject", "reason"),
+    [
+        ('{"id": 1.5}', "orders-value", "Order.id is <1.5>"),
+        ('{"id": 1, "nmae": 2}', "orders-value", "nmae"),
+        ("{}", "orders-value", "id"),
+        ("{", "orders-value", "truncated"),
+        ('{"id": "x"}', "bolts-value", "id"),
+        ('{"nmae": 1}', "bolts-value", "nmae"),
+        ("[1]", "names-value", "[1] is not of type 'string'"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(
+    ottla: Ottla, topic: str, registry: SchemaRegistry, value: str, subject: str, reason: str
+) -> None:
+    """In one sentence, with the number of the record."""
+    avro(registry, 1)
+    protobuf(registry)
+    JsonSchemaSerializer(registry, '{"type": "string"}', subject="names-value")("x")
+    assert ottla("topic", "create", topic, "-p", "1").code == 0
+
+    refused = ottla("topic", "produce", topic, value, "--schema", subject)
+    (said,) = [line for line in refused.err.splitlines() if line.startswith("Error:")]
+    assert refused.code == 1
+    assert said.startswith(f"Error: Record 1: the value does not fit the schema of {subject}: ")
+    assert reason in said
+    assert "0 records written" in refused.err
+
+
+def test_a_schema_that_cannot_be_had_is_said_before_anything_is_written(
+    ottla: Ottla, topic: str, registry: SchemaRegistry, server: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No subject, no library, no answer, no registry."""
+    unknown = ottla("topic", "produce", topic, "1", "--schema", "not-there")
+    assert (unknown.code, unknown.err) == (
+        1,
+        "Error: --schema not-there: the registry has no subjects/not-there/versions/latest\n",
+    )
+    avro(registry, 1)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "fastavro", None)
+        missing = ottla("topic", "produce", topic, "1", "--schema", "orders-value")
+    assert missing.err == "Error: --schema orders-value: fastavro is not installed: pip install 'ottla[schema]'\n"
+    server.status = 503
+    assert ottla("topic", "produce", topic, "1", "--schema", "orders-value").err.endswith("answered 503\n")
+    monkeypatch.delenv("OTTLA_SCHEMA_REGISTRY")
+    assert ottla("topic", "produce", topic, "1", "--schema", "orders-value").code == 2

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 _SCHEMA = re.compile(r"/schemas/ids/(\d+)")
 _SUBJECT = re.compile(r"/subjects/([^/]+)(/versions)?")
-_VERSION = re.compile(r"/subjects/([^/]+)/versions/(\d+)")
+_VERSION = re.compile(r"/subjects/([^/]+)/versions/(\d+|latest)")
 
 
 class RegistryServer:
@@ -38,8 +38,10 @@ class RegistryServer:
             return self._found(self.schemas.get(int(match[1])))
         if method == "GET" and (match := _VERSION.fullmatch(path)):
             versions = self.subjects.get(unquote(match[1]), [])
-            version = int(match[2])
-            return self._found(self.schemas[versions[version - 1]] if 0 < version <= len(versions) else None)
+            version = len(versions) if match[2] == "latest" else int(match[2])
+            if not 0 < version <= len(versions):
+                return self._found(None)
+            return self._found({**self.schemas[versions[version - 1]], "id": versions[version - 1], "version": version})
         if method == "POST" and body is not None and (match := _SUBJECT.fullmatch(path)):
             return self._posted(unquote(match[1]), body, registers=match[2] is not None)
         return 404, {"error_code": 404}
