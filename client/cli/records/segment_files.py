@@ -128,10 +128,9 @@ def _entries(path: Path, entry: struct.Struct) -> list[tuple[int, int]]:
         data = file.read()
     if len(data) % entry.size:
         raise DamagedFileError(len(data) // entry.size * entry.size, f"the file ends within an entry of {entry.size}")
-    entries = list(entry.iter_unpack(data))
-    while entries and not any(entries[-1]):
-        entries.pop()
-    return entries
+    # The index of an active segment has room for a million entries, all zeros.
+    used = -(-len(data.rstrip(b"\0")) // entry.size) * entry.size
+    return list(entry.iter_unpack(memoryview(data)[:used]))
 
 
 def _opened(path: Path) -> BinaryIO:
