@@ -151,7 +151,8 @@ async def test_the_other_examples_do_what_they_say(
         assert await examples["with_a_schema"](broker.bootstrap, registry.url) == {"id": 1}
     table = await examples["read_table"](broker.bootstrap, len(VALUES))
     assert Counter(table["value"].to_pylist()) == Counter(VALUES)
-    assert await examples["as_with_aiokafka"](broker.bootstrap) in VALUES
+    # Other examples have written to the topic, too.
+    assert (await examples["as_with_aiokafka"](broker.bootstrap)).startswith(b"order")
     await examples["send_stamped"](broker.bootstrap)
     assert capsys.readouterr().out.strip().isdecimal()
     lags: list[float] = []

@@ -176,7 +176,7 @@ async def test_bytes_that_do_not_fit_their_schema_say_so(registry: tuple[Registr
 
 @pytest.mark.parametrize(
     "data",
-    [b"{not json", b"1e400", b"[" * 5000 + b"]" * 5000, b"\xff"],
+    [b"{not json", b"1e400", b"[" * 100_000 + b"]" * 100_000, b"\xff"],
     ids=["no JSON", "a huge number", "too deep", "no text"],
 )
 async def test_no_payload_with_a_json_schema_does_harm(registry: tuple[Registry, SchemaRegistry], data: bytes) -> None:
