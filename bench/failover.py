@@ -1,6 +1,6 @@
 """Three brokers under load, and one of them killed: how long clients wait for an acknowledgement.
 
-    python -m bench.failover [--partitions 18] [--rounds 3] [--kafka] [--no-guardian] [--json FILE]
+    python -m bench.failover [--partitions 18] [--rounds 3] [--kafka] [--no-guardian] [--session-ms 6000] [--json FILE]
 
 Each round kills a broker with SIGKILL while producers write to every partition with acks=all and three replicas: once
 a leader that is not the controller, then the controller. Then it starts the broker again and waits until all replicas
@@ -191,6 +191,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kafka", action="store_true", help="measure Apache Kafka, too")
     parser.add_argument("--no-guardian", action="store_true", help="without ottla.guardian.enable")
+    parser.add_argument("--session-ms", type=int, default=SESSION_TIMEOUT_MS, help="zookeeper.session.timeout.ms")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values to a file, too")
     options = parser.parse_args()
     # Ended from outside, everything that was started is stopped as well.
@@ -198,7 +199,7 @@ def main() -> None:
     print("  ".join(f"{key}: {value}" for key, value in machine().items()), flush=True)
     measured: dict[str, dict[str, list[float]]] = {}
     for kind in [Ottla, *([ApacheKafka] if options.kafka else [])]:
-        properties = {"zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS)}
+        properties = {"zookeeper.session.timeout.ms": str(options.session_ms)}
         if options.no_guardian and kind is Ottla:
             properties["ottla.guardian.enable"] = "false"
         with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder:
