@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import shutil
 import socket
@@ -108,11 +109,12 @@ class Cluster:
 
     project = "ottla-compose-test"
     profiles: tuple[str, ...] = ()
-    services: tuple[str, ...] = ("zookeeper", "broker-1", "broker-2", "broker-3")
-    # What the ports of brokers on this host are set by: for clients, and for metrics.
+    services: tuple[str, ...] = ("zookeeper", "broker-1", "broker-2", "broker-3", "console")
+    # What the ports on this host are set by: of brokers for clients, of brokers for metrics, of the console.
     port_variables: tuple[str, ...] = (
         *(f"OTTLA_PORT_{i}" for i in (1, 2, 3)),
         *(f"OTTLA_HTTP_PORT_{i}" for i in (1, 2, 3)),
+        "OTTLA_CONSOLE_PORT",
     )
 
     def __init__(self, compose: Sequence[str]) -> None:
@@ -120,7 +122,8 @@ class Cluster:
         ports = free_ports(len(names))
         self.image = f"{self.project}:{os.getpid()}"
         self.client_options = {"bootstrap.servers": ",".join(f"localhost:{port}" for port in ports[:3])}
-        self.metrics = [f"http://localhost:{port}/metrics" for port in ports[3:]]
+        self.metrics = [f"http://localhost:{port}/metrics" for port in ports[3:6]]
+        self.console = f"http://localhost:{ports[-1]}"
         self._environment = os.environ | dict(zip(names, ports, strict=True)) | {"OTTLA_IMAGE": self.image}
         profiles = [f"--profile={profile}" for profile in self.profiles]
         self._compose = [*compose, "--project-name", self.project, "--file", "docker-compose.yml", *profiles]
@@ -288,6 +291,13 @@ def check_nothing_lost(cluster: Cluster, load: Load, group: str) -> None:
     check(not twice, f"{len(twice)} records are there twice, such as {twice[:5]}")
 
 
+def page(url: str) -> bytes:
+    """Return what a server in a container answers to the host."""
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        body: bytes = answer.read()
+    return body
+
+
 def use_from_host(cluster: Cluster, load: Load) -> None:
     """Produce and consume the first records."""
     with step(f"{RECORDS} records produced and consumed from the host with confluent-kafka"):
@@ -301,9 +311,14 @@ def use(cluster: Cluster, load: Load) -> None:
     """Produce and consume, from the host and in a container."""
     with step("metrics of all brokers from the host"):
         for url in cluster.metrics:
-            with urllib.request.urlopen(url, timeout=30) as answer:
-                check(b"kafka_server_replicamanager_leadercount" in answer.read(), f"{url} lacks the broker's metrics")
+            check(b"kafka_server_replicamanager_leadercount" in page(url), f"{url} lacks the broker's metrics")
     use_from_host(cluster, load)
+    with step("the console shows the cluster to the host"):
+        check(b"<title>" in page(cluster.console), "the console has no page")
+        overview = json.loads(page(f"{cluster.console}/api/v1/overview"))
+        check(len(overview["brokers"]) == 3, f"the console knows the brokers {overview['brokers']}")
+        listed = json.loads(page(f"{cluster.console}/api/v1/topics"))
+        check(TOPIC in {topic["name"] for topic in listed["items"]}, f"the console lists the topics {listed['items']}")
     with step("produced and consumed with the command line inside a container"):
         cluster.ottla("topic", "produce", "inside", "one", "two", "three")
         read = cluster.ottla(
