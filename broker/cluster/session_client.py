@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kazoo.client import KazooClient  # type: ignore[import-untyped]
@@ -21,6 +21,9 @@ _ATTEMPTS_PER_SESSION_TIMEOUT: Final = 4
 # The pause between two attempts leaves time for several attempts in a session.
 _PAUSE_SECONDS_MAX: Final = 1.0
 _PAUSES_PER_SESSION_TIMEOUT: Final = 6
+# How long a server may say nothing before the connection is given up, as a share of the session timeout. The rest is
+# enough for one attempt to reach another server.
+_SILENCE_SHARE: Final = 0.75
 
 
 class SessionClient(KazooClient):  # type: ignore[misc]
@@ -90,6 +93,53 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return [*decrypted, *readable], writable, failed
 
 
+class Heartbeats:
+    """The pings that wait for an answer, in place of the event by which kazoo knows of one.
+
+    kazoo gives up a connection if a ping is not answered when the next one is due: after 0.3 to 0.7 s if the session
+    timeout is 2 s. A server that waits for a disk or a processor would lose all its clients, and they would connect
+    again all at once, when it has least time for them. So a ping is overdue only when the server has said nothing for
+    most of the session timeout; until then further pings follow.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # When each unanswered ping was sent. Servers answer them in order.
+        self._sent: deque[float] = deque()
+        self._heard = 0.0
+        self.silence_s_max = 0.0
+        # When the ping that was answered last was sent.
+        self.answered = 0.0
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def begin(self, silence_s_max: float) -> None:
+        """Start again on a new connection, on which the server has just said something."""
+        self._sent.clear()
+        self.silence_s_max = silence_s_max
+        self.heard()
+
+    def heard(self) -> None:
+        """Note that the server has said something."""
+        self._heard = self._clock()
+
+    # What kazoo calls.
+
+    def set(self) -> None:
+        """Note that a ping is sent."""
+        self._sent.append(self._clock())
+
+    def clear(self) -> None:
+        """Note that a ping is answered. On a new connection, and when it is given up, there is nothing to note."""
+        if self._sent:
+            self.answered = self._sent.popleft()
+
+    def is_set(self) -> bool:
+        """Whether a ping is overdue. kazoo asks when it has heard nothing since the last one, and gives up if so."""
+        return bool(self._sent) and self._clock() - self._heard >= self.silence_s_max
+
+
 class _Connection(ConnectionHandler):  # type: ignore[misc]
     """kazoo's connection, which also knows until when the session is sure to live.
 
@@ -105,7 +155,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self._session_timeout_s = 0.0
         # When each request that waits for an answer was sent, in the order of kazoo's `_pending`.
         self._sent: deque[float] = deque()
-        self._ping_sent = 0.0
+        self.ping_outstanding = self.heartbeats = Heartbeats()
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         """Ask for the session; the server may grant another timeout than the one we asked for."""
@@ -116,6 +166,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         if granted_ms > 0:
             self._session_timeout_s = granted_ms / 1000
             self._sent.clear()
+            self.heartbeats.begin(self._session_timeout_s * _SILENCE_SHARE)
             self._arrived(sent)
         return answer
 
@@ -135,18 +186,14 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         if len(self.client._pending) > before:
             self._sent.append(now)
 
-    def _send_ping(self, connect_timeout: float) -> None:
-        if not self.ping_outstanding.is_set():
-            self._ping_sent = time.monotonic()
-        super()._send_ping(connect_timeout)
-
     def _read_socket(self, read_timeout: float) -> Any:
-        before, was_pinging = len(self.client._pending), self.ping_outstanding.is_set()
+        requests, pings = len(self.client._pending), len(self.heartbeats)
         answer = super()._read_socket(read_timeout)
-        if len(self.client._pending) < before:
+        self.heartbeats.heard()
+        if len(self.client._pending) < requests:
             self._arrived(self._sent.popleft())
-        elif was_pinging and not self.ping_outstanding.is_set():
-            self._arrived(self._ping_sent)
+        elif len(self.heartbeats) < pings:
+            self._arrived(self.heartbeats.answered)
         return answer
 
     def _arrived(self, sent: float) -> None:

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -105,23 +106,64 @@ def test_watches_are_called_when_the_connection_is_back(server: ZooKeeperServer,
     assert states == [SessionState.CONNECTED]
 
 
-def test_a_server_that_never_answers_does_not_use_up_the_session(server: ZooKeeperServer, observe: Observe) -> None:
+class Relay:
+    """A port that passes connections on to a server, or accepts them and says nothing."""
+
+    def __init__(self, server: ZooKeeperServer) -> None:
+        self._server = (server.host, server.port)
+        self._listener = socket.create_server((server.host, 0))
+        self.address = f"{server.host}:{self._listener.getsockname()[1]}"
+        self._open: list[socket.socket] = []
+        # How many of the next connections are left alone, and how many were.
+        self.silent = 0
+        self.left_alone = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self._open.append(client)
+                if self.left_alone < self.silent:
+                    self.left_alone += 1
+                    continue
+                server = socket.create_connection(self._server)
+                self._open.append(server)
+                for pair in ((client, server), (server, client)):
+                    threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        """End all connections."""
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self.cut()
+        for each in (self._listener, *self._open):
+            each.close()
+
+
+def test_a_server_that_never_answers_does_not_use_up_the_session(server: ZooKeeperServer) -> None:
     """A connection that is accepted and left alone is given up in time for another."""
-    observed = observe(12_000)
-    session_id = observed.zookeeper.session_id
-    server.kill()
-    observed.wait_for(SessionState.SUSPENDED)
-    with socket.socket() as silent:
-        silent.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        silent.bind((server.host, server.port))
-        silent.listen()
-        silent.settimeout(TIMEOUT_S)
-        accepted, _ = silent.accept()
-    with accepted:
-        server.start()
+    with closing(Relay(server)) as relay, closing(session(relay.address, session_timeout_ms=12_000)) as zookeeper:
+        observed = Observed(zookeeper)
+        zookeeper.start()
+        session_id = zookeeper.session_id
+        relay.silent = 1
+        relay.cut()
+        until(lambda: relay.left_alone, "a connection that is left alone")
         observed.wait_for(SessionState.CONNECTED)
-    assert observed.zookeeper.session_id == session_id
-    assert SessionState.IN_DOUBT not in observed.states
+        assert zookeeper.session_id == session_id
+        assert SessionState.IN_DOUBT not in observed.states
 
 
 def test_a_session_in_doubt_goes_on_when_the_server_is_back(server: ZooKeeperServer, observe: Observe) -> None:
@@ -181,12 +223,28 @@ def test_a_frozen_server_puts_the_session_in_doubt(server: ZooKeeperServer, obse
     server.pause()
     try:
         observed.wait_for(SessionState.IN_DOUBT)
-        # kazoo gives up a silent connection after two thirds of the timeout. To wait for all of it from there would be
+        # A silent connection is given up after three quarters of the timeout. To wait for all of it from there would be
         # to lead on while others have been told that we are gone.
         assert time.monotonic() - asked < 1.5 * 2 * SHORT_MS / 1000
         assert not zookeeper.is_session_sure
     finally:
         server.resume()
+
+
+def test_a_server_that_is_slow_to_answer_keeps_its_connections(server: ZooKeeperServer, observe: Observe) -> None:
+    """kazoo would leave when the second ping is due, and come back when the server has least time for it."""
+    observed = observe(2 * SHORT_MS)
+    assert observed.zookeeper._client is not None
+    connection = observed.zookeeper._client._connection
+    # This test is about the pings; how long a server may be silent is another one's business.
+    connection.heartbeats.silence_s_max = float(TIMEOUT_S)
+    server.pause()
+    try:
+        until(lambda: len(connection.heartbeats) >= 2, "two pings without an answer")
+    finally:
+        server.resume()
+    until(lambda: not len(connection.heartbeats), "their answers")
+    assert SessionState.SUSPENDED not in observed.states
 
 
 def test_the_session_is_sure_as_long_as_requests_arrive(server: ZooKeeperServer, observe: Observe) -> None:
