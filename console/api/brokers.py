@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from ottla.client.admin.results import ConfigResource
+from ottla.client.cli.health import safe_to_stop as stopping
+from ottla.client.cli.health.min_isr import min_isr_by_topic
 from ottla.client.errors import KafkaError
 from ottla.console.api.overview import OverviewBroker, broker_rows
 from ottla.console.cluster.brokers_http import PageError, path_of
@@ -15,10 +16,8 @@ from ottla.console.cluster.view import ClusterState, ClusterView, LogDirs, Missi
 from ottla.console.numbers import Long, long, maybe_long
 from ottla.console.problems import Problem
 from ottla.console.web.call import Call
-from ottla.protocol.config_resources import ConfigResourceType
+from ottla.protocol.identifiers import TopicPartition
 
-_NAMED_MAX = 5
-_MIN_ISR = "min.insync.replicas"
 _TIMEOUT_S = 3.0
 
 
@@ -161,60 +160,34 @@ def _row(
 
 def safe_to_stop(state: ClusterState, broker_id: int, min_isr: dict[str, int]) -> SafeToStop:
     """Return what would happen to partitions if a broker stopped now."""
-    unavailable: list[str] = []
-    refusing: list[str] = []
-    leaders = 0
-    for topic in state.topics.values():
-        for number, each in topic.partitions.items():
-            if broker_id not in each.replicas:
-                continue
-            leaders += each.leader == broker_id
-            left = [replica for replica in each.isr if replica != broker_id and replica in state.brokers]
-            if broker_id in each.isr and not left:
-                unavailable.append(f"{topic.name}-{number}")
-            elif broker_id in each.isr and len(left) < min_isr.get(topic.name, 1):
-                refusing.append(f"{topic.name}-{number}")
-    reasons = []
-    if unavailable:
-        reasons.append(f"It has the only copy in sync of {len(unavailable)} partitions: {_named(unavailable)}.")
-    if refusing:
-        reasons.append(f"{len(refusing)} partitions would refuse acks=all: {_named(refusing)}.")
-    if len(state.brokers) == 1:
-        reasons.append("It is the only broker.")
-    is_safe = not reasons
-    if is_safe and broker_id == state.controller_id:
-        reasons.append("It is the controller: another broker takes over. In a rolling restart, take it last.")
-    verdict = "Safe to stop now." if is_safe else "Do not stop it now."
+    found = stopping.safe_to_stop(
+        broker_id,
+        state.brokers,
+        state.controller_id,
+        (
+            (TopicPartition(topic.name, number), each)
+            for topic in state.topics.values()
+            for number, each in topic.partitions.items()
+        ),
+        min_isr,
+    )
     return SafeToStop(
-        is_safe=is_safe,
-        verdict=verdict,
-        reasons=reasons,
-        unavailable=len(unavailable),
-        refusing=len(refusing),
-        leaders_to_move=leaders,
+        is_safe=found.is_safe,
+        verdict="Safe to stop now." if found.is_safe else "Do not stop it now.",
+        reasons=[*found.reasons, *found.notes],
+        unavailable=len(found.unavailable),
+        refusing=len(found.below_min_isr),
+        leaders_to_move=len(found.leaders_to_move),
     )
 
 
 async def _min_isr(view: ClusterView, state: ClusterState) -> dict[str, int]:
-    """Return min.insync.replicas of the topics that are replicated; 1 where it cannot be read."""
+    """Return min.insync.replicas of the topics that are replicated, as far as it can be read in time."""
     names = [
         name for name, topic in state.topics.items() if any(len(p.replicas) > 1 for p in topic.partitions.values())
     ]
-    if not names or len(names) > 2_000:
-        return {}
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            described = await view.admin.describe_configs(resources, names=[_MIN_ISR], raise_errors=False)
+            return await min_isr_by_topic(view.admin, names)
     except (KafkaError, TimeoutError):
         return {}
-    found = {}
-    for each in described:
-        value = next((entry.value for entry in each.entries if entry.name == _MIN_ISR), None)
-        if value is not None and value.isdigit():
-            found[each.resource_name] = int(value)
-    return found
-
-
-def _named(names: list[str]) -> str:
-    return ", ".join(names[:_NAMED_MAX]) + (" and more" if len(names) > _NAMED_MAX else "")

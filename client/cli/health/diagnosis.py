@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.client.admin.admin import Admin
-from ottla.client.admin.results import BrokerDescription, ConfigResource, LogDirDescription
+from ottla.client.admin.results import BrokerDescription, LogDirDescription
 from ottla.client.cli.health.advice import advice_for
 from ottla.client.cli.health.clocks import compare_clocks
 from ottla.client.cli.health.dialing import Dialed, DialVerdict, dial
 from ottla.client.cli.health.findings import Finding, Status
 from ottla.client.cli.health.health import Health, WeakPartition, examine
 from ottla.client.cli.health.listeners import ADVERTISED, Behind, who_is_behind
+from ottla.client.cli.health.min_isr import min_isr_by_topic
 from ottla.client.cli.health.surroundings import KEPT_FREE, kept_free_bytes, local_zookeeper, surroundings
 from ottla.client.cli.health.transactions import examine_transactions
 from ottla.client.cli.health.zookeeper_check import check_zookeeper, unknown_zookeeper
 from ottla.client.cli.terminal.sizes import human_bytes
 from ottla.client.errors import KafkaTimeoutError
 from ottla.client.net.settings import ClientSettings, HostPort
-from ottla.protocol.config_resources import ConfigResourceType
 
 _DISK_FREE_MIN: Final = 0.10
 _NAMED_MAX: Final = 3
@@ -168,14 +168,7 @@ async def _replicas(admin: Admin, health: Health) -> Finding:
     if not weak:
         return Finding(Status.OK, "replicas", "all are in sync")
     topics = sorted({each.topic for each in weak})
-    described = await admin.describe_configs(
-        [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics],
-        names=["min.insync.replicas"],
-        raise_errors=False,
-    )
-    isr_min = {
-        each.resource_name: int(next((row.value for row in each.entries if row.value), "1")) for each in described
-    }
+    isr_min = await min_isr_by_topic(admin, topics)
     refusing = [each for each in weak if len(each.isr) < min(isr_min.get(each.topic, 1), len(each.replicas))]
     missing = _listed(health.missing_brokers)
     start = f"Start broker {missing}." if missing else "Check the logs of the brokers that lag behind."

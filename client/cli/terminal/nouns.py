@@ -18,6 +18,7 @@ LOCAL: Final = {
 # The only list of nouns. `app` in the module of that name has the commands, or is the command if there is only one.
 NOUNS: Final = {
     "cluster": "Brokers, controller and health of a cluster.",
+    "broker": "One broker: whether it can be stopped.",
     "topic": "Create, change, read and write topics.",
     "group": "Consumer groups: members, lag, offsets.",
     "transaction": "Transactions: which are open, and how to end one that hangs.",
@@ -59,9 +60,9 @@ class Nouns(CommandGroup):
 
 
 def load(noun: str) -> click.Command:
-    """Import the commands of a noun; if it has only one, return that."""
+    """Import the commands of a noun; if its name is that of its only command, return that."""
     app: CommandGroup = importlib.import_module(_MODULES.get(noun, f"ottla.client.cli.commands.{noun}")).app
-    return app if len(app.commands) > 1 else next(iter(app.commands.values()))
+    return app.commands[noun] if list(app.commands) == [noun] else app
 
 
 def noun_app(noun: str) -> CommandGroup:

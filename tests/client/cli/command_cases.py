@@ -64,6 +64,14 @@ CASES: Final[dict[str, Case]] = {
     "cluster api-versions": Case(
         "", "KEY API MIN MAX", "api_key name version_min version_max", "--broker 9", "There is no broker 9"
     ),
+    "broker safe-to-stop": Case(
+        "1",
+        "broker 1: NOT safe to stop",
+        "broker_id is_safe reasons notes is_controller unavailable below_min_isr leaders_to_move brokers_down "
+        "catching_up groups transactional_ids",
+        "9",
+        "There is no broker 9",
+    ),
     "topic list": Case(
         "--regex {topic}",
         "TOPIC PARTITIONS",

@@ -32,8 +32,8 @@ IN_TEST_TRANSACTION = {
 }
 # They need a ZooKeeper with logins, or jars: tests/interop/test_secure_local_cluster.py and test_zookeeper.py.
 IN_TEST_ZOOKEEPER = {"zookeeper install", "zookeeper secure", "zookeeper unsecure"}
-# Where there is one broker, no reassignment is under way that could be cancelled.
-ENDS_WITH_1 = {"partition reassign cancel"}
+# Where there is one broker, no reassignment is under way that could be cancelled, and nobody could take over from it.
+ENDS_WITH_1 = {"partition reassign cancel", "broker safe-to-stop"}
 
 
 def commands() -> Iterator[str]:
