@@ -116,7 +116,7 @@ def _broker_arguments(directory: ClusterDir, cluster: ClusterRecord, broker: Pro
             secret = {**secret, **directory.security.zookeeper_secrets()}
     said = dict(_key_and_value(override) for override in cluster.overrides)
     config = folder / "server.properties"
-    write_properties(config, {**broker_defaults(len(cluster.brokers)), **said, **identity, **secret})
+    write_properties(config, {**broker_defaults(len(cluster.brokers), cluster.rack), **said, **identity, **secret})
     arguments = ["--config", str(config)]
     for key, value in {**said, **identity}.items():
         arguments += ["--override", f"{key}={value}"]

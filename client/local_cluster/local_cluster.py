@@ -7,6 +7,7 @@ that was started, even if this process is killed.
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -92,7 +93,13 @@ class LocalCluster:
             running = any(
                 process.is_running() for process in (previous.processes if previous else ()) if not _is_console(process)
             )
-            cluster = plan(options, previous, running=running, free_port=lambda taken: free_port(HOST, taken))
+            cluster = plan(
+                options,
+                previous,
+                running=running,
+                free_port=lambda taken: free_port(HOST, taken),
+                host_name=socket.gethostname(),
+            )
             if not options.console_port:
                 cluster = _with_free_console_port(cluster)
             missing = [process for process in cluster.processes if not process.is_running()]

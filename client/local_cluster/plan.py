@@ -108,7 +108,12 @@ class _Ports:
 
 
 def plan(
-    options: ClusterOptions, previous: ClusterRecord | None, *, running: bool, free_port: Callable[[set[int]], int]
+    options: ClusterOptions,
+    previous: ClusterRecord | None,
+    *,
+    running: bool,
+    free_port: Callable[[set[int]], int],
+    host_name: str,
 ) -> ClusterRecord:
     """Return the planned cluster, with the pids from `previous`."""
     count = options.brokers or (len(previous.brokers) if previous else BROKERS)
@@ -155,6 +160,8 @@ def plan(
         http_base_port=http_base_port,
         overrides=previous.overrides if running and previous else options.overrides,
         secure=options.secure or (previous.secure if previous else False),
+        # The name of a host may change while brokers run, and one that is added belongs with the others.
+        rack=(previous.rack if running and previous else None) or host_name,
         processes=(*zookeepers, *brokers, *consoles),
     )
 
@@ -194,11 +201,14 @@ def broker_listeners(cluster: ClusterRecord, broker: ProcessRecord) -> list[str]
     return [_protocol(cluster), *(["INTERNAL"] if broker.relays else [])]
 
 
-def broker_defaults(brokers: int) -> Mapping[str, str]:
+def broker_defaults(brokers: int, rack: str | None = None) -> Mapping[str, str]:
     """Return default options for a cluster of this many brokers on one machine; the environment and `-X` override them.
 
     One broker can be lost without losing records, and partitions still accept new ones: with three replicas, acks=all
     needs two of them. With two replicas that is not possible, so partitions continue with one.
+
+    The brokers of a host fail together, so they are one rack. Brokers of other hosts that join the cluster, with racks
+    of their own, then get the other replicas. As long as there is one rack, it makes no difference.
     """
     replicas = str(min(brokers, REPLICAS_MAX))
     min_isr = "2" if brokers >= REPLICAS_MAX else "1"
@@ -215,6 +225,7 @@ def broker_defaults(brokers: int) -> Mapping[str, str]:
         "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
         # `ottla down` stops all brokers, and the last one has no broker to hand over to.
         "controlled.shutdown.retry.backoff.ms": str(SHUTDOWN_BACKOFF_MS),
+        **({"broker.rack": rack} if rack else {}),
     }
 
 

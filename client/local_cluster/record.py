@@ -74,6 +74,8 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True):
     overrides: tuple[str, ...] = ()
     # Whether clients need TLS, a password and ACLs.
     secure: bool = False
+    # The rack of all its brokers: the name of this host when they were started. None in records of older versions.
+    rack: str | None = None
     # In start order: ZooKeeper first, the console last.
     processes: tuple[ProcessRecord, ...] = ()
 

@@ -72,6 +72,16 @@ def test_racks_alternate_in_the_order_of_brokers() -> None:
     assert rack_alternating({}) == []
 
 
+@examples(100)
+@given(clusters(with_racks=False), st.integers(0, 10))
+def test_a_single_rack_makes_no_difference(cluster: tuple[dict[int, str | None], int, int], start: int) -> None:
+    """All brokers of one host are one rack, and partitions are placed as if there were no racks."""
+    brokers, partitions, factor = cluster
+    start %= len(brokers)
+    one_rack = dict.fromkeys(brokers, "host")
+    assert placement(one_rack, partitions, factor, start=start) == placement(brokers, partitions, factor, start=start)
+
+
 def test_racks_count_only_if_all_brokers_have_one() -> None:
     """Otherwise a broker without rack would never be used, or always."""
     replicas = placement({1: "a", 2: "a", 3: None}, 3, 3, start=0)

@@ -101,6 +101,19 @@ def test_brokers_know_how_many_replicas_there_can_be(bench: Bench) -> None:
     assert "min.insync.replicas=2\n" in added
 
 
+def test_brokers_are_in_the_rack_of_their_host_unless_the_user_names_another(bench: Bench) -> None:
+    """The user's option is the one that counts, and nobody refuses it."""
+    config = bench.path / "broker-1" / "server.properties"
+    bench.cluster().start(bench.options(1))
+    assert f"broker.rack={socket.gethostname()}\n" in config.read_text()
+    bench.cluster().stop()
+
+    bench.cluster().start(bench.options(1, "broker.rack=zone-a"))
+
+    assert "broker.rack=zone-a\n" in config.read_text()
+    assert socket.gethostname() not in config.read_text()
+
+
 def test_the_death_of_a_process_is_noticed_once(bench: Bench) -> None:
     """The one that died is named with the way it ended; the others keep running."""
     cluster = bench.cluster()
@@ -292,7 +305,7 @@ def test_a_console_gets_another_port_if_its_own_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         taken = listening.getsockname()[1]
         wanted = ClusterOptions(console=True, console_port=taken)
-        planned = plan(wanted, None, running=False, free_port=lambda _: 1)
+        planned = plan(wanted, None, running=False, free_port=lambda _: 1, host_name="here")
         free = _with_free_console_port(planned)
     assert free.console is not None
     assert free.console.port not in (taken, *(broker.port for broker in free.brokers))

@@ -10,9 +10,15 @@ from ottla.client.local_cluster.plan import ClusterOptions, broker_defaults, bro
 from ottla.client.local_cluster.record import ClusterRecord
 
 
-def planned(options: ClusterOptions, previous: ClusterRecord | None = None, *, running: bool = False) -> ClusterRecord:
+def planned(
+    options: ClusterOptions, previous: ClusterRecord | None = None, *, running: bool = False, host_name: str = "here"
+) -> ClusterRecord:
     """Plan with free ports that count up from 30000."""
-    return plan(options, previous, running=running, free_port=lambda taken: max({29_999, *taken}) + 1)
+
+    def free_port(taken: set[int]) -> int:
+        return max({29_999, *taken}) + 1
+
+    return plan(options, previous, running=running, free_port=free_port, host_name=host_name)
 
 
 def ports(cluster: ClusterRecord) -> list[tuple[int, int | None]]:
@@ -153,6 +159,17 @@ def test_there_are_three_replicas_of_everything_as_far_as_there_are_brokers(
     assert {int(value) for key, value in defaults.items() if key.endswith("replication.factor")} == {replicas}
     assert defaults["min.insync.replicas"] == defaults["transaction.state.log.min.isr"] == str(min_isr)
     assert min_isr < replicas or brokers == 1
+
+
+def test_the_brokers_of_a_host_are_one_rack() -> None:
+    """One that is added to running brokers joins theirs, even if the host has another name by then."""
+    first = planned(ClusterOptions(), host_name="laptop")
+    assert broker_defaults(3, first.rack)["broker.rack"] == "laptop"
+    assert planned(ClusterOptions(brokers=4), first, running=True, host_name="laptop.home").rack == "laptop"
+    assert planned(ClusterOptions(), first, host_name="laptop.home").rack == "laptop.home"
+    # Brokers of an older version run without a rack; those that are added have one.
+    older = msgspec.structs.replace(first, rack=None)
+    assert planned(ClusterOptions(brokers=4), older, running=True, host_name="laptop").rack == "laptop"
 
 
 def test_a_console_comes_last_and_keeps_its_port() -> None:
