@@ -112,6 +112,31 @@ class LocalCluster:
                 self._start_missing(cluster, missing)
             return missing
 
+    def restart(self, broker_id: int, may_stop: Callable[[], None]) -> ProcessRecord:
+        """Stop a broker if it is running, start it, wait until it is ready, and return it.
+
+        `may_stop` is called right before the stop, while no other command starts or stops anything, and may raise. If
+        the broker does not become ready, it is left stopped.
+        """
+        self.record()
+        with self.directory.locked(self._start_timeout_s, self._pause):
+            broker = self._broker(broker_id)
+            if broker.is_running():
+                may_stop()
+                self._stop([broker])
+            _check_ports([broker])
+            cluster = self.record()
+            # The records of older versions have no rack.
+            cluster = msgspec.structs.replace(cluster, rack=cluster.rack or socket.gethostname())
+            self._start_missing(cluster, [self._broker(broker_id)])
+            return self._broker(broker_id)
+
+    def _broker(self, broker_id: int) -> ProcessRecord:
+        found = next((each for each in self.record().brokers if each.id == broker_id), None)
+        if found is None:
+            raise ClusterError(f"The cluster in {self.directory.path} has no broker {broker_id}.")
+        return found
+
     def stop(self) -> list[ProcessRecord]:
         """Stop all running processes, each before those that it needs, and return them."""
         self.record()

@@ -10,12 +10,15 @@ from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.function_commands import Option
 from ottla.client.cli.terminal.name_completion import complete_broker
 from ottla.client.cli.terminal.nouns import noun_app
-from ottla.client.cli.terminal.output import echo
+from ottla.client.cli.terminal.options import DirectoryOption, FormatOption, default_directory, directory_arguments
+from ottla.client.cli.terminal.output import Format, echo, print_items, print_table, say
+from ottla.client.cli.terminal.signals import StopSignals
 from ottla.client.cli.terminal.target import Target, command
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
     from ottla.client.cli.health.health import Health
+    from ottla.client.cli.plans.rolling_restart import RestartedBroker
 
 app = noun_app("cluster")
 
@@ -172,3 +175,89 @@ def api_versions(
     found = target.run(work)
     rows = [(each.api_key, each.name, each.version_min, each.version_max) for each in found]
     target.show(("KEY", "API", "MIN", "MAX"), rows, [each.to_dict() for each in found])
+
+
+@app.function()
+def restart(
+    rolling: Annotated[bool, Option("--rolling", help="One broker at a time, while the cluster serves.")] = False,
+    directory: DirectoryOption = None,
+    timeout: Annotated[
+        float,
+        Option(min=1, metavar="SECONDS", help="How long a broker may take to stop, to start, or to be in sync."),
+    ] = 300.0,
+    allow_unreplicated: Annotated[
+        bool,
+        Option(
+            "--allow-unreplicated",
+            help="Accept that partitions without a spare replica are unavailable while their broker restarts.",
+        ),
+    ] = False,
+    from_start: Annotated[
+        bool, Option("--from-start", help="Restart all brokers, even if an interrupted restart could be continued.")
+    ] = False,
+    output_format: FormatOption = Format.TABLE,
+) -> None:
+    """Restart the brokers of a cluster that `ottla up` started, to upgrade them for example.
+
+    A broker is stopped when all replicas are in sync and `ottla broker safe-to-stop` agrees; the next one follows when
+    its replicas have caught up. The controller is last. Brokers that are not running are started first. ZooKeeper and
+    the console keep running.
+
+    If something goes wrong, the restart stops there with exit code 1, and no other broker is touched. Run the command
+    again within an hour to continue it. Ctrl-C finishes the broker at hand first.
+
+    JSON: broker_id, pid, down_s (until it was ready), in_sync_s (until all its replicas were in sync).
+
+    \b
+    Examples:
+      pip install --upgrade ottla && ottla cluster restart --rolling
+      ottla cluster restart --rolling --dir /tmp/cluster --timeout 600
+      ottla cluster restart --rolling --allow-unreplicated      also with topics that have one replica
+    """
+    from ottla.client.cli.plans.rolling_restart import RestartStoppedError, RollingRestart
+    from ottla.client.local_cluster.cluster_dir import ClusterDir
+    from ottla.client.local_cluster.local_cluster import LocalCluster
+
+    if not rolling:
+        raise CommandError("Say --rolling to restart one broker at a time. All at once: ottla down && ottla up", 2)
+    with StopSignals() as signals:
+        asked = False
+
+        def hold(seconds: float) -> bool:
+            """Wait, and keep Ctrl-C for later: a broker that was stopped is started again in any case."""
+            nonlocal asked
+            if signals.wait(seconds):
+                asked = True
+                say("This broker is finished first.")
+            return False
+
+        cluster = LocalCluster(
+            ClusterDir(directory or default_directory()),
+            report=say,
+            pause=hold,
+            start_timeout_s=timeout,
+            stop_timeout_s=timeout,
+        )
+        work = RollingRestart(
+            cluster,
+            report=say,
+            pause=lambda seconds: asked or signals.wait(seconds),
+            timeout_s=timeout,
+            allow_unreplicated=allow_unreplicated,
+        )
+        try:
+            work.run(continued=not from_start)
+        except RestartStoppedError as stopped:
+            again = f"ottla cluster restart --rolling{directory_arguments(directory)}"
+            raise CommandError(f"{stopped}\nTo continue, run again: {again}", stopped.exit_code) from stopped
+    _show_restarted(work.restarted, output_format)
+
+
+def _show_restarted(brokers: list[RestartedBroker], output_format: Format) -> None:
+    import dataclasses
+
+    if output_format.is_data:
+        print_items([dataclasses.asdict(each) for each in brokers], output_format)
+        return
+    rows = [(str(each.broker_id), str(each.pid), f"{each.down_s:.1f}", f"{each.in_sync_s:.1f}") for each in brokers]
+    print_table(("BROKER", "PID", "DOWN-S", "IN-SYNC-S"), rows, {})

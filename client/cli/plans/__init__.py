@@ -1,1 +1,1 @@
-"""Files that say what topics and replicas should be."""
+"""Work in several steps: files that say what topics and replicas should be, and restarts."""

@@ -17,7 +17,7 @@ LOCAL: Final = {
 }
 # The only list of nouns. `app` in the module of that name has the commands, or is the command if there is only one.
 NOUNS: Final = {
-    "cluster": "Brokers, controller and health of a cluster.",
+    "cluster": "Brokers, controller and health of a cluster; rolling restart.",
     "broker": "One broker: whether it can be stopped.",
     "topic": "Create, change, read and write topics.",
     "group": "Consumer groups: members, lag, offsets.",
