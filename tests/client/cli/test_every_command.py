@@ -25,7 +25,7 @@ from ottla.client.cli.terminal.nouns import LOCAL, NOUNS, load
 from ottla.sync import Consumer
 
 # `up` runs the console; tests/console has the rest of it.
-TESTED_BELOW = {"up", "down", "status", "console"}
+TESTED_BELOW = {"up", "down", "status", "console", "cluster restart"}
 # A transaction can be made to hang only on a broker with other options.
 IN_TEST_TRANSACTION = {
     f"transaction {verb}" for verb in ("list", "describe", "producers", "find-hanging", "abort", "fence")
@@ -217,7 +217,7 @@ def test_a_command_that_fails_says_why(command: str, ottla: Ottla, stage: Callab
 def test_a_cluster_of_this_machine_is_started_shown_and_stopped(
     ottla: Ottla, zookeeper_server: ZooKeeperServer, tmp_path: Path
 ) -> None:
-    """`up`, `status` in all formats, `down`, and what each says when it cannot."""
+    """`up`, `status` in all formats, `cluster restart`, `down`, and what each says when it cannot."""
     where = ("--dir", str(tmp_path / "cluster"))
     ports = ("--base-port", "0", "--http-base-port", "0", "--zookeeper", ZooKeeper(zookeeper_server).connect)
     assert ottla("up", *where, "--brokers", "0").code == 2
@@ -234,9 +234,24 @@ def test_a_cluster_of_this_machine_is_started_shown_and_stopped(
         url = started.out.split()[1]
         with urllib.request.urlopen(f"{url}/api/v1/session", timeout=30) as answer:
             assert json.load(answer)["user"] == "ANONYMOUS"
+        _restart(ottla, where, as_json[0]["pid"])
     finally:
         stopped = ottla("down", *where)
     assert (stopped.code, "broker 1 stopped" in stopped.err, "console stopped" in stopped.err) == (0, True, True)
     assert ottla("status", *where).code == 1
     assert ottla("status", "--dir", str(tmp_path / "other")).code == 1
     assert ottla("down", "--dir", str(tmp_path / "other")).code in (0, 1)
+
+
+def _restart(ottla: Ottla, where: tuple[str, str], pid: int) -> None:
+    """Restart a cluster of one broker, which is not safe and must be allowed."""
+    refused = ottla("cluster", "restart", "--rolling", *where)
+    assert (refused.code, "It is the only broker." in refused.err, "--allow-unreplicated" in refused.err) == (
+        (1, True, True)
+    ), refused.err
+    assert ottla("status", *where, "--format", "json").items[0]["pid"] == pid
+    done = ottla("cluster", "restart", "--rolling", *where, "--allow-unreplicated", "--format", "json")
+    assert (done.code, [each["broker_id"] for each in done.items]) == (0, [1]), done.err
+    assert set(done.items[0]) == {"broker_id", "pid", "down_s", "in_sync_s"}
+    assert ottla("status", *where, "--format", "json").items[0]["pid"] == done.items[0]["pid"] != pid
+    assert ottla("cluster", "restart", *where).code == 2
