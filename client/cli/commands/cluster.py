@@ -248,7 +248,8 @@ def restart(
         try:
             work.run(continued=not from_start)
         except RestartStoppedError as stopped:
-            again = f"ottla cluster restart --rolling{directory_arguments(directory)}"
+            allowed = " --allow-unreplicated" if allow_unreplicated else ""
+            again = f"ottla cluster restart --rolling{directory_arguments(directory)}{allowed}"
             raise CommandError(f"{stopped}\nTo continue, run again: {again}", stopped.exit_code) from stopped
     _show_restarted(work.restarted, output_format)
 

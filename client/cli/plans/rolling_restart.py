@@ -33,6 +33,10 @@ _ANSWER_TIMEOUT_S: Final = 15.0
 _CONTINUED_MS_MAX: Final = 60 * 60 * 1000
 
 
+# The exit code after Ctrl-C.
+_INTERRUPTED: Final = 130
+
+
 class RestartStoppedError(CommandError):
     """The restart has ended before all brokers were restarted; it can be continued."""
 
@@ -88,6 +92,8 @@ class RollingRestart:
                     self._cluster.restart(broker.id, lambda: None)
             while left := self._left(mark):
                 broker = self._next(left)
+                if self._pause(0):
+                    raise RestartStoppedError(f"{broker.name} was not restarted: you asked to stop.", _INTERRUPTED)
                 self._report(f"{broker.name}: waiting until it is safe to stop ({len(left)} left to restart)")
                 self._restart(broker)
             self._wait("All brokers were restarted", self._out_of_sync)
@@ -222,7 +228,7 @@ class RollingRestart:
                 told_at = now
                 self._report(f"  still waiting: {why}")
             if self._pause(_POLL_S):
-                raise RestartStoppedError(f"{state}: you asked to stop.", 130)
+                raise RestartStoppedError(f"{state}: you asked to stop.", _INTERRUPTED)
 
     def _check_processes(self, state: str) -> None:
         """Raise RestartStoppedError if a broker is not running, whoever stopped it."""

@@ -54,6 +54,11 @@ def test_topics_groups_and_options(ottla: Ottla, kafka: BrokerProcess, topic: st
     assert run("check", "topic", topic).code == 0
     assert run("cluster", "api-versions").code == 0
     assert run("log", "dirs").code == 0
+    alone = run("broker", "safe-to-stop", str(kafka.broker_id))
+    assert (alone.code, "It is the only broker." in alone.out, "transactional ids:  none" in alone.out) == (
+        (1, True, True)
+    ), alone
+    assert run("broker", "safe-to-stop", str(kafka.broker_id), "--allow-unreplicated").code == 0
     assert run("topic", "delete", topic, "--yes").code == 0
 
 
