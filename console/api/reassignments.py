@@ -205,7 +205,8 @@ async def _spread(view: ClusterView, wanted: Spread) -> dict[TopicPartition, lis
     for name in wanted.topics:
         found_topic(state, name)
     topics = await view.admin.describe_topics(wanted.topics)
-    plan = spread(topics, wanted.brokers, wanted.replication_factor)
+    racks = {broker: each.rack for broker, each in state.brokers.items()}
+    plan = spread(topics, wanted.brokers, wanted.replication_factor, racks)
     if len(plan) > _PARTITIONS_MAX:
         raise Problem(400, "Too many partitions", f"Move at most {_PARTITIONS_MAX} at once.")
     return plan

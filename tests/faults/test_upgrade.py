@@ -39,10 +39,10 @@ class VersionedCluster(Cluster):
         return [*(broker for broker in self.brokers if broker != controller), controller]
 
 
-@pytest.fixture
-def earlier(tmp_path: Path) -> Path:
+@pytest.fixture(scope="session")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The earlier version, unpacked."""
-    return earlier_checkout(tmp_path / "earlier")
+    return earlier_checkout(tmp_path_factory.mktemp("earlier"))
 
 
 @pytest.fixture

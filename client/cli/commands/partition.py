@@ -135,7 +135,7 @@ def plan(
         int | None, Option("--replication-factor", "-r", min=1, metavar="N", show_default="unchanged")
     ] = None,
 ) -> None:
-    """Print a plan that spreads topics over brokers. This moves nothing yet.
+    """Print a plan that spreads topics over brokers, and replicas over racks. This moves nothing yet.
 
     The plan is always JSON: version, partitions (topic, partition, replicas).
 
@@ -149,12 +149,12 @@ def plan(
     ids = _ids(brokers)
 
     async def work(admin: Admin) -> Any:
-        alive = {each.broker_id for each in (await admin.describe_cluster()).brokers}
-        if missing := [each for each in ids if each not in alive]:
+        racks = {each.broker_id: each.rack for each in (await admin.describe_cluster()).brokers}
+        if missing := [each for each in ids if each not in racks]:
             raise CommandError(f"These brokers are not alive: {', '.join(map(str, missing))}.")
-        return await admin.describe_topics(topics)
+        return spread(await admin.describe_topics(topics), ids, replication_factor, racks)
 
-    echo(plan_text(spread(target.run(work), ids, replication_factor)))
+    echo(plan_text(target.run(work)))
 
 
 @command(reassign)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 from ottla.client.admin.admin import Admin
@@ -20,9 +21,19 @@ _VERSION: Final = 1
 
 
 def spread(
-    topics: Sequence[TopicDescription], brokers: Sequence[int], replication_factor: int | None
+    topics: Sequence[TopicDescription],
+    brokers: Sequence[int],
+    replication_factor: int | None,
+    racks: Mapping[int, str | None],
 ) -> dict[TopicPartition, list[int]]:
-    """Place partitions round robin: each one, and so its leader, starts one broker later than the one before."""
+    """Place partitions round robin: each one, and so its leader, starts one broker later than the one before.
+
+    A rack gets a second replica of a partition only when every rack has one; `racks` count if all brokers have one.
+    """
+    known = {broker: rack for broker in brokers if (rack := racks.get(broker)) is not None}
+    if len(known) < len(brokers):
+        known = dict.fromkeys(brokers, "")
+    order = _rack_alternating(brokers, known)
     placed = {}
     turn = 0
     for topic in topics:
@@ -30,11 +41,27 @@ def spread(
             count = replication_factor or len(each.replicas)
             if count > len(brokers):
                 raise CommandError(f"{topic.name} needs {count} brokers for its replicas; {len(brokers)} are given.")
-            placed[TopicPartition(topic.name, each.partition)] = [
-                brokers[(turn + number) % len(brokers)] for number in range(count)
-            ]
+            start = turn % len(order)
+            placed[TopicPartition(topic.name, each.partition)] = _chosen(order[start:] + order[:start], known, count)
             turn += 1
     return placed
+
+
+def _rack_alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
+    """Return the brokers in their order, but with racks in turn as long as there are several left."""
+    by_rack: dict[str, list[int]] = {}
+    for broker in brokers:
+        by_rack.setdefault(racks[broker], []).append(broker)
+    return [broker for turn in zip_longest(*by_rack.values()) for broker in turn if broker is not None]
+
+
+def _chosen(order: Sequence[int], racks: Mapping[int, str], count: int) -> list[int]:
+    """Return the first brokers of different racks, then the first of the others."""
+    by_rack: dict[str, int] = {}
+    for broker in order:
+        by_rack.setdefault(racks[broker], broker)
+    first = list(by_rack.values())
+    return [*first, *(broker for broker in order if broker not in first)][:count]
 
 
 def plan_text(plan: Plan) -> str:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from tests.client.cli.conftest import Ottla
 from tests.kit.broker_process import MakeBroker
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
+
+from ottla.client.admin.results import PartitionDescription, TopicDescription
+from ottla.client.cli.plans.reassigning import spread
 
 VERIFY_MAX = 500
 
@@ -74,3 +78,22 @@ def test_what_is_not_a_plan_is_refused(ottla: Ottla, tmp_path: Path) -> None:
         file.write_text(text)
         assert ottla("partition", "reassign", "verify", str(file)).code == 2
     assert ottla("partition", "reassign", "plan", "--topic", "x", "--brokers", "1,one").code == 2
+
+
+@pytest.mark.parametrize(
+    ("racks", "placed"),
+    [
+        ({}, [[1, 2], [2, 3], [3, 4], [4, 1]]),
+        (dict.fromkeys((1, 2, 3, 4), "host"), [[1, 2], [2, 3], [3, 4], [4, 1]]),
+        ({1: "a", 2: "a", 3: "b", 4: None}, [[1, 2], [2, 3], [3, 4], [4, 1]]),
+        ({1: "a", 2: "a", 3: "b", 4: "b"}, [[1, 3], [3, 2], [2, 4], [4, 1]]),
+        ({1: "a", 2: "a", 3: "a", 4: "b"}, [[1, 4], [4, 2], [2, 4], [3, 4]]),
+    ],
+)
+def test_a_plan_keeps_replicas_in_different_racks(racks: dict[int, str | None], placed: list[list[int]]) -> None:
+    """If all brokers have one; a single rack makes no difference."""
+    partitions = tuple(PartitionDescription(number, 1, 0, (1, 2), (1, 2), ()) for number in range(4))
+    topic = TopicDescription("orders", None, False, partitions)
+    assert list(spread([topic], [1, 2, 3, 4], None, racks).values()) == placed
+    tripled = spread([topic], [1, 2, 3, 4], 3, racks).values()
+    assert all(len(set(replicas)) == 3 for replicas in tripled)
