@@ -18,6 +18,7 @@ from ottla.client.local_cluster.errors import ClusterError, InterruptedStartErro
 from ottla.client.local_cluster.local_cluster import _with_free_console_port
 from ottla.client.local_cluster.plan import ClusterOptions, plan
 from ottla.client.local_cluster.record import ProcessRecord, Role
+from ottla.client.local_cluster.restart_mark import new_mark, read_mark, remove_mark, write_mark
 from ottla.client.local_cluster.status import ProcessState
 
 
@@ -112,6 +113,63 @@ def test_brokers_are_in_the_rack_of_their_host_unless_the_user_names_another(ben
 
     assert "broker.rack=zone-a\n" in config.read_text()
     assert socket.gethostname() not in config.read_text()
+
+
+def test_a_broker_is_restarted_alone(bench: Bench) -> None:
+    """On its ports and with another pid; watchers know that it was asked to stop."""
+    cluster, watcher = bench.cluster(), bench.cluster()
+    cluster.start(bench.options(2))
+    watcher.departures()
+    before = cluster.statuses()
+
+    restarted = cluster.restart(2, lambda: None)
+
+    after = cluster.statuses()
+    assert after[0] == before[0]
+    assert (after[1].port, after[1].state, after[1].pid) == (before[1].port, ProcessState.RUNNING, restarted.pid)
+    assert after[1].pid != before[1].pid
+    assert [(each.process.id, each.asked) for each in watcher.departures()] == [(2, True)]
+    with pytest.raises(ClusterError, match="has no broker 3"):
+        cluster.restart(3, lambda: None)
+
+
+def test_a_broker_that_must_not_stop_is_left_alone(bench: Bench) -> None:
+    """The question is asked last, while no other command can stop anything; a broker that is down is started anyway."""
+    cluster = bench.cluster()
+    cluster.start(bench.options(2))
+    before = cluster.statuses()
+
+    def may_not_stop() -> None:
+        with pytest.raises(ClusterError, match="Another command"):
+            bench.cluster(start_timeout_s=0).stop()
+        raise LookupError("it is needed")
+
+    with pytest.raises(LookupError):
+        cluster.restart(1, may_not_stop)
+    assert cluster.statuses() == before
+
+    _kill(cluster.record().brokers[0])
+    until(lambda: cluster.statuses()[0].state is ProcessState.DIED)
+    assert cluster.restart(1, may_not_stop).is_running()
+
+
+def test_a_restart_is_continued_with_the_brokers_that_are_still_the_same(bench: Bench) -> None:
+    """One that runs as another process is done; one that is down is not."""
+    cluster = bench.cluster()
+    cluster.start(bench.options(2))
+    write_mark(cluster.directory, new_mark(cluster.record().brokers, now_ms=5))
+    cluster.restart(1, lambda: None)
+
+    mark = read_mark(cluster.directory)
+
+    assert mark is not None
+    assert (mark.began_ms, [mark.is_done(each) for each in cluster.record().brokers]) == (5, [True, False])
+    cluster.stop()
+    assert [mark.is_done(each) for each in cluster.record().brokers] == [False, False]
+    (cluster.directory.path / "rolling-restart.json").write_text("{}")
+    assert read_mark(cluster.directory) is None
+    remove_mark(cluster.directory)
+    assert read_mark(cluster.directory) is None
 
 
 def test_the_death_of_a_process_is_noticed_once(bench: Bench) -> None:
