@@ -18,7 +18,7 @@ from ottla.client.cli.terminal.target import Target, command
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
     from ottla.client.cli.health.health import Health
-    from ottla.client.cli.plans.rolling_restart import RestartedBroker
+    from ottla.client.cli.health.rolling_restart import RestartedBroker
 
 app = noun_app("cluster")
 
@@ -214,7 +214,7 @@ def restart(
       ottla cluster restart --rolling --dir /tmp/cluster --timeout 600
       ottla cluster restart --rolling --allow-unreplicated      also with topics that have one replica
     """
-    from ottla.client.cli.plans.rolling_restart import RestartStoppedError, RollingRestart
+    from ottla.client.cli.health.rolling_restart import RestartStoppedError, RollingRestart
     from ottla.client.local_cluster.cluster_dir import ClusterDir
     from ottla.client.local_cluster.local_cluster import LocalCluster
 

@@ -1,1 +1,1 @@
-"""Work in several steps: files that say what topics and replicas should be, and restarts."""
+"""Files that say what topics and replicas should be."""
