@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -88,8 +89,7 @@ class RollingRestart:
         try:
             for broker in brokers:
                 if not broker.is_running():
-                    self._report(f"{broker.name} is not running, and is started")
-                    self._cluster.restart(broker.id, lambda: None)
+                    self._start(broker)
             while left := self._left(mark):
                 broker = self._next(left)
                 if self._pause(0):
@@ -112,7 +112,7 @@ class RollingRestart:
             self._report(f"The leaders are not where they were: {error}\nMove them with: ottla partition elect")
             return
         moved = sum(each.is_elected for each in elected)
-        self._report(f"The preferred brokers lead again ({moved} leaders moved).")
+        self._report(f"Leaders that moved back to their preferred brokers: {moved}")
 
     def _mark(self, brokers: list[ProcessRecord], *, continued: bool) -> RestartMark:
         now_ms = int(time.time() * 1000)
@@ -139,6 +139,16 @@ class RollingRestart:
         controller = self._ask(lambda admin: admin.describe_cluster()).controller_id
         return min(left, key=lambda each: (each.id == controller, each.id))
 
+    def _start(self, broker: ProcessRecord) -> None:
+        """Start a broker that is not running, unless another command has."""
+
+        def may_stop() -> None:
+            raise _NotYetError
+
+        self._report(f"{broker.name} is not running, and is started")
+        with suppress(_NotYetError):
+            self._cluster.restart(broker.id, may_stop)
+
     def _restart(self, broker: ProcessRecord) -> None:
         """Restart a broker when it is safe, and wait for its replicas; return if another command has restarted it."""
         deadline = time.monotonic() + self._timeout_s
@@ -147,9 +157,11 @@ class RollingRestart:
             stopped_at = time.monotonic()
             try:
                 started = self._cluster.restart(broker.id, lambda: self._check_may_stop(broker))
-            except _NotYetError:
+            except _NotYetError as error:
                 if self._process(broker.id).pid != broker.pid:
                     return
+                if time.monotonic() > deadline:
+                    raise RestartStoppedError(f"{broker.name} was not restarted: it is not safe to stop.") from error
                 continue
             break
         ready_at = time.monotonic()
@@ -203,7 +215,7 @@ class RollingRestart:
         if found.controller_id is None:
             return "there is no controller"
         if absent:
-            return f"not in the cluster yet: broker {named(sorted(absent))}"
+            return f"not in the cluster: broker {named(sorted(absent))}"
         weak = [f"{each.topic}-{each.partition}" for each in (*found.offline, *found.under_replicated)]
         return f"not all replicas are in sync: {named(weak)}" if weak else None
 

@@ -97,8 +97,8 @@ def safe_to_stop(
             unavailable[name] = len(each.replicas) == 1
         elif name.topic not in min_isr:
             unread[name.topic] = None
-        elif left < (needed := min(min_isr[name.topic], len(each.replicas))):
-            below[name] = len(each.replicas) <= needed
+        elif left < min_isr[name.topic]:
+            below[name] = len(each.replicas) <= min_isr[name.topic]
     reasons, notes = _told(unavailable, below, allow_unreplicated=allow_unreplicated)
     if unread:
         reasons.append(f"min.insync.replicas of {_counted(unread, 'topic')} cannot be read: {named(list(unread))}.")
@@ -107,7 +107,7 @@ def safe_to_stop(
     if cut_off:
         reasons.append(f"{_brokers(cut_off)} without ZooKeeper, so no other broker would take over.")
     if len(brokers) == 1:
-        (notes if allow_unreplicated and not down else reasons).append("It is the only broker.")
+        (notes if allow_unreplicated else reasons).append("It is the only broker.")
     if down:
         notes.append(f"{_brokers(down)} down.")
     if behind:
