@@ -3,6 +3,7 @@
 The layout of the directory:
 
     cluster.json                 what belongs to the cluster and which processes run (`record.py`)
+    rolling-restart.json         while a rolling restart is under way (`restart_mark.py`)
     .lock                        held by the command that starts or stops processes
     zookeeper/                   zoo.cfg, zookeeper.log, data/
     broker-1/ broker-2/ ...      server.properties, broker.log, data/
