@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.faults.cluster import Cluster
 from tests.faults.experiment import Experiment, check_valid
 from tests.faults.steps import ACK_GAP_MAX_S
 from tests.faults.transaction_experiment import TransactionExperiment
-from tests.faults.up_cluster import UpCluster
+from tests.faults.up_cluster import UpCluster, said_until
 
 
 class VersionedCluster(Cluster):
@@ -117,7 +118,7 @@ def test_transactions_go_on_while_all_brokers_are_upgraded(versioned_cluster: Ve
 
 @pytest.mark.long_faults
 def test_a_local_cluster_is_upgraded_by_a_rolling_restart(earlier: Path, tmp_path: Path) -> None:
-    """`ottla up` of the earlier version has started it; after the restart its brokers are in the rack of their host."""
+    """`ottla up` of the earlier version has started it. Ctrl-C leaves both versions in it, and no broker down."""
     cluster = UpCluster(tmp_path)
     experiment = Experiment(cluster, tmp_path)
     try:
@@ -125,10 +126,22 @@ def test_a_local_cluster_is_upgraded_by_a_rolling_restart(earlier: Path, tmp_pat
         experiment.start()
         before = cluster.pids()
         with experiment.fault("rolling restart", "all brokers", ACK_GAP_MAX_S) as fault:
+            with cluster.command("cluster", "restart", "--rolling") as restart:
+                said_until(restart, " stopped")
+                restart.send_signal(signal.SIGINT)
+                _, error = restart.communicate()
+            assert (restart.returncode, "you asked to stop" in error.decode()) == (130, True), error
+            halfway = cluster.pids()
+            assert len(set(halfway.values()).intersection(before.values())) == 2
+            assert all(broker.is_running for broker in cluster.brokers.values())
+            experiment.wait_for_acks(20)
             code, said = cluster.rolling_restart()
             assert code == 0, said
-            assert not set(cluster.pids().values()).intersection(before.values())
+            after = cluster.pids()
+            assert not set(after.values()).intersection(before.values())
+            assert len(set(after.values()).intersection(halfway.values())) == 1
             fault.proof = said
+        # The earlier version had none.
         assert "broker.rack=" in (cluster.directory / "broker-1" / "server.properties").read_text()
         check_valid(experiment.finish())
     finally:
