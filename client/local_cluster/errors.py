@@ -17,7 +17,11 @@ class OptionError(ClusterError):
 
 
 class JavaNotFoundError(ClusterError):
-    """Java or the jars for the embedded ZooKeeper are missing."""
+    """There is no Java for the embedded ZooKeeper."""
+
+
+class ZooKeeperNotFoundError(ClusterError):
+    """The jars of the embedded ZooKeeper are missing."""
 
 
 class InstallError(ClusterError):

@@ -6,23 +6,32 @@ that was started, even if this process is killed.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 
 import msgspec
 
 from ottla.client.local_cluster.cluster_dir import ClusterDir
-from ottla.client.local_cluster.errors import ClusterError, InterruptedStartError, StartFailedError
+from ottla.client.local_cluster.errors import (
+    ClusterError,
+    InterruptedStartError,
+    StartFailedError,
+    ZooKeeperNotFoundError,
+)
+from ottla.client.local_cluster.java import find_java
 from ottla.client.local_cluster.launcher import BROKER_COMMAND, Launch, launch, protect_zookeeper
 from ottla.client.local_cluster.plan import ClusterOptions, plan, zookeeper_servers
 from ottla.client.local_cluster.ports import check_ports_are_free, free_port, is_accepting, is_free
 from ottla.client.local_cluster.process import ending, send_signal
 from ottla.client.local_cluster.record import HOST, ClusterRecord, ProcessRecord, Role
 from ottla.client.local_cluster.status import ProcessStatus, status
+from ottla.client.local_cluster.zookeeper_fetch import ZooKeeperFetch
+from ottla.client.local_cluster.zookeeper_jars import find_class_path
 
 POLL_S = 0.02
 START_TIMEOUT_S = 60.0
@@ -30,6 +39,16 @@ STOP_TIMEOUT_S = 30.0
 # After SIGKILL only the kernel is left to wait for.
 KILL_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 3.0
+# Set to 0, nothing is fetched from the network, as with `ottla up --no-fetch`.
+FETCH_VARIABLE = "OTTLA_FETCH"
+
+# Opens a bar with a label and a total, which shows the amount that it is called with.
+Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+
+
+def no_bar(label: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
+    """Show nothing."""
+    return nullcontext(lambda done: None)
 
 
 def sleep(seconds: float) -> bool:
@@ -51,7 +70,8 @@ class LocalCluster:
     """A cluster in a directory.
 
     `report` is called with a line for each step. `pause` waits for some seconds and returns whether the user wants to
-    stop. During a start, that undoes the start; during a stop, it kills the remaining processes.
+    stop. During a start, that undoes the start; during a stop, it kills the remaining processes. With `fetch`, a
+    ZooKeeper that this machine lacks is fetched, with a bar of `progress`.
     """
 
     def __init__(
@@ -63,6 +83,8 @@ class LocalCluster:
         pause: Callable[[float], bool] = sleep,
         start_timeout_s: float = START_TIMEOUT_S,
         stop_timeout_s: float = STOP_TIMEOUT_S,
+        fetch: bool = True,
+        progress: Progress = no_bar,
     ) -> None:
         self.directory = directory
         self._broker_command = broker_command
@@ -70,6 +92,8 @@ class LocalCluster:
         self._pause = pause
         self._start_timeout_s = start_timeout_s
         self._stop_timeout_s = stop_timeout_s
+        self._fetch = fetch and os.environ.get(FETCH_VARIABLE, "") != "0"
+        self._progress = progress
         # The last record read: a cluster can be stopped even if its directory was removed meanwhile.
         self._known: ClusterRecord | None = None
         # The processes that were running at the last call of `departures`.
@@ -107,6 +131,8 @@ class LocalCluster:
                 _check_ports(missing)
                 if not cluster.zookeepers:
                     _check_reachable(cluster.zookeeper_connect)
+                elif any(process.role is Role.ZOOKEEPER for process in missing):
+                    self._provide_zookeeper(tls=cluster.secure)
                 if cluster.secure:
                     self.directory.security.prepare(cluster.bootstrap_servers)
                 self._start_missing(cluster, missing)
@@ -163,6 +189,25 @@ class LocalCluster:
     def is_running(self) -> bool:
         """Return whether any process of the cluster is running."""
         return any(process.is_running() for process in self.record().processes)
+
+    def _provide_zookeeper(self, *, tls: bool) -> None:
+        """Check that this machine can run ZooKeeper. If only ZooKeeper itself is missing, fetch it."""
+        find_java()
+        try:
+            find_class_path(tls=tls)
+        except ZooKeeperNotFoundError:
+            if not self._fetch:
+                raise
+        else:
+            return
+        fetch = ZooKeeperFetch()
+        self._report(fetch.announcement)
+        with self._progress(fetch.label, fetch.size_bytes) as tell:
+            fetch.start()
+            while not fetch.is_over(tell):
+                if self._pause(POLL_S):
+                    fetch.cancel()
+                    raise InterruptedStartError("Stopped while ZooKeeper was being fetched. Nothing was started.")
 
     def _start_missing(self, cluster: ClusterRecord, missing: list[ProcessRecord]) -> None:
         started: list[ProcessRecord] = []

@@ -1,4 +1,6 @@
-"""`ottla zookeeper install`: bring ZooKeeper's jars into their folder, from a Maven repository or another folder.
+"""Bring ZooKeeper's jars into their folder, from a Maven repository or another folder.
+
+`ottla zookeeper install` does this when it is asked to, and `ottla up` when this machine has no ZooKeeper.
 
 A jar gets its name only when all its bytes are on the disk and have the SHA-256 that we expect. So any number of
 processes may install at once, an installation that was interrupted goes on where it ended, and it does not matter
@@ -15,7 +17,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,8 +36,8 @@ PART_SUFFIX: Final = ".part"
 SETTINGS_BYTES_MAX: Final = 1024 * 1024
 
 _ELSEWHERE: Final = (
-    "`--from` names another Maven repository, or a folder with the jars: one that this command has filled on another "
-    "machine will do."
+    "`ottla zookeeper install --from` takes another Maven repository, or a folder with the jars: one that was filled "
+    "on another machine will do."
 )
 
 
@@ -48,8 +50,13 @@ class Installation:
     fetched: int
 
 
-def default_source(home: Path | None = None) -> str:
-    """Return the repository that Maven uses here: the mirror of Central in its settings, else Central itself."""
+def default_source(home: Path | None = None, environment: Mapping[str, str] = os.environ) -> str:
+    """Return what OTTLA_MAVEN_REPOSITORY names, else the repository that Maven uses here.
+
+    That is the mirror of Central in Maven's settings, or Central itself.
+    """
+    if named := environment.get("OTTLA_MAVEN_REPOSITORY"):
+        return named
     settings = (home or Path.home()) / ".m2" / "settings.xml"
     try:
         with settings.open("rb") as file:
@@ -72,7 +79,7 @@ def install(
 
     `source` is the URL of a Maven repository or the path of a folder. Jars that are in place already are kept.
     """
-    fetch = _Repository(source, time.monotonic() + seconds_max) if _is_url(source) else _Folder(source)
+    fetch = _opened(source, seconds_max)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _remove_old_parts(folder, seconds_max)
@@ -88,6 +95,15 @@ def install(
     return Installation(folder, fetch.name, len(missing))
 
 
+def source_name(source: str) -> str:
+    """Return a source as it may be printed: without a password. OptionError if it cannot be a source."""
+    return _opened(source, 0.0).name
+
+
+def _opened(source: str, seconds_max: float) -> _Repository | _Folder:
+    return _Repository(source, time.monotonic() + seconds_max) if _is_url(source) else _Folder(source)
+
+
 class _Repository:
     """A Maven repository at a URL, which may have a user and a password."""
 
@@ -98,7 +114,7 @@ class _Repository:
             if not parts.hostname or parts.port == 0:
                 raise ValueError
         except ValueError:
-            raise OptionError("--from has a URL without a valid host and port.") from None
+            raise OptionError("The URL of the Maven repository has no valid host and port.") from None
         self._deadline = deadline
         # Without the password, so that it is not printed.
         self.name = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
@@ -146,11 +162,11 @@ class _Folder:
 
     def __init__(self, path: str) -> None:
         if "://" in path:
-            raise OptionError("--from takes a folder or a URL that starts with http:// or https://.")
+            raise OptionError("A source of ZooKeeper is a folder, or a URL that starts with http:// or https://.")
         self.path = Path(path).absolute()
         self.name = str(self.path)
         if not self.path.is_dir():
-            raise OptionError(f"--from {path}: there is no such folder.")
+            raise OptionError(f"{path}, the source of ZooKeeper: there is no such folder.")
 
     def where(self, jar: PinnedJar) -> str:
         return str(self._file(jar) or self.path / jar.file_name)

@@ -1,18 +1,20 @@
 """The jars of the embedded ZooKeeper: which ones it needs, and where they are on this machine.
 
 An installed ZooKeeper in $ZOOKEEPER_HOME comes first, then the folder that `ottla zookeeper install` fills, then the
-jars of the package pyspark. pyspark is located without importing it, which takes longer than starting ZooKeeper.
+ZooKeeper whose zkServer.sh is on the search path, then the jars of the package pyspark. pyspark is located without
+importing it, which takes longer than starting ZooKeeper.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ottla.client.local_cluster.errors import JavaNotFoundError
+from ottla.client.local_cluster.errors import ZooKeeperNotFoundError
 from ottla.client.local_cluster.java import package_folder
 
 ZOOKEEPER_VERSION: Final = "3.9.5"
@@ -147,13 +149,16 @@ def find_class_path(*, tls: bool = False, environment: Mapping[str, str] = os.en
     installed = [install_folder(environment) / jar.file_name for jar in jars]
     if all(_has_size(path, jar.size_bytes) for path, jar in zip(installed, jars, strict=True)):
         return installed
+    script = shutil.which("zkServer.sh", path=environment.get("PATH", os.defpath))
+    if script and (found := _distribution(Path(script).resolve().parent.parent)):
+        return found
     if package := package_folder("pyspark"):
         # Whatever the versions.
         found, missing = _by_name(package / "jars", [jar.name for jar in jars])
         if not missing:
             return found
         passed_over.append(f"{package / 'jars'} has no {', '.join(missing)}.")
-    raise JavaNotFoundError(" ".join(["ZooKeeper is not installed.", *passed_over, _WAYS_OUT]))
+    raise ZooKeeperNotFoundError(" ".join(["ZooKeeper is not installed.", *passed_over, _WAYS_OUT]))
 
 
 def _distribution(home: Path) -> list[Path]:

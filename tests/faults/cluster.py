@@ -22,7 +22,7 @@ from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeperServer
 
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS, TRANSACTION_STATE
-from ottla.client.local_cluster.errors import JavaNotFoundError
+from ottla.client.local_cluster.errors import JavaNotFoundError, ZooKeeperNotFoundError
 from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.protocol.api import Api
 from ottla.protocol.errors import KafkaError
@@ -134,7 +134,7 @@ class Cluster:
         """Start everything, the brokers together, and wait until they know each other."""
         try:
             self.zookeeper.start()
-        except JavaNotFoundError as error:
+        except (JavaNotFoundError, ZooKeeperNotFoundError) as error:
             skip_or_fail(UnavailableError(str(error)))
         self._state = ClusterState(self.zookeeper.connect, self.client_host)
         if self._protection is not None:

@@ -22,7 +22,7 @@ from tests.kit.apache_kafka import UnavailableError, skip_or_fail
 from tests.kit.guarded_process import GuardedProcess
 from tests.kit.hosts import LOOPBACK, Host
 
-from ottla.client.local_cluster.errors import ClusterError, JavaNotFoundError
+from ottla.client.local_cluster.errors import ClusterError, JavaNotFoundError, ZooKeeperNotFoundError
 from ottla.client.local_cluster.zookeeper import READY_TIMEOUT_S, ServerSecurity, command, is_serving, prepare
 
 START_TIMEOUT_S = 60
@@ -125,7 +125,7 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKe
         server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
         try:
             server.start()
-        except JavaNotFoundError as error:
+        except (JavaNotFoundError, ZooKeeperNotFoundError) as error:
             skip_or_fail(UnavailableError(str(error)))
         except ClusterError:
             # Somebody may have taken the port in the meantime.

@@ -13,6 +13,7 @@ from ottla.client.cli.terminal.function_commands import Option
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.options import DirectoryOption, default_directory, directory_arguments
 from ottla.client.cli.terminal.output import echo, say, unread_is_fine
+from ottla.client.cli.terminal.progress import progress
 from ottla.client.cli.terminal.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -68,6 +69,13 @@ _ConsolePort = Annotated[
         min=0, max=65535, metavar="PORT", help="Port of the console.", show_default="8080, or a free one if it is taken"
     ),
 ]
+_Fetch = Annotated[
+    bool,
+    Option(
+        "--fetch/--no-fetch",
+        help="Fetch ZooKeeper (8 MB) the first time, if this machine has none; OTTLA_FETCH=0 does not, either.",
+    ),
+]
 # For tests, which start their own broker.
 _BrokerCommand = Annotated[str | None, Option(hidden=True)]
 
@@ -86,6 +94,7 @@ def up(
     detach: _Detach = False,
     overrides: _Overrides = None,
     timeout: _Timeout = 60.0,
+    fetch: _Fetch = True,
     broker_command: _BrokerCommand = None,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C: a ZooKeeper, some brokers, and the console for your browser.
@@ -95,6 +104,10 @@ def up(
 
     Topics have three replicas, or one per broker if there are fewer brokers, and acks=all needs two of them. So the
     cluster keeps working when one broker dies.
+
+    ZooKeeper is the one in ZOOKEEPER_HOME, or what `ottla zookeeper install` has fetched, or the one whose zkServer.sh
+    is on the search path, or the one in the package pyspark. If there is none, it is fetched, as that command does. It
+    needs Java 11 or later.
 
     \b
     Examples:
@@ -134,6 +147,8 @@ def up(
             report=_tell,
             pause=signals.wait,
             start_timeout_s=timeout,
+            fetch=fetch,
+            progress=progress,
         )
         try:
             started = cluster.start(options)

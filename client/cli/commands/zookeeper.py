@@ -41,8 +41,8 @@ def install(
     """Fetch the ZooKeeper that `ottla up` runs: 8 MB of jars, each with a known SHA-256.
 
     They go to ~/.cache/ottla/zookeeper; OTTLA_CACHE names another folder than ~/.cache/ottla. Without a network, copy
-    this folder from another machine and name it with --from. `ottla up` looks for ZooKeeper in ZOOKEEPER_HOME first,
-    then here, then in the package pyspark.
+    this folder from another machine and name it with --from. `ottla up` does the same by itself if it finds no
+    ZooKeeper.
 
     JSON: version, folder, source, jars, fetched (jars that were not there before), size_bytes.
 

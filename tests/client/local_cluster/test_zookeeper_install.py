@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from tests.broker.security.certificates import Certificates
+from tests.client.local_cluster.maven_repository import Repository, serving
 from tests.kit.apache_kafka import UnavailableError, skip_or_fail
 from tests.kit.zookeeper import ZooKeeperServer
 
@@ -27,7 +26,6 @@ from ottla.client.local_cluster.zookeeper_install import (
 )
 from ottla.client.local_cluster.zookeeper_jars import JARS, PinnedJar, install_folder
 
-TIMEOUT_S = 60
 FIRST, SECOND = b"the first jar", b"another jar " * 10_000
 
 
@@ -39,61 +37,11 @@ def pinned(name: str, content: bytes) -> PinnedJar:
 TINY = (pinned("first", FIRST), pinned("second", SECOND))
 
 
-class Repository(ThreadingHTTPServer):
-    """A Maven repository that can be made to misbehave; it notes the requests and their logins."""
-
-    def __init__(self) -> None:
-        self.files = {f"/maven2/{jar.repository_path}": body for jar, body in zip(TINY, (FIRST, SECOND), strict=True)}
-        self.asked: list[tuple[str, str | None]] = []
-        # How many bytes of a file are sent before the connection is closed, or stays silent until the test ends.
-        self.bytes_max: int | None = None
-        self.is_silent = False
-        self.redirect: str | None = None
-        self.over = threading.Event()
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    @property
-    def url(self) -> str:
-        """Where it is."""
-        return f"http://127.0.0.1:{self.server_address[1]}/maven2"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        server = self.server
-        assert isinstance(server, Repository)
-        server.asked.append((self.path, self.headers.get("Authorization")))
-        if server.redirect is not None and not self.path.startswith("/elsewhere"):
-            self.send_response(302)
-            self.send_header("Location", f"{server.redirect}/elsewhere{self.path}")
-            self.end_headers()
-            return
-        body = server.files.get(self.path.removeprefix("/elsewhere"))
-        if body is None:
-            self.send_error(404)
-            return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[: server.bytes_max])
-        if server.is_silent:
-            self.wfile.flush()
-            server.over.wait(TIMEOUT_S)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def repository() -> Iterator[Repository]:
-    """A repository in a thread."""
-    with Repository() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    """A repository with both jars."""
+    with serving({jar.repository_path: body for jar, body in zip(TINY, (FIRST, SECOND), strict=True)}) as server:
         yield server
-        server.over.set()
-        server.shutdown()
-        thread.join(TIMEOUT_S)
 
 
 @pytest.fixture
@@ -133,7 +81,7 @@ def test_jars_come_from_a_repository_once(repository: Repository, folder: Path) 
         (SECOND[::-1], "its SHA-256 is .*, not .* It was not installed"),
         (SECOND + b"!", "has more than 120000 bytes"),
         (SECOND[:-1], "ended after 119999 of 120000 bytes"),
-        (None, "HTTP 404 Not Found. `--from` names another Maven repository"),
+        (None, "HTTP 404 Not Found. `ottla zookeeper install --from` takes another Maven repository"),
     ],
 )
 def test_a_jar_that_is_not_the_expected_one_is_not_installed(
@@ -174,9 +122,12 @@ def test_a_silent_repository_does_not_hold_us_up(repository: Repository, folder:
 
 def test_no_network_is_a_message_with_the_way_out(repository: Repository, folder: Path) -> None:
     """It names the repository, and how to install without it."""
-    with Repository() as gone:
+    with Repository({}) as gone:
         url = gone.url
-    with pytest.raises(InstallError, match=rf"Cannot reach {url}: Connection refused\. `--from` names .* a folder"):
+    with pytest.raises(
+        InstallError,
+        match=rf"Cannot reach {url}: Connection refused\. `ottla zookeeper install --from` takes .* a folder",
+    ):
         install(url, folder, lambda _: None)
 
 
@@ -218,9 +169,9 @@ def test_a_folder_without_the_jars_is_told_at_once(folder: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("source", "because"),
     [
-        ("ftp://example.org", "a folder or a URL that starts with http"),
-        ("http://", "without a valid host"),
-        ("https://alice:secret@host:port", "without a valid host"),
+        ("ftp://example.org", "a folder, or a URL that starts with http"),
+        ("http://", "has no valid host"),
+        ("https://alice:secret@host:port", "has no valid host"),
         ("/nowhere", "there is no such folder"),
     ],
 )
@@ -267,11 +218,12 @@ def test_parts_of_killed_installations_are_removed(repository: Repository, folde
 @pytest.mark.parametrize("namespace", ["", ' xmlns="http://maven.apache.org/SETTINGS/1.0.0"'])
 def test_the_repository_is_the_one_that_maven_uses(tmp_path: Path, mirrors: str, expected: str, namespace: str) -> None:
     """A mirror of Central in the user's settings counts; what cannot be read does not."""
-    assert default_source(tmp_path) == MAVEN_CENTRAL
+    assert default_source(tmp_path, {}) == MAVEN_CENTRAL
     (tmp_path / ".m2").mkdir()
     (tmp_path / ".m2" / "settings.xml").write_text(f"<settings{namespace}><mirrors>{mirrors}</mirrors></settings>")
 
-    assert default_source(tmp_path) == expected
+    assert default_source(tmp_path, {}) == expected
+    assert default_source(tmp_path, {"OTTLA_MAVEN_REPOSITORY": "https://b/m2"}) == "https://b/m2"
 
 
 @pytest.mark.long
@@ -280,9 +232,8 @@ def test_a_zookeeper_runs_on_installed_jars_alone(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("OTTLA_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("ZOOKEEPER_HOME", raising=False)
     monkeypatch.setattr(zookeeper_jars, "package_folder", lambda name: None)
-    source = os.environ.get("OTTLA_MAVEN_REPOSITORY") or default_source()
     try:
-        done = install(source, install_folder(), lambda _: None, seconds_max=180)
+        done = install(default_source(), install_folder(), lambda _: None, seconds_max=180)
     except InstallError as error:
         if str(error).startswith("Cannot reach"):
             skip_or_fail(UnavailableError(str(error)))

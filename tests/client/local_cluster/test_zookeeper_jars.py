@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.client.local_cluster import zookeeper_jars
-from ottla.client.local_cluster.errors import JavaNotFoundError
+from ottla.client.local_cluster.errors import ZooKeeperNotFoundError
 from ottla.client.local_cluster.zookeeper_jars import JARS, find_class_path, install_folder
 
 PLAIN = [jar for jar in JARS if not jar.is_for_tls]
@@ -17,7 +17,7 @@ PLAIN = [jar for jar in JARS if not jar.is_for_tls]
 @pytest.fixture
 def environment(tmp_path: Path) -> Mapping[str, str]:
     """An empty cache, and a folder without a ZooKeeper."""
-    return {"OTTLA_CACHE": str(tmp_path / "cache"), "ZOOKEEPER_HOME": str(tmp_path / "zookeeper")}
+    return {"OTTLA_CACHE": str(tmp_path / "cache"), "ZOOKEEPER_HOME": str(tmp_path / "zookeeper"), "PATH": ""}
 
 
 @pytest.fixture(autouse=True)
@@ -74,12 +74,28 @@ def test_an_unpacked_zookeeper_comes_first(environment: Mapping[str, str], tmp_p
     assert find_class_path(environment=environment) == [home / "conf", *jars]
 
 
+def test_a_zookeeper_on_the_search_path_is_taken(environment: Mapping[str, str], tmp_path: Path) -> None:
+    """The link may be anywhere. One without its jars beside it, as Debian has it, is passed over."""
+    home = tmp_path / "apache-zookeeper-3.9.3-bin"
+    script = home / "bin" / "zkServer.sh"
+    script.parent.mkdir(parents=True)
+    script.touch(0o755)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "zkServer.sh").symlink_to(script)
+    found = {**environment, "PATH": str(tmp_path / "bin")}
+    with pytest.raises(ZooKeeperNotFoundError):
+        find_class_path(environment=found)
+
+    jars = fill(home / "lib", "3.9.3", ["zookeeper", "zookeeper-jute"])
+    assert find_class_path(environment=found) == [home / "conf", *jars]
+
+
 def test_no_jars_is_a_message_with_the_ways_out(
     environment: Mapping[str, str], pyspark: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says where no ZooKeeper was, and what to run."""
     fill(pyspark / "jars", "1.0", [jar.name for jar in PLAIN[1:]])
-    with pytest.raises(JavaNotFoundError) as raised:
+    with pytest.raises(ZooKeeperNotFoundError) as raised:
         find_class_path(environment=environment)
     message = str(raised.value)
     assert "Run `ottla zookeeper install`, or use a running ZooKeeper with --zookeeper HOST:PORT." in message
@@ -87,5 +103,5 @@ def test_no_jars_is_a_message_with_the_ways_out(
     assert f"{tmp_path / 'zookeeper' / 'lib'} has no ZooKeeper" in message
 
     monkeypatch.setattr(zookeeper_jars, "package_folder", lambda name: None)
-    with pytest.raises(JavaNotFoundError, match=r"^ZooKeeper is not installed\. Run `ottla zookeeper install`"):
-        find_class_path(environment={"OTTLA_CACHE": str(tmp_path)})
+    with pytest.raises(ZooKeeperNotFoundError, match=r"^ZooKeeper is not installed\. Run `ottla zookeeper install`"):
+        find_class_path(environment={"OTTLA_CACHE": str(tmp_path), "PATH": ""})
