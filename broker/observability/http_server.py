@@ -5,6 +5,10 @@ Threads of its own serve it, with the standard library: a few requests a minute,
 workers are busy. Requests and answers have deadlines, and slow clients give way to others (`slow_clients.py`). Metrics
 and pages take time, so only some are computed at once; health is answered in any case. Who is answered is in
 `http_access.py`; whether the broker lives and is ready, everybody is told, and nothing more than that.
+
+A connection stays open for the next request only if its client was admitted and got metrics or a page: those are read
+again and again, by Prometheus and the console. Health checks, strangers and mistakes get one answer for a connection.
+An idle connection holds a thread, so there are only so many, and the one that was idle the longest gives way.
 """
 
 from __future__ import annotations
@@ -37,12 +41,20 @@ _REQUEST_SECONDS = 10.0
 # Answers that clients do not read as fast as they could, and the time that each has.
 _ANSWERS_MAX = 64
 _ANSWER_SECONDS = 10.0
+# Connections that stay open between two requests, the time that each has, and how many requests it may send. The time
+# is longer than the intervals of Prometheus and the console, the threads of all limits together are fewer than those
+# there are.
+_IDLE_MAX = 32
+_IDLE_SECONDS = 75.0
+_REQUESTS_PER_CONNECTION_MAX = 1000
 # What is computed at the same time. Health is neither of them: it is cheap, and always answered.
 _METRICS_MAX = 8
 _PAGES_MAX = 32
 _THREADS_MAX = 256
 # The fastest: it takes a page to a tenth of its size.
 _GZIP_LEVEL = 1
+# Headers and a short body leave in one packet.
+_WRITE_BUFFER_BYTES = 16 * 1024
 # Connections that the kernel accepts before we do.
 _BACKLOG = 128
 _NO_HEADERS: Final[Mapping[str, str]] = {}
@@ -87,7 +99,8 @@ class HttpServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Give the port back, where it was opened."""
+        """Give the port back, where it was opened, and close idle connections."""
+        self._server.idle.close()
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -95,7 +108,7 @@ class HttpServer:
 
 
 class _BoundedServer(ThreadingHTTPServer):
-    """A thread for each request, but not for any number of them."""
+    """A thread for each connection, but not for any number of them."""
 
     daemon_threads = True
     request_queue_size = _BACKLOG
@@ -103,11 +116,12 @@ class _BoundedServer(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self.requests = SlowClients(_REQUESTS_MAX, _REQUEST_SECONDS)
         self.answers = SlowClients(_ANSWERS_MAX, _ANSWER_SECONDS)
+        self.idle = SlowClients(_IDLE_MAX, _IDLE_SECONDS)
         self._free = threading.Semaphore(_THREADS_MAX)
         super().__init__(address, handler, bind_and_activate=False)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin with a request, or close its connection where there are too many."""
+        """Begin with a connection, or close it where there are too many."""
         if self._free.acquire(blocking=False):
             self.requests.enter(request)
             super().process_request(request, client_address)
@@ -115,7 +129,7 @@ class _BoundedServer(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer a request, on its own thread."""
+        """Answer the requests of a connection, on its own thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -123,14 +137,14 @@ class _BoundedServer(ThreadingHTTPServer):
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection."""
-        self.requests.leave(request)
-        self.answers.leave(request)
+        for waiting in (self.requests, self.answers, self.idle):
+            waiting.leave(request)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
         """Look at the deadlines; called every `_POLL_SECONDS`."""
-        self.requests.cut_overdue()
-        self.answers.cut_overdue()
+        for waiting in (self.requests, self.answers, self.idle):
+            waiting.cut_overdue()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log a failure that is ours. A client that leaves is none."""
@@ -149,6 +163,28 @@ def _handler(
         server: _BoundedServer
         server_version = "Ottla"
         sys_version = ""
+        protocol_version = "HTTP/1.1"
+        wbufsize = _WRITE_BUFFER_BYTES
+        # Otherwise the last packet of an answer waits until the client has confirmed the one before.
+        disable_nagle_algorithm = True
+        # Of this connection, so far.
+        requests = 0
+
+        def handle_one_request(self) -> None:
+            if self.requests and not self._has_next_request():
+                self.close_connection = True
+                return
+            self.requests += 1
+            super().handle_one_request()
+
+        def _has_next_request(self) -> bool:
+            """Wait for the first byte of another request, whose deadline then begins; return whether it came."""
+            self.server.idle.enter(self.connection)
+            is_here = bool(self.rfile.peek(1))  # type: ignore[attr-defined] # a BufferedReader
+            self.server.idle.leave(self.connection)
+            if is_here:
+                self.server.requests.enter(self.connection)
+            return is_here
 
         def do_GET(self) -> None:
             self.server.requests.leave(self.connection)
@@ -170,7 +206,7 @@ def _handler(
                 with self._one_of(metrics_free) as may_go_on:
                     page, headers = self._compressed(generate_latest(registry)) if may_go_on else (b"", _NO_HEADERS)
                 if may_go_on:
-                    self._answer(200, CONTENT_TYPE_LATEST, page, headers)
+                    self._answer(200, CONTENT_TYPE_LATEST, page, headers, may_stay=True)
             else:
                 self._answer_page(path)
 
@@ -202,9 +238,8 @@ def _handler(
                 shown = page(unquote(rest)) if may_go_on else None
             if not may_go_on:
                 return
-            self._answer_json(
-                200 if shown is not None else 404, shown or {"error": f"there is no {unquote(rest)} here"}
-            )
+            status, body = (200, shown) if shown is not None else (404, {"error": f"there is no {unquote(rest)} here"})
+            self._answer_json(status, body, may_stay=True)
 
         def _refuse(self) -> None:
             has_way_in = bool(access.tokens or access.users)
@@ -218,11 +253,24 @@ def _handler(
 
         do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _not_allowed  # noqa: N815 - as http.server
 
-        def _answer_json(self, status: int, body: dict[str, Any], headers: Mapping[str, str] = _NO_HEADERS) -> None:
-            self._answer(status, "application/json", json.dumps(body).encode() + b"\n", headers)
+        def _answer_json(
+            self,
+            status: int,
+            body: dict[str, Any],
+            headers: Mapping[str, str] = _NO_HEADERS,
+            *,
+            may_stay: bool = False,
+        ) -> None:
+            self._answer(status, "application/json", json.dumps(body).encode() + b"\n", headers, may_stay=may_stay)
 
         def _answer(
-            self, status: int, content_type: str, body: bytes, headers: Mapping[str, str] = _NO_HEADERS
+            self,
+            status: int,
+            content_type: str,
+            body: bytes,
+            headers: Mapping[str, str] = _NO_HEADERS,
+            *,
+            may_stay: bool = False,
         ) -> None:
             self.server.requests.leave(self.connection)
             self.server.answers.enter(self.connection)
@@ -232,8 +280,20 @@ def _handler(
             self.send_header("X-Content-Type-Options", "nosniff")
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
+            requests_left = _REQUESTS_PER_CONNECTION_MAX - self.requests
+            if may_stay and requests_left > 0 and self._can_stay():
+                self.send_header("Keep-Alive", f"timeout={_IDLE_SECONDS:.0f}, max={requests_left}")
+            else:
+                self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(body)
+            self.wfile.flush()
+            self.server.answers.leave(self.connection)
+
+        def _can_stay(self) -> bool:
+            """Whether the bytes behind this request are the next one, and the client wants to send it."""
+            has_body = "Content-Length" in self.headers or "Transfer-Encoding" in self.headers
+            return not self.close_connection and not has_body
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class names it
             """Say nothing: supervisors ask every few seconds."""

@@ -1,4 +1,4 @@
-"""Pages of the brokers' HTTP ports: large ones are read to their end, and endless ones are given up."""
+"""Pages of the brokers' HTTP ports: large ones are read to their end, endless ones are given up, connections stay."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import test_utils, web
+from prometheus_client import CollectorRegistry
 
+from ottla.broker.observability.http_server import HttpServer
 from ottla.client.net.metadata import BrokerAddress
 from ottla.console.cluster.brokers_http import BrokersHttp, PageError
 
@@ -48,3 +50,25 @@ async def test_a_large_page_is_read_to_its_end() -> None:
         with pytest.raises(PageError, match="larger than"):
             await pages.get(1, "/inside/v1/endless")
         await pages.close()
+
+
+async def test_polls_share_a_connection() -> None:
+    """A broker would otherwise open a thread and a socket for each of them. It keeps the connection, and so do we."""
+    opened = 0
+
+    async def count(*_: object) -> None:
+        nonlocal opened
+        opened += 1
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(count)
+    server = HttpServer("127.0.0.1", 0, CollectorRegistry(), lambda: {"ready": True}, {"groups": lambda _: {"a": 1}})
+    server.start()
+    try:
+        async with aiohttp.ClientSession(trace_configs=[trace]) as http:
+            pages = BrokersHttp(admin_of(server.port), http)
+            assert [await pages.get(1, "/groups") for _ in range(3)] == [{"a": 1}] * 3
+            await pages.close()
+    finally:
+        server.stop()
+    assert opened == 1

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, Counter
 from tests.kit.waiting import until
 
 from ottla.broker.observability import http_server
+from ottla.broker.observability.http_access import HttpAccess
 from ottla.broker.observability.http_server import HttpServer, Page
 
 DEADLINE_SECONDS = 60
@@ -90,6 +91,112 @@ def test_metrics_are_compressed_for_those_who_take_it() -> None:
     assert headers["Content-Encoding"] == "gzip"
     assert b"requests_total" in plain
     assert gzip.decompress(packed).splitlines()[0] == plain.splitlines()[0]
+
+
+@contextmanager
+def connected(server: HttpServer) -> Iterator[http.client.HTTPConnection]:
+    """A connection that never opens a second one by itself."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=DEADLINE_SECONDS)
+    connection.connect()
+    connection.auto_open = 0
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def again(connection: http.client.HTTPConnection, path: str, **headers: str) -> int:
+    """Ask on a connection that is open; return the status. NotConnected or RemoteDisconnected if it was closed."""
+    connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    response = connection.getresponse()
+    response.read()
+    return response.status
+
+
+CLOSED = (http.client.NotConnected, http.client.RemoteDisconnected, ConnectionError)
+
+
+def test_a_connection_serves_several_requests() -> None:
+    """Metrics and pages, also one that is not there."""
+    with served(groups=lambda rest: None if rest else {}) as server, connected(server) as connection:
+        assert [again(connection, path) for path in ("/metrics", "/groups", "/groups/none")] == [200, 200, 404]
+        assert again(connection, "/metrics", Accept_Encoding="gzip") == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/health", {}),
+        ("/health/live", {}),
+        ("/", {}),
+        ("/nothing", {}),
+        ("/metrics", {"Host": "evil.example"}),
+        ("/metrics", {"Connection": "close"}),
+        # The body would be taken for the next request.
+        ("/metrics", {"Content_Length": "3"}),
+    ],
+)
+def test_health_checks_strangers_and_mistakes_get_one_answer(path: str, headers: dict[str, str]) -> None:
+    """Then their connection is closed, as the answer says."""
+    registry = CollectorRegistry()
+    server = HttpServer("127.0.0.1", 0, registry, lambda: {"ready": True}, {}, HttpAccess(is_local=True))
+    server.start()
+    try:
+        with connected(server) as connection:
+            connection.request("GET", path, headers={name.replace("_", "-"): text for name, text in headers.items()})
+            response = connection.getresponse()
+            response.read()
+            assert response.headers["Connection"] == "close"
+            with pytest.raises(CLOSED):
+                again(connection, "/metrics")
+    finally:
+        server.stop()
+
+
+def test_a_connection_ends_after_a_number_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last answer says so."""
+    monkeypatch.setattr(http_server, "_REQUESTS_PER_CONNECTION_MAX", 2)
+    with served() as server, connected(server) as connection:
+        assert [again(connection, "/metrics"), again(connection, "/metrics")] == [200, 200]
+        with pytest.raises(CLOSED):
+            again(connection, "/metrics")
+
+
+def test_an_idle_connection_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds a thread."""
+    monkeypatch.setattr(http_server, "_IDLE_SECONDS", 0.3)
+    with served() as server, connected(server) as connection:
+        assert again(connection, "/metrics") == 200
+        until(lambda: is_closed(connection.sock), "the connection is closed")
+
+
+def test_the_second_request_has_a_deadline_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins with the first byte, however long the connection was idle, and is the same as for the first one."""
+    monkeypatch.setattr(http_server, "_REQUEST_SECONDS", 0.3)
+    with served() as server, connected(server) as connection:
+        assert again(connection, "/metrics") == 200
+        connection.sock.sendall(b"GET /met")
+        until(lambda: is_closed(connection.sock), "the connection is closed")
+
+
+def test_idle_connections_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is closed, which was idle the longest; the others are served."""
+    monkeypatch.setattr(http_server, "_IDLE_MAX", 2)
+    with served() as server, ExitStack() as stack:
+        clients = [stack.enter_context(connected(server)) for _ in range(3)]
+        assert [again(each, "/metrics") for each in clients] == [200, 200, 200]
+        until(lambda: any(is_closed(each.sock) for each in clients), "one is closed")
+        kept = [each for each in clients if not is_closed(each.sock)]
+        assert [again(each, "/metrics") for each in kept] == [200, 200]
+
+
+def test_idle_connections_end_with_the_server() -> None:
+    """Otherwise clients would keep asking a broker that has stopped."""
+    with ExitStack() as stack:
+        with served() as server:
+            connection = stack.enter_context(connected(server))
+            assert again(connection, "/metrics") == 200
+        until(lambda: is_closed(connection.sock), "the connection is closed")
 
 
 def is_closed(client: socket.socket) -> bool:
