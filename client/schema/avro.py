@@ -13,7 +13,7 @@ from ottla.client.schema.registered_schema import MISSING, SchemaKind
 
 
 class AvroCodec:
-    """Encodes and decodes with one schema."""
+    """Encodes and decodes with one schema; `schema` is how fastavro has it."""
 
     kind: SchemaKind = "avro"
 
@@ -21,37 +21,41 @@ class AvroCodec:
         """`references` are the schemas that this one names, those that they name before them."""
         try:
             import fastavro
+            from fastavro.validation import ValidationError, validate
         except ImportError:
             raise SerializationError(f"fastavro {MISSING}") from None
         self._fastavro = fastavro
+        self._validate, self._validation_error = validate, ValidationError
         named: dict[str, Any] = {}
         for reference in references:
             fastavro.parse_schema(msgspec.json.decode(reference), named_schemas=named)
-        self._schema = fastavro.parse_schema(msgspec.json.decode(schema), named_schemas=named)
+        self.schema = fastavro.parse_schema(msgspec.json.decode(schema), named_schemas=named)
 
     def encode(self, value: Any) -> bytes:
-        """Return a value as bytes."""
+        """Return a value as bytes; SerializationError if it does not fit.
+
+        A field that the schema does not have is refused, because its name may be misspelled.
+        """
+        try:
+            # The writer would cut 1.5 to 1 for a long.
+            self._validate(value, self.schema)
+        except self._validation_error as error:
+            raise SerializationError(str(error.errors[0])) from error
         output = BytesIO()
-        self._fastavro.schemaless_writer(output, self._schema, value)
+        self._fastavro.schemaless_writer(output, self.schema, value, strict_allow_default=True)
         return output.getvalue()
 
     def decode(self, data: bytes) -> Any:
         """Return the value."""
-        return self._fastavro.schemaless_reader(BytesIO(data), self._schema, None)
+        return self._fastavro.schemaless_reader(BytesIO(data), self.schema, None)
+
+    def decode_as(self, data: bytes, reader: AvroCodec) -> Any:
+        """Return the value as another version of the schema has it: with its fields and defaults."""
+        return self._fastavro.schemaless_reader(BytesIO(data), self.schema, reader.schema)
 
     def from_json(self, text: bytes) -> bytes:
-        """Encode JSON. Fields that the schema does not have are refused, because they may be misspelled."""
-        from fastavro.validation import ValidationError, validate
-
-        value = msgspec.json.decode(text)
-        try:
-            # The writer would cut 1.5 to 1.
-            validate(value, self._schema)
-        except ValidationError as error:
-            raise SerializationError(str(error.errors[0])) from error
-        output = BytesIO()
-        self._fastavro.schemaless_writer(output, self._schema, value, strict_allow_default=True)
-        return output.getvalue()
+        """Encode JSON."""
+        return self.encode(msgspec.json.decode(text))
 
     def to_json(self, data: bytes) -> str:
         """Return the value as JSON, for people."""

@@ -66,7 +66,10 @@ class _Serializer:
 
 
 class AvroSerializer(_Serializer):
-    """Writes Avro: values are those that fastavro takes, such as dicts for records."""
+    """Writes Avro: values are those that fastavro takes, such as dicts for records, or `(name, value)` in a union.
+
+    A value must fit: 1.5 is no long, and a field that the schema does not have is refused.
+    """
 
     def __init__(self, registry: SchemaRegistry, schema: str, *, subject: str, auto_register: bool = True) -> None:
         """`subject` is where the registry keeps the versions of the schema: `TOPIC-value` or `TOPIC-key`."""

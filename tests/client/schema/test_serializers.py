@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from tests.client.schema.registry_server import RegistryServer, serving
@@ -16,6 +17,8 @@ from tests.kit.clock import FakeClock
 from ottla import Consumer, Producer
 from ottla.client.schema import registry as registry_module
 from ottla.client.schema.framing import schema_id_of
+from ottla.client.schema.registered_schema import RegisteredSchema
+from ottla.client.schema.serializers import NewestSchemaSerializer
 from ottla.errors import KafkaConfigurationError, SerializationError
 from ottla.schema import AvroSerializer, JsonSchemaSerializer, ProtobufSerializer, SchemaDeserializer, SchemaRegistry
 
@@ -143,11 +146,18 @@ def test_without_auto_register_the_schema_must_be_there(server: RegistryServer, 
     assert schema_id_of(strict({"id": 1}) or b"") == 1
 
 
-@pytest.mark.parametrize("value", [{"id": "text"}, {}, 5])
+@pytest.mark.parametrize("value", [{"id": "text"}, {"id": 1.5}, {"id": 1, "idd": 2}, {}, 5])
 def test_a_value_that_does_not_fit_is_refused(registry: SchemaRegistry, value: Any) -> None:
-    """With the subject, whatever the library raises."""
-    with pytest.raises(SerializationError, match="does not fit the schema of orders-value"):
+    """With the subject, whatever the library raises. It would cut 1.5 to 1, and drop fields that it does not know.
+
+    The command line writes by the same rule.
+    """
+    because = "does not fit the schema of orders-value"
+    with pytest.raises(SerializationError, match=because):
         AvroSerializer(registry, AVRO, subject="orders-value")(value)
+    registry.register("orders-value", RegisteredSchema(AVRO))
+    with pytest.raises(SerializationError, match=because):
+        NewestSchemaSerializer(registry, subject="orders-value")(msgspec.json.encode(value))
 
 
 def test_bytes_that_do_not_fit_are_refused(registry: SchemaRegistry) -> None:
