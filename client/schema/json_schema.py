@@ -16,7 +16,7 @@ class JsonCodec:
     kind: SchemaKind = "json"
 
     def __init__(self, schema: str) -> None:
-        self._text = schema
+        self.schema = schema
         self._validator: Any = None
 
     def encode(self, value: Any) -> bytes:
@@ -36,7 +36,7 @@ class JsonCodec:
                 from jsonschema.validators import validator_for
             except ImportError:
                 raise SerializationError(f"jsonschema {MISSING}") from None
-            schema = msgspec.json.decode(self._text)
+            schema = msgspec.json.decode(self.schema)
             self._validator = validator_for(schema)(schema)
         if (error := next(self._validator.iter_errors(plain), None)) is not None:
             raise SerializationError(f"{error.json_path}: {error.message}")

@@ -57,11 +57,12 @@ class ProtobufCodec:
     def decode(self, data: bytes) -> Any:
         """Return the message, of a class made from the descriptor."""
         path, position = read_message_index(data)
-        message = self._message_class(path)()
+        message = self.message_class(path)()
         message.ParseFromString(data[position:])
         return message
 
-    def _message_class(self, path: Sequence[int]) -> Any:
+    def message_class(self, path: Sequence[int] = (0,)) -> Any:
+        """Return the class of a message of the file, by default of the first."""
         from google.protobuf import message_factory
 
         rows, names = self._file.message_type, [self._file.package] if self._file.package else []
@@ -70,11 +71,15 @@ class ProtobufCodec:
             rows = rows[index].nested_type
         return message_factory.GetMessageClass(self._pool.FindMessageTypeByName(".".join(names)))
 
+    def encode_fields(self, fields: Mapping[str, Any]) -> bytes:
+        """Encode the fields of the first message of the file: dicts for messages inside it, names for enums."""
+        return message_index([0]) + bytes(self.message_class()(**fields).SerializeToString())
+
     def from_json(self, text: bytes) -> bytes:
         """Encode JSON as the first message of the file."""
         from google.protobuf import json_format
 
-        message = self._message_class([0])()
+        message = self.message_class()()
         json_format.Parse(text, message, descriptor_pool=self._pool)
         return message_index([0]) + bytes(message.SerializeToString())
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -80,6 +81,7 @@ class SchemaRegistry:
             check_url(url, allow_http=password is None)
         except ValueError as error:
             raise KafkaConfigurationError(f"schema registry {url!r}: {error}") from error
+        self._arguments = url, username, password, cafile
         self._url = url.rstrip("/")
         self._cafile = cafile
         self._allow_http = password is None
@@ -93,6 +95,10 @@ class SchemaRegistry:
         self._codec_bytes = 0
         self._failures: OrderedDict[int, tuple[float, str]] = OrderedDict()
         self._ids: OrderedDict[tuple[str, RegisteredSchema], _Registered] = OrderedDict()
+
+    def __reduce__(self) -> tuple[Callable[..., SchemaRegistry], tuple[str | None, ...]]:
+        """A copy in another process has caches of its own, which all copies there share."""
+        return _shared, self._arguments
 
     def codec(self, schema_id: int) -> PayloadCodec:
         """Return what reads payloads of a schema; SerializationError if it cannot be had. Blocks until it is cached."""
@@ -220,6 +226,11 @@ class SchemaRegistry:
             raise SerializationError(f"the registry cannot be read: {error}") from error
         except msgspec.MsgspecError as error:
             raise SerializationError(f"the registry cannot be read: {error}") from error
+
+
+@lru_cache(maxsize=16)
+def _shared(url: str, username: str | None, password: str | None, cafile: str | None) -> SchemaRegistry:
+    return SchemaRegistry(url, username=username, password=password, cafile=cafile)
 
 
 def fitting(schema_id: int, convert: Callable[[bytes], T], payload: bytes) -> T:
