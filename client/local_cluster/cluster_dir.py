@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ottla.client.local_cluster.errors import ClusterError
 from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord
-from ottla.client.local_cluster.security import ClusterSecurity
+
+if TYPE_CHECKING:
+    from ottla.client.local_cluster.security import ClusterSecurity
 
 RECORD_NAME = "cluster.json"
 LOCK_NAME = ".lock"
@@ -30,6 +33,8 @@ class ClusterDir:
     @property
     def security(self) -> ClusterSecurity:
         """The files that a secure cluster has created for its brokers and clients."""
+        from ottla.client.local_cluster.security import ClusterSecurity
+
         return ClusterSecurity(self.path / "security")
 
     def folder(self, process: ProcessRecord) -> Path:

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from ottla.client.errors import (
@@ -396,7 +395,7 @@ class ClusterClient:
 
     def _forget_controller(self, controller: int) -> None:
         if self.controller_id == controller:
-            self.snapshot = replace(self.snapshot, controller_id=None)
+            self.snapshot = self.snapshot._replace(controller_id=None)
 
     async def _keep_fresh(self) -> None:
         """Request metadata on demand and periodically, but never more often than the backoff allows."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla.client.errors import KafkaConfigurationError
-from ottla.client.net.security.jaas import JaasError, parse_login
 
 _PEM: Final = "PEM"
 
@@ -21,6 +20,8 @@ def without_java_options(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _login(key: str, text: str) -> dict[str, Any]:
+    from ottla.client.net.security.jaas import JaasError, parse_login
+
     try:
         login = parse_login(text)
         if login.mechanisms == ("OAUTHBEARER",):

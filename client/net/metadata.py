@@ -1,22 +1,25 @@
-"""An immutable snapshot of the cluster metadata; each Metadata response makes a new one."""
+"""An immutable snapshot of the cluster metadata; each Metadata response makes a new one.
+
+The classes are named tuples, because those are defined in a tenth of the time that frozen dataclasses take, and every
+command of the command line waits for it.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.primitives import UUID_ZERO
 
 _NAMES_MAX: Final = 10
+_NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
+class BrokerAddress(NamedTuple):
     """A broker and where it listens."""
 
     node_id: int
@@ -25,8 +28,7 @@ class BrokerAddress:
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class PartitionInfo(NamedTuple):
     """The leader and the replicas of a partition; `leader` is None while there is none."""
 
     partition: int
@@ -38,26 +40,24 @@ class PartitionInfo:
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+class TopicInfo(NamedTuple):
     """A topic and its partitions by number; a topic with an error may have none."""
 
     name: str
     topic_id: bytes = UUID_ZERO
     is_internal: bool = False
-    partitions: Mapping[int, PartitionInfo] = field(default_factory=dict)
+    partitions: Mapping[int, PartitionInfo] = _NONE
     error: ErrorCode = ErrorCode.NONE
     authorized_operations: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterMetadata:
+class ClusterMetadata(NamedTuple):
     """Brokers and topics at one time. It has only topics that were asked for."""
 
     cluster_id: str | None = None
     controller_id: int | None = None
-    brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
-    topics: Mapping[str, TopicInfo] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerAddress] = _NONE
+    topics: Mapping[str, TopicInfo] = _NONE
 
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
         """Return the metadata of a partition."""
@@ -95,7 +95,7 @@ class ClusterMetadata:
     def without(self, topics: set[str]) -> ClusterMetadata:
         """Return the snapshot without some topics."""
         kept = {name: topic for name, topic in self.topics.items() if name not in topics}
-        return replace(self, topics=MappingProxyType(kept))
+        return self._replace(topics=MappingProxyType(kept))
 
     def with_brokers(self, brokers: Mapping[int, BrokerAddress]) -> ClusterMetadata:
         """Return the snapshot with brokers from another response; the same snapshot if none of them is new."""
@@ -104,7 +104,7 @@ class ClusterMetadata:
             for node_id, told in brokers.items()
             if (known := self.brokers.get(node_id)) is None or (known.host, known.port) != (told.host, told.port)
         }
-        return replace(self, brokers=MappingProxyType({**self.brokers, **news})) if news else self
+        return self._replace(brokers=MappingProxyType({**self.brokers, **news})) if news else self
 
     def with_leader(self, partition: TopicPartition, leader: int, leader_epoch: int) -> ClusterMetadata:
         """Return the snapshot with another leader, if its epoch is newer than ours."""
@@ -112,10 +112,10 @@ class ClusterMetadata:
         if known is None or known.leader_epoch >= leader_epoch:
             return self
         topic = self.topics[partition.topic]
-        changed = replace(known, leader=leader, leader_epoch=leader_epoch, error=ErrorCode.NONE)
+        changed = known._replace(leader=leader, leader_epoch=leader_epoch, error=ErrorCode.NONE)
         partitions = MappingProxyType({**topic.partitions, partition.partition: changed})
-        topics = {**self.topics, topic.name: replace(topic, partitions=partitions)}
-        return replace(self, topics=MappingProxyType(topics))
+        topics = {**self.topics, topic.name: topic._replace(partitions=partitions)}
+        return self._replace(topics=MappingProxyType(topics))
 
 
 def _topic(row: Any, known: TopicInfo | None) -> TopicInfo:

@@ -9,7 +9,6 @@ clients; a test compares the two.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -313,5 +312,7 @@ def _parsed(key: str, text: str, annotation: str) -> object:
 
 
 def _unknown(name: str, known: set[str]) -> KafkaConfigurationError:
+    import difflib
+
     close = difflib.get_close_matches(name, known, n=1)
     return KafkaConfigurationError(f"there is no option {name}" + (f"; did you mean {close[0]}?" if close else ""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -38,7 +38,9 @@ def from_registry(
     def decode(payloads: pa.Array) -> pa.Array:
         return decoded(payloads, known, schema_id, is_strict=mode == "FAILFAST")
 
-    return arrow_udf(decode, returnType=conversion(codec).column.data_type)(data)
+    udf: Any = arrow_udf
+    make = udf(returnType=conversion(codec).column.data_type)
+    return cast(Column, make(decode)(data))
 
 
 def to_registry(
@@ -67,7 +69,9 @@ def to_registry(
     def encode(rows: pa.Array) -> pa.Array:
         return encoded(rows, known, schema_id, subject)
 
-    return arrow_udf(encode, returnType=BinaryType())(data)
+    udf: Any = arrow_udf
+    make = udf(returnType=BinaryType())
+    return cast(Column, make(encode)(data))
 
 
 def _opened(registry: SchemaRegistry | str) -> SchemaRegistry:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -91,6 +90,8 @@ def print_items(items: Iterable[Mapping[str, Any]], output_format: Format) -> No
 
 def written(item: Mapping[str, Any], output_format: Format) -> str:
     """Return an object as lines of text."""
+    import json
+
     text = json.dumps(item, ensure_ascii=False)
     if output_format is Format.JSON:
         return f"{text}\n"

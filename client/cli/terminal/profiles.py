@@ -6,7 +6,6 @@ have passwords, so only the user may read it. It is replaced atomically, so it i
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -52,7 +51,10 @@ def read_profiles(path: Path | None = None) -> Profiles:
     path = path or profiles_file()
     try:
         with path.open("rb") as file:
-            read = json.loads(file.read(_FILE_BYTES_MAX))
+            text = file.read(_FILE_BYTES_MAX)
+        import json
+
+        read = json.loads(text)
     except FileNotFoundError:
         return Profiles()
     except (OSError, ValueError) as error:
@@ -64,6 +66,7 @@ def read_profiles(path: Path | None = None) -> Profiles:
 
 def write_profiles(profiles: Profiles, path: Path | None = None) -> None:
     """Replace the file; CommandError if that fails."""
+    import json
     import tempfile
 
     path = path or profiles_file()

@@ -7,13 +7,13 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.client.errors import error_for
-from ottla.client.net.security import sasl
 from ottla.protocol.api import Api
 from ottla.protocol.message import Message
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 if TYPE_CHECKING:
+    from ottla.client.net.security.sasl import SaslExchange
     from ottla.client.net.settings import ClientSettings
 
 # From this version of SaslHandshake on, tokens are sent in SaslAuthenticate. From this version of SaslAuthenticate on,
@@ -29,7 +29,7 @@ class SaslLogin(NamedTuple):
     """A mechanism, and the function that starts an exchange."""
 
     mechanism: str
-    begin: Callable[[], sasl.SaslExchange]
+    begin: Callable[[], SaslExchange]
 
 
 def login_steps(login: SaslLogin) -> Generator[tuple[Api, Message], Any, float]:
@@ -56,6 +56,9 @@ def login_steps(login: SaslLogin) -> Generator[tuple[Api, Message], Any, float]:
 
 async def login_of(settings: ClientSettings) -> SaslLogin:
     """Return the login for a client's options; this fetches a token if one is needed."""
+    # Costs an import of hash functions, which most clients do not need.
+    from ottla.client.net.security import sasl
+
     mechanism = settings.sasl_mechanism
     if mechanism == "OAUTHBEARER":
         assert settings.sasl_oauth_token_provider is not None

@@ -237,3 +237,19 @@ def test_help_imports_nothing_heavy() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
 
     assert {"rich", "msgspec", "asyncio", "pyspark", "kazoo"}.isdisjoint(loaded.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [
+        (">/dev/full", 1, "Error: The output cannot be written: No space left on device.\n"),
+        (">&-", 0, ""),
+    ],
+)
+def test_output_that_nobody_can_take_is_no_traceback(redirection: str, code: int, said: str) -> None:
+    """A full disk is an error in one line. Who closes the output does not want to see it."""
+    command = f'exec "$0" -m ottla.client.cli --help {redirection}'
+    ended = subprocess.run(
+        ["sh", "-c", command, sys.executable], stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (code, said)
