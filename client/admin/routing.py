@@ -66,10 +66,10 @@ class AdminRequests:
         remaining = set(partitions)
 
         async def attempt() -> None:
-            groups = await self._led(remaining)
-            for partition, error in groups.pop(None, {}).items():
+            by_node, leaderless = await self._led(remaining)
+            for partition, error in leaderless.items():
                 results[partition] = failed(partition, error)
-            answers = await asyncio.gather(*(self._asked(ask, failed, node, list(groups[node])) for node in groups))
+            answers = await asyncio.gather(*(self._asked(ask, failed, node, led) for node, led in by_node.items()))
             for answer in answers:
                 results.update(answer)
             # Do not wait for a topic that does not exist, although its error is retriable.
@@ -157,20 +157,24 @@ class AdminRequests:
         answer: dict[int, Any] = await self.cluster.retrying(attempt)
         return answer
 
-    async def _led(self, partitions: set[TopicPartition]) -> dict[int | None, dict[TopicPartition, KafkaError]]:
-        """Group partitions by leader; those under None have no leader to ask, and an error that says why."""
+    async def _led(
+        self, partitions: set[TopicPartition]
+    ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
+        """Return partitions by leader, and why the others have no leader to ask."""
         metadata = await self.cluster.metadata({each.topic for each in partitions})
-        groups: dict[int | None, dict[TopicPartition, KafkaError]] = defaultdict(dict)
+        by_node: dict[int, list[TopicPartition]] = defaultdict(list)
+        leaderless: dict[TopicPartition, KafkaError] = {}
         for each in sorted(partitions):
             topic = metadata.topics.get(each.topic)
             if topic is None or each.partition not in topic.partitions:
                 code = ErrorCode.NONE if topic is None else topic.error
                 error = error_for(code, str(each)) if code else UnknownTopicOrPartitionError(f"there is no {each}")
-                groups[None][each] = error
+                leaderless[each] = error
+            elif (leader := topic.partitions[each.partition].leader) is None:
+                leaderless[each] = LeaderNotAvailableError(f"{each} has no leader")
             else:
-                leader = topic.partitions[each.partition].leader
-                groups[leader][each] = LeaderNotAvailableError(f"{each} has no leader")
-        return groups
+                by_node[leader].append(each)
+        return by_node, leaderless
 
     def _exists(self, partition: TopicPartition) -> bool:
         topic = self.cluster.snapshot.topics.get(partition.topic)
@@ -184,10 +188,9 @@ class AdminRequests:
     async def _asked(
         ask: Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, ResultT]]],
         failed: Callable[[TopicPartition, KafkaError], ResultT],
-        node_id: int | None,
+        node_id: int,
         partitions: list[TopicPartition],
     ) -> Mapping[TopicPartition, ResultT]:
-        assert node_id is not None
         try:
             answer = await ask(node_id, partitions)
         except KafkaError as error:

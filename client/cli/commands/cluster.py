@@ -83,7 +83,7 @@ def brokers(target: Target) -> None:
 
     items = target.run(work)
     headings = ("ID", "HOST", "PORT", "RACK", "CONTROLLER", "LEADS", "REPLICAS", "OUT-OF-SYNC")
-    target.show(headings, [list(item.values()) for item in items], items)
+    target.show(headings, [list(item.values()) for item in items], items, spare=("REPLICAS", "LEADS"))
 
 
 @command(app)

@@ -132,4 +132,5 @@ def _show(target: Target, entries: Sequence[ConfigEntry]) -> None:
     rows = [
         (each.name, "(secret)" if each.is_sensitive else each.value, each.source, each.is_read_only) for each in entries
     ]
-    target.show(("OPTION", "VALUE", "SOURCE", "READ-ONLY"), rows, [each.to_dict() for each in entries])
+    headings = ("OPTION", "VALUE", "SOURCE", "READ-ONLY")
+    target.show(headings, rows, [each.to_dict() for each in entries], spare=("READ-ONLY", "SOURCE"))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 app = noun_app("group")
 
 _Group = Annotated[str, Argument(metavar="GROUP", shell_complete=complete_group, help="Name of the group.")]
+# What a narrow terminal does without, the first one first.
+_LAG_SPARE = ("HOST", "CLIENT-ID", "CONSUMER-ID", "LAG-TIME")
 _LAG_HEADINGS = (
     "TOPIC",
     "PARTITION",
@@ -124,7 +126,7 @@ def _show_lags(target: Target, lags: list[PartitionLag]) -> None:
         )
         for each in lags
     ]
-    target.show(_LAG_HEADINGS, rows, [each.to_dict() for each in lags])
+    target.show(_LAG_HEADINGS, rows, [each.to_dict() for each in lags], spare=_LAG_SPARE)
 
 
 @command(app)
@@ -163,7 +165,9 @@ def seek(
     to: Annotated[
         str | None, Option("--to", metavar="OFFSET", help="start, end, N, -N before the end, or @TIME.")
     ] = None,
-    by: Annotated[int | None, Option("--by", metavar="N", help="N records further, or back if N is negative.")] = None,
+    by: Annotated[
+        int | None, Option("--by", "--shift-by", metavar="N", help="N records further, or back if N is negative.")
+    ] = None,
     from_file: Annotated[
         Path | None,
         Option(

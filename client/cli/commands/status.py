@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 app = noun_app("status")
 
 _HEADINGS = ("ROLE", "ID", "PID", "ADDRESS", "HTTP", "STATE", "LEADS", "UNDER-REPLICATED", "CONTROLLER")
+# What a narrow terminal does without, the first one first.
+_SPARE = ("HTTP", "CONTROLLER", "UNDER-REPLICATED", "LEADS")
 _STYLES = {
     "running": "green",
     "starting": "yellow",
@@ -78,4 +80,4 @@ def print_statuses(statuses: list[ProcessStatus]) -> None:
         )
         for each in statuses
     ]
-    print_table(_HEADINGS, rows, _STYLES)
+    print_table(_HEADINGS, rows, _STYLES, _SPARE)

@@ -188,7 +188,7 @@ def _show_partitions(target: Target, partitions: Sizes, *, with_rates: bool) -> 
             rates = size.records_per_second, size.bytes_per_second
             row += ["-" if rates[0] is None else f"{rates[0]:.1f}", "-" if rates[1] is None else human_bytes(rates[1])]
         rows.append(row)
-    target.show(headings, rows, ())
+    target.show(headings, rows, (), spare=("EPOCH", "SIZE/S", "RECORDS/S"))
 
 
 def partition_state(partition: PartitionDescription) -> str:

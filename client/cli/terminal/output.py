@@ -102,31 +102,34 @@ def written(item: Mapping[str, Any], output_format: Format) -> str:
     return entry
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[str, str]) -> None:
-    """Print aligned columns; on a terminal, cells whose text is in `styles` are coloured."""
+def print_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[str, str], spare: Sequence[str] = ()
+) -> None:
+    """Print aligned columns; on a terminal, cells whose text is in `styles` are coloured.
+
+    No cell is cut. In a narrow terminal, the columns named in `spare` are left out, the first one first.
+    """
     # A line break in a name must not look like another row.
     rows = [[printable(cell).replace("\n", "\\n") for cell in row] for row in rows]
     if sys.stdout.isatty():
-        _print_rich_table(headings, rows, styles)
+        _print_rich_table(headings, rows, styles, spare)
         return
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     for row in (headings, *rows):
         click.echo((" " * _GAP).join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _print_rich_table(headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[str, str]) -> None:
-    from rich.cells import cell_len
-    from rich.console import Console, ConsoleDimensions
-    from rich.table import Table
-    from rich.text import Text
+def _print_rich_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[str, str], spare: Sequence[str]
+) -> None:
+    from rich.console import Console
+
+    from ottla.client.cli.terminal.tables import fitted, in_blocks, in_lines
 
     console = Console()
-    # In a narrow terminal long lines wrap. Rich would shorten cells, and leave out the last columns.
-    widths = [max(map(cell_len, column)) for column in zip(headings, *rows, strict=True)]
-    console.size = ConsoleDimensions(max(console.width, sum(widths) + _GAP * len(widths)), console.height)
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in row))
-    console.print(table)
+    layout = fitted(headings, rows, console.width, _GAP, spare)
+    for line in in_blocks(layout, _GAP, styles) if layout.is_in_blocks else in_lines(layout, _GAP, styles):
+        # Neither shortened nor wrapped: the terminal goes on with a long line in the next.
+        console.print(line, soft_wrap=True)
+    if layout.left_out:
+        say(f"A wider terminal also shows {', '.join(layout.left_out)}.")

@@ -147,13 +147,18 @@ class Target:
         print_items(items, self.output_format)
 
     def show(
-        self, headings: Sequence[str], rows: Sequence[Sequence[object]], items: Sequence[Mapping[str, Any]]
+        self,
+        headings: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        items: Sequence[Mapping[str, Any]],
+        *,
+        spare: Sequence[str] = (),
     ) -> None:
-        """Print `rows` as a table, or `items` as data."""
+        """Print `rows` as a table, or `items` as data; a narrow terminal has no room for the columns in `spare`."""
         if self.is_data:
             self.print_items(items)
         else:
-            print_table(headings, [[cell(value) for value in row] for row in rows], STYLES)
+            print_table(headings, [[cell(value) for value in row] for row in rows], STYLES, spare)
 
 
 STYLES: Final = {

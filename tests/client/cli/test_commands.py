@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from tests.client.clusters import Bench
 from tests.kit.waiting import until
@@ -196,20 +197,61 @@ def test_a_table_on_a_terminal_has_the_same_cells(
     assert [line.split() for line in shown.splitlines()] == [line.split() for line in plain.splitlines()]
 
 
-def test_a_table_loses_no_cell_in_a_narrow_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+LAG = ("TOPIC", "PARTITION", "LAG", "HOST", "CLIENT-ID")
+LAG_ROWS = [("orders", "0", "5", "-", "a-client-with-a-long-name"), ("orders", "1", "0", "-", "another-client")]
+CHECKS = ("STATUS", "FOUND")
+CHECK_ROWS = [("ok", "/var/lib/ottla/broker-1/data-of-the-broker: 70 GiB of 252 GiB free"), ("BROKEN", "no answer")]
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (140, [LAG, *LAG_ROWS]),
+        # A column without content goes first.
+        (52, [(*LAG[:3], LAG[4]), *((*row[:3], row[4]) for row in LAG_ROWS)]),
+        # Then what the command can spare.
+        (40, [LAG[:3], *(row[:3] for row in LAG_ROWS)]),
+    ],
+)
+def test_a_narrow_terminal_shows_the_columns_that_matter(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int, shown: list[tuple[str, ...]]
 ) -> None:
-    """Its lines are longer than the terminal is wide, and wrap."""
+    """Standard error says what a wider one would show."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(width))
+
+    print_table(LAG, LAG_ROWS, {}, spare=("CLIENT-ID",))
+
+    printed = capsys.readouterr()
+    lines = click.unstyle(printed.out).splitlines()
+    assert [tuple(line.split()) for line in lines] == shown
+    assert max(map(len, lines)) <= width
+    assert printed.err == ("A wider terminal also shows CLIENT-ID.\n" if width == 40 else "")
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_no_cell_is_cut_however_narrow_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int
+) -> None:
+    """Text in the last column is wrapped between words; a table that cannot be narrower has a line for each cell."""
     headings = [f"HEADING-{number}" for number in range(12)]
     rows = [[f"{row}-{number}-" + "x" * 10 for number in range(12)] for row in range(3)]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(width))
 
     print_table(headings, rows, {})
+    blocks = click.unstyle(capsys.readouterr().out).split("\n\n")
+    assert [[tuple(line.split()) for line in block.splitlines()] for block in blocks] == [
+        list(zip(headings, row, strict=True)) for row in rows
+    ]
 
-    shown = capsys.readouterr().out
-    assert [line.split() for line in shown.splitlines()] == [headings, *rows]
+    print_table(CHECKS, CHECK_ROWS, {})
+    lines = click.unstyle(capsys.readouterr().out).splitlines()
+    assert " ".join(" ".join(lines).split()) == " ".join(word for row in (CHECKS, *CHECK_ROWS) for word in row)
+    assert max(map(len, lines)) <= width
+    assert len(lines) == (4 if width == 60 else 3)
 
 
 def test_progress_is_shown_at_a_terminal_alone(

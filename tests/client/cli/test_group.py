@@ -138,7 +138,7 @@ def test_a_group_is_moved_by_a_number_or_to_the_offsets_of_a_file(ottla: Ottla, 
 
     moved = ottla(*seek, "--by", "1", "--partition", "0")
     assert (moved.code, moved.rows) == (0, [[topic, "0", "1", "2"]])
-    far = ottla(*seek, "--by", "100", "--partition", "0", "--dry-run")
+    far = ottla(*seek, "--shift-by", "100", "--partition", "0", "--dry-run")
     assert (far.rows, f"Warning: {topic}-0 ends at 3, not at 102." in far.err) == ([[topic, "0", "2", "3"]], True)
     before = ottla(*seek, "--by", "-100", "--partition", "0", "--format", "json")
     assert (before.items[0]["after"], before.items[0]["wanted"]) == (0, -98)
