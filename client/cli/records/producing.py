@@ -20,6 +20,7 @@ from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.output import say
 from ottla.client.cli.terminal.progress import Tell
 from ottla.client.cli.terminal.target import Target
+from ottla.client.errors import UnknownTopicOrPartitionError
 from ottla.client.producer.producer import Producer
 from ottla.client.producer.producer_batch import Delivery
 from ottla.client.producer.settings import ProducerSettings
@@ -145,14 +146,20 @@ async def produce_records(
             ):
                 outcome = ", aborted" if is_transaction else ""
                 async for record in records.all():
-                    delivery = await producer.send(
-                        topic,
-                        record.value,
-                        record.key,
-                        record.partition if partition is None else partition,
-                        record.timestamp_ms,
-                        [*headers, *record.headers],
-                    )
+                    chosen = record.partition if partition is None else partition
+                    more_headers = [*headers, *record.headers]
+                    try:
+                        delivery = await producer.send(
+                            topic, record.value, record.key, chosen, record.timestamp_ms, more_headers
+                        )
+                    except UnknownTopicOrPartitionError as error:
+                        if chosen is None:
+                            raise
+                        # Its general advice is about the name of the topic.
+                        raise CommandError(
+                            f"{error.detail}. Add partitions to the topic (`ottla topic add-partitions`), or let "
+                            "--repartition choose by key what --json reads."
+                        ) from error
                     unacknowledged.append(delivery)
                     await acknowledge(_UNACKNOWLEDGED_MAX, tell)
                 await producer.flush()

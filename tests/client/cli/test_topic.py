@@ -254,6 +254,12 @@ def test_what_consume_prints_is_written_again(ottla: Ottla, topic: str) -> None:
         return tuple(item[name] for name in ("partition", "timestamp", "key", "value", "headers"))
 
     assert sorted(map(content, first.items), key=str) == sorted(map(content, again.items), key=str)
+    elsewhere = b'{"value": "fine", "partition": 99}\n'
+    missing = ottla("topic", "produce", copy, "--json", stdin=elsewhere)
+    assert (missing.code, "not 99. Add partitions to the topic" in missing.err) == (1, True), missing.err
+    assert "let --repartition choose" in missing.err
+    assert ottla("topic", "produce", copy, "--json", "--repartition", stdin=elsewhere).code == 0
+
     wrong = ottla("topic", "produce", copy, "--json", stdin=b'{"value": "fine"}\nnot json\n')
     assert (wrong.code, "Record 2: a line is not JSON" in wrong.err) == (1, True)
     assert "never retrieved" not in wrong.err
