@@ -293,3 +293,15 @@ def _write_crc(batch: bytearray | memoryview) -> int:
 
 def _wrong_magic(magic: int) -> CorruptBatchError:
     return CorruptBatchError(f"magic {magic} where only {MAGIC} is read")
+
+
+def first_timestamp(header: ReadableBuffer) -> int | None:
+    """Return the time of a batch's first record, from the bytes of its header; None if it has no time.
+
+    If the leader set the times, or the field of the first time is in use for something else, it is the last time.
+    """
+    fields = BATCH_HEADER.unpack_from(header)
+    attributes, base_timestamp, max_timestamp = fields[5], fields[7], fields[8]
+    is_last_time = attributes & (TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT)
+    timestamp: int = max_timestamp if is_last_time else base_timestamp
+    return timestamp if timestamp >= 0 else None

@@ -204,14 +204,24 @@ GROUPS = Dashboard(
                 width=12,
             ),
             Panel(
-                "Time behind, at the rate of the producers",
+                "Time behind",
                 {
-                    "{{consumergroup}} / {{topic}}": f"{_LAG} / on (topic) group_left ()"
-                    f" ({rate('kafka_topic_partition_current_offset', 'topic')} > 0)"
+                    "{{consumergroup}} / {{topic}}": "max by (consumergroup, topic)"
+                    f" (ottla_consumergroup_lag_seconds{{{_GROUP}}})"
                 },
                 "s",
                 width=12,
-                about="How long the producers took for what a group has not read yet; none while nobody produces.",
+                about="Age of the first record that a group has not committed, in the partition furthest behind.",
+            ),
+            Panel(
+                "Not moving",
+                {
+                    "{{consumergroup}} / {{topic}}": "max by (consumergroup, topic)"
+                    f" (ottla_consumergroup_stalled_seconds{{{_GROUP}}})"
+                },
+                "s",
+                width=8,
+                about="For how long a group has had a record to read and has not moved. A slow group moves.",
             ),
             Panel(
                 "Records read a second",
@@ -221,13 +231,13 @@ GROUPS = Dashboard(
                     )
                 },
                 "cps",
-                width=12,
+                width=8,
                 about="As committed.",
             ),
             Panel(
                 "Members",
                 {"{{consumergroup}}": f"sum by (consumergroup) (kafka_consumergroup_members{{{_GROUP}}})"},
-                width=12,
+                width=8,
             ),
             Panel(
                 "Partitions furthest behind",

@@ -26,7 +26,7 @@ from ottla.broker.controller.controller import Controller
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_for
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.groups.end_offsets import LeaderEnds
+from ottla.broker.groups.lag_lookups import LeaderLookups
 from ottla.broker.groups.offsets.group_offsets import GroupOffsets
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.network.network import Network
@@ -236,7 +236,7 @@ def wire_http_port(services: Services, network: Network, is_ready: Callable[[], 
     address = services.configs.broker().ottla_http_listener
     if address is None:
         return None
-    leader_ends = LeaderEnds(
+    leader_lookups = LeaderLookups(
         partial(_broker_address, services.metadata, services.configs),
         f"broker-{services.membership.broker_id}-lag",
         services.security.connector,
@@ -254,7 +254,7 @@ def wire_http_port(services: Services, network: Network, is_ready: Callable[[], 
         transactions=services.transactions,
         markers=services.markers,
         verifier=services.verifier,
-        leader_ends=leader_ends,
+        leader_lookups=leader_lookups,
         quotas=services.quotas,
         audit_topic=services.audit_topic,
         fetch_sessions=services.fetch_sessions,

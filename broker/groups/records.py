@@ -89,13 +89,15 @@ def read_offset_value(value: bytes, log_offset: int) -> CommittedOffset:
     if len(value) == _BARE_VALUE.size and value[:2] == b"\x00\x03":
         _, offset, leader_epoch, size, timestamp_ms = _BARE_VALUE.unpack(value)
         if size == 0:
-            return tuple.__new__(CommittedOffset, (offset, leader_epoch, "", timestamp_ms, NO_TIMESTAMP, log_offset))
+            bare = (offset, leader_epoch, "", timestamp_ms, NO_TIMESTAMP, log_offset, NO_TIMESTAMP)
+            return tuple.__new__(CommittedOffset, bare)
     if value[:2] == b"\x00\x03":
         _, offset, leader_epoch, size = _VALUE_START.unpack_from(value)
         end = _VALUE_START.size + size
         if end + _TIMESTAMP.size == len(value):
             metadata = value[_VALUE_START.size : end].decode() if size else ""
-            fields = (offset, leader_epoch, metadata, _TIMESTAMP.unpack_from(value, end)[0], NO_TIMESTAMP, log_offset)
+            timestamp_ms = _TIMESTAMP.unpack_from(value, end)[0]
+            fields = (offset, leader_epoch, metadata, timestamp_ms, NO_TIMESTAMP, log_offset, NO_TIMESTAMP)
             return tuple.__new__(CommittedOffset, fields)
     version = _value_version(value)
     stored, _ = decode_from(OffsetCommitValue, version, value, _VERSION.size)

@@ -1,4 +1,4 @@
-"""The lag of groups, under the names of kafka_exporter, for the groups that this broker coordinates.
+"""The lag of groups, under the names of kafka_exporter, for the groups that this broker coordinates. Times are ours.
 
 Every group has one coordinator, so a sum over the brokers is right.
 """
@@ -13,17 +13,17 @@ from prometheus_client.registry import Collector
 
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.groups.end_offsets import EndOffsets
-from ottla.broker.groups.offsets.group_offsets import lags
+from ottla.broker.groups.group_lag import lags_of
+from ottla.broker.groups.lag_lookups import LagLookups
 from ottla.broker.observability.growth_rate import GrowthRate
 
 
 class GroupCollector(Collector):
     """Reads the groups of one broker."""
 
-    def __init__(self, groups: GroupCoordinator, end_offsets: EndOffsets) -> None:
+    def __init__(self, groups: GroupCoordinator, lookups: LagLookups) -> None:
         self._groups = groups
-        self._end_offsets = end_offsets
+        self._lookups = lookups
         counts = groups.counts
         self._counters: dict[str, Callable[[], int]] = {
             "offset_commit": lambda: counts.offset_commits,
@@ -47,31 +47,43 @@ class GroupCollector(Collector):
         lag = GaugeMetricFamily(
             "kafka_consumergroup_lag", "Records that a group has not committed yet", labels=partition_labels
         )
+        age = GaugeMetricFamily(
+            "ottla_consumergroup_lag_seconds", "Age of the first record not committed", labels=partition_labels
+        )
+        stalled = GaugeMetricFamily(
+            "ottla_consumergroup_stalled_seconds",
+            "For how long a group has not moved although there is a record to read",
+            labels=partition_labels,
+        )
         sums = ["consumergroup", "topic"]
         offset_sum = GaugeMetricFamily(
             "kafka_consumergroup_current_offset_sum", "Committed offsets of a topic", labels=sums
         )
         lag_sum = GaugeMetricFamily("kafka_consumergroup_lag_sum", "Lag of a topic", labels=sums)
         members = GaugeMetricFamily("kafka_consumergroup_members", "Members of a group", labels=["consumergroup"])
-        ends = self._end_offsets.of({each for entry in entries for each in list(entry.offsets.committed)})
+        offsets_by_group = {entry.group_id: dict(entry.offsets.committed) for entry in entries}
+        lags = lags_of(offsets_by_group, self._lookups, self._groups.clock())
         for entry in entries:
             members.add_metric([entry.group_id], member_count(entry))
-            committed = dict(entry.offsets.committed)
-            behind = lags(committed, ends)
+            behind = lags[entry.group_id]
             by_topic: Counter[str] = Counter()
             lag_by_topic: Counter[str] = Counter()
-            for partition, each in committed.items():
+            for partition, each in offsets_by_group[entry.group_id].items():
                 labels = [entry.group_id, partition.topic, str(partition.partition)]
                 offset.add_metric(labels, each.offset)
                 by_topic[partition.topic] += each.offset
                 if partition in behind:
-                    lag.add_metric(labels, behind[partition])
-                    lag_by_topic[partition.topic] += behind[partition]
+                    found = behind[partition]
+                    lag.add_metric(labels, found.records)
+                    lag_by_topic[partition.topic] += found.records
+                    if found.age_ms is not None and found.stalled_ms is not None:
+                        age.add_metric(labels, found.age_ms / 1000)
+                        stalled.add_metric(labels, found.stalled_ms / 1000)
             for topic, total in by_topic.items():
                 offset_sum.add_metric([entry.group_id, topic], total)
             for topic, total in lag_by_topic.items():
                 lag_sum.add_metric([entry.group_id, topic], total)
-        yield from (offset, offset_sum, lag, lag_sum, members)
+        yield from (offset, offset_sum, lag, lag_sum, age, stalled, members)
         count = GaugeMetricFamily("kafka_coordinator_group_groupmetadatamanager_numgroups", "Groups coordinated here")
         count.add_metric([], len(entries))
         yield count

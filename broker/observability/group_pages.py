@@ -9,8 +9,8 @@ from ottla.broker.groups.classic.group import ClassicGroup
 from ottla.broker.groups.classic.member import ClassicMember
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.groups.end_offsets import EndOffsets
-from ottla.broker.groups.offsets.group_offsets import lags
+from ottla.broker.groups.group_lag import lags_of
+from ottla.broker.groups.lag_lookups import LagLookups
 from ottla.broker.observability.group_metrics import member_count
 from ottla.protocol.codec import decode_from
 from ottla.protocol.errors import DecodeError, KafkaError
@@ -23,9 +23,9 @@ _VERSION_MAX: Final = 3
 class GroupPages:
     """What `/groups` and `/groups/<id>` show: the groups that this broker coordinates."""
 
-    def __init__(self, groups: GroupCoordinator, end_offsets: EndOffsets) -> None:
+    def __init__(self, groups: GroupCoordinator, lookups: LagLookups) -> None:
         self._groups = groups
-        self._end_offsets = end_offsets
+        self._lookups = lookups
 
     def __call__(self, group_id: str) -> dict[str, Any] | None:
         """Return one group, or None if it is not here; with an empty id, return all groups."""
@@ -40,11 +40,12 @@ class GroupPages:
     def overview(self) -> dict[str, Any]:
         """Return a summary of all groups."""
         entries = list(self._groups)
-        ends = self._end_offsets.of({each for entry in entries for each in list(entry.offsets.committed)})
+        offsets = {entry.group_id: dict(entry.offsets.committed) for entry in entries}
+        lags = lags_of(offsets, self._lookups, self._groups.clock())
         return {
             "is_loading": self._groups.is_loading,
             "groups": [
-                {**self._summary(entry), "lag": sum(lags(dict(entry.offsets.committed), ends).values())}
+                {**self._summary(entry), "lag": sum(each.records for each in lags[entry.group_id].values())}
                 for entry in entries
             ],
         }
@@ -62,9 +63,8 @@ class GroupPages:
             timeline = getattr(group, "timeline", None)
             clock_offset_ms = self._groups.clock() - self._groups.now_ms()
             shown["rebalances"] = [] if timeline is None else timeline.as_json(clock_offset_ms)
-        ends = self._end_offsets.of(committed)
-        behind = lags(committed, ends)
-        shown["lag"] = sum(behind.values())
+        behind = lags_of({entry.group_id: committed}, self._lookups, self._groups.clock())[entry.group_id]
+        shown["lag"] = sum(each.records for each in behind.values())
         shown["offsets"] = [
             {
                 "topic": partition.topic,
@@ -72,8 +72,11 @@ class GroupPages:
                 "offset": each.offset,
                 "metadata": each.metadata,
                 "committed_ms": each.commit_timestamp_ms,
-                "end_offset": ends.get(partition),
-                "lag": behind.get(partition),
+                "moved_ms": each.moved_timestamp_ms,
+                "end_offset": None if (found := behind.get(partition)) is None else found.end_offset,
+                "lag": None if found is None else found.records,
+                "lag_ms": None if found is None else found.age_ms,
+                "stalled_ms": None if found is None else found.stalled_ms,
             }
             for partition, each in sorted(committed.items())
         ]

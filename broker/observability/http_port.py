@@ -14,7 +14,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.config.addresses import Address
 from ottla.broker.controller.controller import Controller
 from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.groups.end_offsets import EndOffsets, LeaderEnds
+from ottla.broker.groups.lag_lookups import LagLookups, LeaderLookups
 from ottla.broker.network.network import Network
 from ottla.broker.observability.audit_metrics import AuditCollector
 from ottla.broker.observability.broker_metrics import BrokerCollector, registry_of
@@ -64,8 +64,8 @@ class Observed:
     transactions: TransactionCoordinator
     markers: MarkerSender
     verifier: Verifier
-    # Asks the leaders of other brokers where their partitions end.
-    leader_ends: LeaderEnds
+    # Asks other brokers about the partitions that they lead.
+    leader_lookups: LeaderLookups
     quotas: ClientQuotas
     audit_topic: AuditTopic | None
     fetch_sessions: FetchSessions
@@ -82,7 +82,7 @@ class HttpPort:
 
     def __init__(self, address: Address, observed: Observed) -> None:
         self._observed = observed
-        self._end_offsets = EndOffsets(observed.partitions, observed.metadata, observed.leader_ends)
+        self._lag_lookups = LagLookups(observed.partitions, observed.metadata, observed.leader_lookups)
         partitions, metadata, controller = observed.partitions, observed.metadata, observed.controller
 
         def shows_partitions() -> bool:
@@ -91,7 +91,7 @@ class HttpPort:
         registry = registry_of(
             BrokerCollector(observed.network, partitions, observed.requests, shows_partitions),
             ClusterCollector(partitions, controller, metadata, observed.zookeeper, observed.membership),
-            GroupCollector(observed.groups, self._end_offsets),
+            GroupCollector(observed.groups, self._lag_lookups),
             TransactionCollector(
                 observed.transactions,
                 observed.markers,
@@ -118,20 +118,20 @@ class HttpPort:
                 "events": EventsPage(BROKER_EVENTS, observed.groups),
             }
         )
-        pages: dict[str, Page] = {"groups": GroupPages(observed.groups, self._end_offsets), "inside": inside}
+        pages: dict[str, Page] = {"groups": GroupPages(observed.groups, self._lag_lookups), "inside": inside}
         access = HttpAccess.of(observed.config(), address.host)
         self._http = HttpServer(address.host, address.port, registry, self._health, pages, access)
 
     def start(self) -> None:
         """Open the port and serve. Raises OSError where the port is taken."""
-        self._end_offsets.start()
+        self._lag_lookups.start()
         self._http.start()
 
     def close(self) -> None:
         """Give the port back."""
         self._http.stop()
-        self._end_offsets.stop()
-        self._observed.leader_ends.close()
+        self._lag_lookups.stop()
+        self._observed.leader_lookups.close()
 
     def _health(self) -> dict[str, Any]:
         """Ready: a member of the cluster, serving, with a log directory that works."""

@@ -1,4 +1,4 @@
-"""Offsets by time: the first record at or after a timestamp, and the record with the largest one.
+"""Offsets by time: the first record at or after a timestamp, and the record with the largest one. Times by offset.
 
 The log's lock is held while the indexes say where to look. Batches are read and opened without it; they stay readable
 whatever happens to the log meanwhile. A lookup goes from segment to segment, so it keeps one file open and not all.
@@ -13,8 +13,9 @@ from ottla.broker.storage.errors import CorruptIndexError
 from ottla.broker.storage.log import FAILURES, Log
 from ottla.broker.storage.segment import Segment
 from ottla.broker.storage.segment_file import read_batch
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.record import Record
-from ottla.protocol.records import NO_TIMESTAMP, RecordBatch
+from ottla.protocol.records import BATCH_HEADER_BYTES, NO_TIMESTAMP, RecordBatch, first_timestamp
 
 Batches = Iterator[tuple[int, RecordBatch]]
 
@@ -41,6 +42,27 @@ def offset_of_max_timestamp(log: Log) -> OffsetAtTime | None:
         return _offset_of_max_timestamp(log)
     except FAILURES as error:
         raise log.storage_error(error) from error
+
+
+def time_of_record(log: Log, offset: int) -> int | None:
+    """Return the time of the first committed record at or after `offset`; None if there is none.
+
+    Only headers are read, so this is the time of the first record in its batch.
+    """
+    header = bytearray(BATCH_HEADER_BYTES)
+    try:
+        piece = log.read(max(offset, log.log_start_offset), 1, log.high_watermark)
+        if piece is None:
+            return None
+        piece.read_into(memoryview(header), 0)
+    except KafkaError as error:
+        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise
+        # The log was truncated or trimmed in the meantime.
+        return None
+    except FAILURES as error:
+        raise log.storage_error(error) from error
+    return first_timestamp(header)
 
 
 def _offset_for_timestamp(log: Log, timestamp: int) -> OffsetAtTime | None:

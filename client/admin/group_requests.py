@@ -83,7 +83,7 @@ async def list_group_offsets(
     _, response = await requests.on_coordinator(
         group_id,
         Api.OFFSET_FETCH,
-        offset_fetch(group_id, partitions),
+        offset_fetch(group_id, partitions, with_moved_timestamps=True),
         lambda response: [fetched_group(response).error_code],
         version_min=FETCH_ALL_VERSION_MIN,
     )
@@ -97,6 +97,7 @@ async def list_group_offsets(
             None if row.committed_leader_epoch < 0 else row.committed_leader_epoch,
             row.metadata or "",
             error_of(row.error_code, None, f"{topic.name}-{row.partition_index}"),
+            None if (moved := getattr(row, "moved_timestamp", -1)) < 0 else moved,
         )
         for topic in group.topics
         for row in topic.partitions

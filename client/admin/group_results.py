@@ -60,7 +60,10 @@ class GroupOutcome(Result):
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset(Result):
-    """The committed offset of a group in a partition: the next record to read."""
+    """The committed offset of a group in a partition: the next record to read.
+
+    `moved_ms` is when the group moved on to this offset, in milliseconds since 1970; only brokers of Ottla say so.
+    """
 
     topic: str
     partition: int
@@ -68,3 +71,4 @@ class GroupOffset(Result):
     leader_epoch: int | None
     metadata: str
     error: KafkaError | None = None
+    moved_ms: int | None = None

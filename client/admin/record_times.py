@@ -16,7 +16,7 @@ from ottla.protocol.api import Api
 from ottla.protocol.errors import CorruptBatchError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.protocol.records import RecordBatch, TimestampType, batches
+from ottla.protocol.records import batches, first_timestamp
 
 # Versions that still identify topics by name; 4 is the first with batches of magic 2.
 _FETCH_VERSION_MIN: Final = 4
@@ -59,15 +59,9 @@ async def record_times(cluster: ClusterClient, offsets: Mapping[TopicPartition, 
                 )
                 records = [part.records for answer in response.responses for part in answer.partitions]
                 found = (batch for data in records for batch in batches(data or b"") if batch.next_offset > offset)
-                return next(map(_time, found), None)
+                return next((first_timestamp(batch.view) for batch in found), None)
             except (KafkaError, CorruptBatchError):
                 return None
 
     times = await asyncio.gather(*(found_time(partition, offset) for partition, offset in offsets.items()))
     return {partition: time for partition, time in zip(offsets, times, strict=True) if time is not None}
-
-
-def _time(batch: RecordBatch) -> int | None:
-    is_set_by_broker = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
-    time = batch.max_timestamp if is_set_by_broker or batch.has_delete_horizon else batch.base_timestamp
-    return time if time >= 0 else None

@@ -21,6 +21,8 @@ class ListOffsetsPartition(Message):
     current_leader_epoch: int = wire(Int32, "4+", ignorable=True, default=-1)
     timestamp: int = wire(Int64)
     max_num_offsets: int = wire(Int32, "0", default=1)
+    # Ours alone, like the times in the response: Kafka's brokers ignore it. Asks for the times of records.
+    record_offsets: list[int] = wire(Array(Int64), "6+", tag=10_000, ignorable=True, factory=list)
 
 
 @struct
@@ -44,6 +46,8 @@ class ListOffsetsPartitionResponse(Message):
     timestamp: int = wire(Int64, "1+", default=-1)
     offset: int = wire(Int64, "1+", default=-1)
     leader_epoch: int = wire(Int32, "4+", default=-1)
+    # For each of the record offsets of the request, in their order; -1 if the time is not known.
+    record_timestamps: list[int] = wire(Array(Int64), "6+", tag=10_000, ignorable=True, factory=list)
 
 
 @struct

@@ -34,6 +34,8 @@ class OffsetFetchRequest(Message):
     )
     groups: list[OffsetFetchRequestGroup] = wire(Array(OffsetFetchRequestGroup), "8+", factory=list)
     require_stable: bool = wire(Boolean, "7+", default=False)
+    # Ours alone, like the answer to it: Kafka's brokers ignore it. Asks when offsets have moved.
+    with_moved_timestamps: bool = wire(Boolean, "8+", tag=10_000, ignorable=True, default=False)
 
 
 @struct
@@ -58,6 +60,8 @@ class OffsetFetchResponsePartitions(Message):
     committed_leader_epoch: int = wire(Int32, default=-1)
     metadata: str | None = wire(String, nullable="8+")
     error_code: int = wire(Int16)
+    # When the group committed this offset first; it may have committed the same offset again since.
+    moved_timestamp: int = wire(Int64, "8+", tag=10_000, ignorable=True, default=-1)
 
 
 @struct

@@ -6,7 +6,7 @@ waits for tombstones to be committed: if a failover loses a tombstone, the offse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -372,12 +372,3 @@ class GroupOffsets:
         if count or groups:
             log.info("offsets_expired", offsets=count, groups=groups)
         return count
-
-
-def lags(
-    committed: Mapping[TopicPartition, CommittedOffset], ends: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    """Return the lag of each committed partition whose end is known."""
-    return {
-        partition: max(ends[partition] - each.offset, 0) for partition, each in committed.items() if partition in ends
-    }

@@ -27,6 +27,15 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int = NO_TIMESTAMP
     # The base offset of the batch that holds the commit.
     log_offset: int = NO_LOG_OFFSET
+    # The time of the first of several commits of the same offset; -1 if this is the first one that is known. Clients
+    # that commit at intervals do so whether they have read anything or not.
+    first_commit_timestamp_ms: int = NO_TIMESTAMP
+
+    @property
+    def moved_timestamp_ms(self) -> int:
+        """When the group moved on to this offset. Not stored: after a failover, when it was committed last."""
+        first = self.first_commit_timestamp_ms
+        return self.commit_timestamp_ms if first == NO_TIMESTAMP else first
 
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
@@ -82,7 +91,11 @@ class OffsetStore:
 
     def _put(self, partition: TopicPartition, committed: CommittedOffset) -> None:
         known = self.committed.get(partition)
-        if known is None or known.log_offset <= committed.log_offset:
+        if known is None:
+            self.committed[partition] = committed
+        elif known.log_offset <= committed.log_offset:
+            if known.offset == committed.offset:
+                committed = committed._replace(first_commit_timestamp_ms=known.moved_timestamp_ms)
             self.committed[partition] = committed
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:

@@ -11,6 +11,8 @@ latest offset, or one that finds nothing below it, is OFFSET_NOT_AVAILABLE. Othe
 
 Version notes: -3 from version 7 on, -4 from 8, -5 from 9. Version 0 returns a list with the one offset. Below version
 5, LEADER_NOT_AVAILABLE replaces OFFSET_NOT_AVAILABLE.
+
+Our own brokers also ask, in a tagged field, for the times of records at offsets: for the lag of groups in seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +22,12 @@ from collections import Counter
 from ottla.broker.replication.partition import Partition
 from ottla.broker.requests.access import TOPIC, denied
 from ottla.broker.requests.request import DataRequest
-from ottla.broker.storage.offset_lookup import OffsetAtTime, offset_for_timestamp, offset_of_max_timestamp
+from ottla.broker.storage.offset_lookup import (
+    OffsetAtTime,
+    offset_for_timestamp,
+    offset_of_max_timestamp,
+    time_of_record,
+)
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.fetch import READ_COMMITTED
@@ -79,6 +86,7 @@ def _refused(wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
 def _answer(
     request: DataRequest, topic: str, wanted: ListOffsetsPartition, *, is_repeated: bool
 ) -> ListOffsetsPartitionResponse:
+    timestamps: list[int] = []
     try:
         if is_repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
@@ -89,6 +97,7 @@ def _answer(
         else:
             role = partition.check_leader(wanted.current_leader_epoch)
             found = _find(request, partition, wanted.timestamp)
+            timestamps = [_time_of(partition, offset) for offset in wanted.record_offsets]
             # A lookup reads too much to hold a lock. If the leader has changed meanwhile, it may have seen new records.
             partition.check_leader(role.leader_epoch)
     except KafkaError as error:
@@ -104,7 +113,13 @@ def _answer(
         timestamp=found.timestamp,
         offset=found.offset,
         leader_epoch=found.leader_epoch if request.version >= 4 else -1,
+        record_timestamps=timestamps,
     )
+
+
+def _time_of(partition: Partition, offset: int) -> int:
+    found = time_of_record(partition.log, offset)
+    return NO_TIMESTAMP if found is None else found
 
 
 def _find(request: DataRequest, partition: Partition, timestamp: int) -> OffsetAtTime:

@@ -7,6 +7,8 @@ transaction may change is UNSTABLE_OFFSET_COMMIT.
 Version notes: errors of the group are in each partition before version 2, at the top of the response from 2 on, and in
 each group from 8 on, which asks for several groups. 5 adds leader epochs, 7 require-stable, 9 the member of a group of
 the new protocol.
+
+Our own clients may ask, in a tagged field, since when each group has been at its offset.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.protocol.records import NO_TIMESTAMP
 
 _ERROR_VERSION: Final = 2
 _SEVERAL_GROUPS_VERSION: Final = 8
@@ -107,7 +110,8 @@ def _group(request: GroupsRequest, group: OffsetFetchRequestGroup, hidden_groups
     if partitions is None:
         hidden = denied(request, TOPIC, {partition.topic for partition in found}, log_if_denied=False)
         found = {partition: offset for partition, offset in found.items() if partition.topic not in hidden}
-    return OffsetFetchResponseGroup(group_id=group.group_id, topics=_topics({**found, **refused}))
+    topics = _topics({**found, **refused}, with_moved_timestamps=request.body.with_moved_timestamps)
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
 def _partitions(topics: Iterable[OffsetFetchRequestTopics]) -> list[TopicPartition]:
@@ -118,7 +122,9 @@ def _failed(topics: Iterable[OffsetFetchRequestTopics], error: ErrorCode) -> dic
     return dict.fromkeys(_partitions(topics), FetchedOffset(None, error))
 
 
-def _topics(found: Mapping[TopicPartition, FetchedOffset]) -> list[OffsetFetchResponseTopics]:
+def _topics(
+    found: Mapping[TopicPartition, FetchedOffset], *, with_moved_timestamps: bool = False
+) -> list[OffsetFetchResponseTopics]:
     by_topic: dict[str, list[OffsetFetchResponsePartitions]] = {}
     for partition, (known, error) in found.items():
         committed = known or _NOTHING
@@ -129,6 +135,7 @@ def _topics(found: Mapping[TopicPartition, FetchedOffset]) -> list[OffsetFetchRe
                 committed_leader_epoch=committed.leader_epoch,
                 metadata=committed.metadata,
                 error_code=error,
+                moved_timestamp=committed.moved_timestamp_ms if with_moved_timestamps else NO_TIMESTAMP,
             )
         )
     return [OffsetFetchResponseTopics(name=topic, partitions=rows) for topic, rows in by_topic.items()]

@@ -15,6 +15,7 @@ from ottla.client.cli.terminal.name_completion import complete_group, complete_t
 from ottla.client.cli.terminal.nouns import noun_app
 from ottla.client.cli.terminal.output import echo
 from ottla.client.cli.terminal.target import Target, command, run
+from ottla.client.cli.terminal.times import duration
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
@@ -94,27 +95,52 @@ def lag(
     group: Annotated[str, Argument(metavar="GROUP", shell_complete=complete_group, help="Name of the group.")],
     warning: Annotated[int, Option("--warning", "-w", min=0, metavar="N", help="Warning above this lag.")] = 1_000,
     critical: Annotated[int, Option("--critical", "-c", min=0, metavar="N", help="Critical above this lag.")] = 10_000,
+    warning_time: Annotated[
+        str | None, Option("--warning-time", metavar="DURATION", help="Warning if a record waits longer, such as 5m.")
+    ] = None,
+    critical_time: Annotated[
+        str | None, Option("--critical-time", metavar="DURATION", help="Critical if a record waits longer.")
+    ] = None,
+    stopped: Annotated[
+        str | None,
+        Option("--stopped", metavar="DURATION", help="Critical if records wait, and the group reads none for longer."),
+    ] = None,
     needs_members: Annotated[bool, Option("--needs-members", help="Critical if the group has no members.")] = False,
 ) -> None:
-    """Check the total lag of a group; unknown if the group does not exist.
+    """Check the lag of a group, in records and in time, and whether it reads; unknown if it does not exist.
 
     JSON: status, exit_code, message.
 
     \b
     Examples:
       ottla check lag billing --warning 5000 --critical 50000
+      ottla check lag billing --warning-time 1m --critical-time 10m --stopped 5m
     """
     from ottla.client.cli.health.lag import lag_of
+    from ottla.client.cli.records.offsets import duration_ms
 
+    limits_ms = [None if each is None else duration_ms(each) for each in (warning_time, critical_time, stopped)]
     try:
-        found, lags = target.run(lambda admin: lag_of(admin, group))
+        found, lags = target.run(lambda admin: lag_of(admin, group, with_times=True))
     except CommandError as error:
         return _end(target, _UNKNOWN, str(error).splitlines()[0])
     total = sum(each.lag or 0 for each in lags)
+    age_ms = max((each.lag_ms or 0 for each in lags), default=0)
+    stalled_ms = max((each.stalled_ms or 0 for each in lags), default=0)
+
+    def is_above(value_ms: int, limit_ms: int | None) -> bool:
+        return limit_ms is not None and value_ms > limit_ms
+
+    is_abandoned = (needs_members and not found.members) or is_above(stalled_ms, limits_ms[2])
+    is_critical = total > critical or is_above(age_ms, limits_ms[1]) or is_abandoned
+    is_warning = total > warning or is_above(age_ms, limits_ms[0])
+    stops = sum(each.progress == "stopped" for each in lags)
     message = f"{group} is {total} records behind, {found.state}, {len(found.members)} members"
-    is_abandoned = needs_members and not found.members
-    code = _CRITICAL if total > critical or is_abandoned else _WARNING if total > warning else _OK
-    return _end(target, code, message)
+    if total:
+        message += f"; the oldest record waits for {duration(age_ms)}"
+    if stops:
+        message += f", stopped in {stops} of {len(lags)} partitions"
+    return _end(target, _CRITICAL if is_critical else _WARNING if is_warning else _OK, message)
 
 
 @command(app)

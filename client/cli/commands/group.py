@@ -36,6 +36,7 @@ _LAG_HEADINGS = (
     "HOST",
     "CLIENT-ID",
     "LAG-TIME",
+    "PROGRESS",
 )
 
 
@@ -95,7 +96,12 @@ def describe(target: Target, group: _Group) -> None:
 def lag(target: Target, group: _Group) -> None:
     """Show the lag of a group in each partition: in records, and as the age of the first one that is not committed.
 
-    JSON: group_id, topic, partition, current_offset, log_end_offset, lag, member_id, client_host, client_id, lag_ms.
+    PROGRESS tells a group that stopped from one that is slow: `caught up`, `reading` however far it is behind, or
+    `stopped` if there is something to read and its offset has not moved for 30 seconds. Brokers of Apache Kafka do not
+    tell when an offset has moved; there, `behind` is a lag of a partition that has a reader.
+
+    JSON: group_id, topic, partition, current_offset, log_end_offset, lag, member_id, client_host, client_id, lag_ms,
+    progress, stalled_ms.
 
     \b
     Examples:
@@ -123,10 +129,17 @@ def _show_lags(target: Target, lags: list[PartitionLag]) -> None:
             each.client_host,
             each.client_id,
             None if each.lag_ms is None else duration(each.lag_ms),
+            _progress(each),
         )
         for each in lags
     ]
     target.show(_LAG_HEADINGS, rows, [each.to_dict() for each in lags], spare=_LAG_SPARE)
+
+
+def _progress(lag: PartitionLag) -> str | None:
+    if lag.progress == "stopped" and lag.stalled_ms:
+        return f"stopped {duration(lag.stalled_ms)}"
+    return None if lag.progress is None else lag.progress.replace("_", " ")
 
 
 @command(app)

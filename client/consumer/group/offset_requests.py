@@ -68,9 +68,16 @@ def offset_commit(
 
 
 def offset_fetch(
-    group_id: str, partitions: Collection[TopicPartition] | None, *, require_stable: bool = False
+    group_id: str,
+    partitions: Collection[TopicPartition] | None,
+    *,
+    require_stable: bool = False,
+    with_moved_timestamps: bool = False,
 ) -> Callable[[int], OffsetFetchRequest]:
-    """Return a function that builds the OffsetFetch request for a version; None means all partitions."""
+    """Return a function that builds the OffsetFetch request for a version; None means all partitions.
+
+    Only brokers of Ottla answer when offsets have moved, and only from the version on that has several groups.
+    """
     wanted = None if partitions is None else by_topic(partitions)
 
     def build(version: int) -> OffsetFetchRequest:
@@ -84,7 +91,7 @@ def offset_fetch(
         if wanted is not None:
             topics = [OffsetFetchRequestTopics(name=name, partition_indexes=some) for name, some in wanted.items()]
         group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
-        return OffsetFetchRequest(groups=[group], require_stable=is_strict)
+        return OffsetFetchRequest(groups=[group], require_stable=is_strict, with_moved_timestamps=with_moved_timestamps)
 
     return build
 

@@ -18,7 +18,7 @@ from tests.broker.groups.coordinating import (
     stable_member,
     sync,
 )
-from tests.broker.handlers.data_path import Broker
+from tests.broker.handlers.data_path import NOW_MS, Broker
 from tests.broker.handlers.small_cluster import every_version
 
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS
@@ -181,6 +181,21 @@ def test_all_offsets_are_fetched_where_no_topics_are_named(broker: Broker, versi
         assert response.groups[1].topics == []
         response = response.groups[0]
     assert [(topic.name, topic.partitions[0].committed_offset) for topic in response.topics] == [(TOPIC, 42)]
+
+
+def test_a_client_may_ask_since_when_a_group_has_been_at_its_offset(broker: Broker) -> None:
+    """A commit of the same offset does not move the group; other clients are spared the field."""
+    for offset in (3, 3, 4, 4):
+        broker.now_ms += 1_000
+        commit(broker, offset)
+    groups = [OffsetFetchRequestGroup(group_id=GROUP, topics=None)]
+
+    def moved(*, is_asked: bool) -> int:
+        body = OffsetFetchRequest(groups=groups, with_moved_timestamps=is_asked)
+        return int(broker.ask(Api.OFFSET_FETCH, 9, body).groups[0].topics[0].partitions[0].moved_timestamp)
+
+    assert moved(is_asked=True) == NOW_MS + 3_000
+    assert moved(is_asked=False) == -1
 
 
 def test_offsets_are_deleted(broker: Broker) -> None:

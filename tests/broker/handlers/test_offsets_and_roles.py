@@ -12,6 +12,7 @@ from tests.broker.handlers.test_produce_and_fetch import fetch, produce
 
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -24,6 +25,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.protocol.record_batch_builder import RecordBatchBuilder
 
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 
@@ -44,7 +46,10 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 def list_offset(broker: Broker, timestamp: int, version: int = 7, **fields: Any) -> Any:
     """Ask for one offset."""
     wanted = ListOffsetsPartition(
-        partition_index=fields.get("index", 0), timestamp=timestamp, current_leader_epoch=fields.get("epoch", -1)
+        partition_index=fields.get("index", 0),
+        timestamp=timestamp,
+        current_leader_epoch=fields.get("epoch", -1),
+        record_offsets=fields.get("records", []),
     )
     body = ListOffsetsRequest(
         replica_id=fields.get("replica", -1),
@@ -71,6 +76,18 @@ def test_offsets_are_found_by_time(broker: Broker) -> None:
     later = list_offset(broker, NOW_MS + 1)
     assert (later.error_code, later.offset, later.timestamp) == (0, -1, -1)
     assert list_offset(broker, MAX_TIMESTAMP).offset in range(5)
+
+
+def test_brokers_ask_for_the_times_of_records(broker: Broker) -> None:
+    """In their order, -1 where there is no record. In place of a deleted record, the first one that is left counts."""
+    later = RecordBatchBuilder()
+    later.append(NOW_MS + 5, None, b"f")
+    produce(broker, bytes(later.build()))
+    assert list_offset(broker, LATEST, records=[5, 0, 6]).record_timestamps == [NOW_MS + 5, NOW_MS, -1]
+    partition = broker.services.partitions.get(TopicPartition("t", 0))
+    partition.delete_records(5)
+    assert list_offset(broker, LATEST, records=[0]).record_timestamps == [NOW_MS + 5]
+    assert list_offset(broker, LATEST, records=[0], version=5).record_timestamps == []
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.broker.groups.coordinating import GROUP, TOPIC, commit, coordinating_
 from tests.broker.handlers.data_path import BROKER_ID, NOW_MS, Broker, batch
 
 from ottla.broker.coordination.placement import CONSUMER_OFFSETS
-from ottla.broker.groups.end_offsets import EndOffsets
+from ottla.broker.groups.lag_lookups import LagLookups
 from ottla.broker.observability.group_metrics import GroupCollector
 from ottla.broker.observability.group_pages import GroupPages, assigned
 from ottla.broker.observability.http_server import HttpServer
@@ -26,6 +26,7 @@ from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
 )
+from ottla.protocol.record_batch_builder import RecordBatchBuilder
 
 
 @pytest.fixture
@@ -41,15 +42,18 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def ends(broker: Broker) -> EndOffsets:
-    """Where partitions end; nobody else is asked."""
-    return EndOffsets(broker.services.partitions, broker.services.metadata, lambda leader, partitions: {})
+def lookups(broker: Broker) -> Iterator[LagLookups]:
+    """Look partitions and records up; nobody else is asked."""
+    lookups = LagLookups(broker.services.partitions, broker.services.metadata, lambda leader, questions: {})
+    lookups.start()
+    yield lookups
+    lookups.stop()
 
 
-def test_lag_has_the_names_of_kafka_exporter(broker: Broker, ends: EndOffsets) -> None:
+def test_lag_has_the_names_of_kafka_exporter(broker: Broker, lookups: LagLookups) -> None:
     """So that its dashboards work."""
     registry = CollectorRegistry()
-    registry.register(GroupCollector(broker.services.groups, ends))
+    registry.register(GroupCollector(broker.services.groups, lookups))
     lines = generate_latest(registry).decode().splitlines()
     partition = f'consumergroup="{GROUP}",partition="0",topic="{TOPIC}"'
     topic = f'consumergroup="{GROUP}",topic="{TOPIC}"'
@@ -64,10 +68,50 @@ def test_lag_has_the_names_of_kafka_exporter(broker: Broker, ends: EndOffsets) -
     } <= set(lines)
 
 
-def test_commits_and_rebalances_are_counted(broker: Broker, ends: EndOffsets) -> None:
+def test_a_slow_group_is_behind_and_one_that_stopped_is_stalled(broker: Broker, lookups: LagLookups) -> None:
+    """Both lags grow in time. But the slow group moves, and what the other one commits is the same offset again."""
+    registry = CollectorRegistry()
+    registry.register(GroupCollector(broker.services.groups, lookups))
+
+    def seconds(metric: str, group: str) -> float | None:
+        labels = {"consumergroup": group, "topic": TOPIC, "partition": "0"}
+        return registry.get_sample_value(f"ottla_consumergroup_{metric}_seconds", labels)
+
+    for group in ("slow", "stopped", "ready"):
+        commit(broker, 1, group=group)
+    broker.now_ms += 60_000
+    commit(broker, 2, group="slow")
+    commit(broker, 1, group="stopped")
+    commit(broker, 3, group="ready")
+    broker.now_ms += 1_000
+
+    assert (seconds("lag", "slow"), seconds("stalled", "slow")) == (61, 1)
+    assert (seconds("lag", "stopped"), seconds("stalled", "stopped")) == (61, 61)
+    assert (seconds("lag", "ready"), seconds("stalled", "ready")) == (0, 0)
+
+
+def test_a_group_that_waited_for_a_record_has_not_stalled_before_it(broker: Broker, lookups: LagLookups) -> None:
+    """It may have been at the end for hours."""
+    commit(broker, 3, group="quiet")
+    partition = broker.services.partitions.find(TopicPartition(TOPIC, 0))
+    assert partition is not None
+    broker.now_ms += 3_600_000
+    partition.append(batch_at(NOW_MS + broker.now_ms - 2_000), required_acks=1)
+    (offsets,) = GroupPages(broker.services.groups, lookups)("quiet")["offsets"]  # type: ignore[index]
+    assert (offsets["lag"], offsets["lag_ms"], offsets["stalled_ms"]) == (1, 2_000, 2_000)
+
+
+def batch_at(timestamp_ms: int) -> bytes:
+    """Build a batch of one record."""
+    builder = RecordBatchBuilder()
+    builder.append(timestamp_ms, b"k", b"v")
+    return bytes(builder.build())
+
+
+def test_commits_and_rebalances_are_counted(broker: Broker, lookups: LagLookups) -> None:
     """One rebalance and one offset by now; a refused commit adds nothing, an offset that is deleted counts as such."""
     groups, registry = broker.services.groups, CollectorRegistry()
-    registry.register(GroupCollector(groups, ends))
+    registry.register(GroupCollector(groups, lookups))
     prefix = "kafka_server_group_coordinator_metrics"
     assert registry.get_sample_value(f"{prefix}_offset_commit_total") == 1
     assert registry.get_sample_value(f"{prefix}_group_completed_rebalance_total") == 1
@@ -82,18 +126,18 @@ def test_commits_and_rebalances_are_counted(broker: Broker, ends: EndOffsets) ->
     assert registry.get_sample_value(f"{prefix}_offset_commit_rate") is not None
 
 
-def test_every_metric_of_groups_is_in_the_documentation(broker: Broker, ends: EndOffsets) -> None:
+def test_every_metric_of_groups_is_in_the_documentation(broker: Broker, lookups: LagLookups) -> None:
     """With the name that a query uses."""
     page = (Path(__file__).parents[3] / "docs" / "METRICS.md").read_text()
-    families = GroupCollector(broker.services.groups, ends).collect()
+    families = GroupCollector(broker.services.groups, lookups).collect()
     names = {sample.name for family in families for sample in family.samples}
-    assert len(names) == 15
+    assert len(names) == 17
     assert sorted(name for name in names if f"`{name}`" not in page) == []
 
 
-def test_groups_are_shown_with_their_lag(broker: Broker, ends: EndOffsets) -> None:
+def test_groups_are_shown_with_their_lag(broker: Broker, lookups: LagLookups) -> None:
     """All of them in short."""
-    shown = GroupPages(broker.services.groups, ends)("")
+    shown = GroupPages(broker.services.groups, lookups)("")
     assert shown is not None
     (group,) = shown["groups"]
     assert shown["is_loading"] is False
@@ -101,9 +145,9 @@ def test_groups_are_shown_with_their_lag(broker: Broker, ends: EndOffsets) -> No
     assert (group["members"], group["lag"], group["coordinator"]) == (1, 1, BROKER_ID)
 
 
-def test_a_group_is_shown_with_members_offsets_and_why_it_rebalanced(broker: Broker, ends: EndOffsets) -> None:
+def test_a_group_is_shown_with_members_offsets_and_why_it_rebalanced(broker: Broker, lookups: LagLookups) -> None:
     """Times are in milliseconds since 1970."""
-    shown = GroupPages(broker.services.groups, ends)(GROUP)
+    shown = GroupPages(broker.services.groups, lookups)(GROUP)
     assert shown is not None
     (member,) = shown["members"]
     assert (member["client_id"], member["client_host"], member["instance_id"]) == ("test", "127.0.0.1", None)
@@ -114,8 +158,11 @@ def test_a_group_is_shown_with_members_offsets_and_why_it_rebalanced(broker: Bro
             "offset": 2,
             "metadata": "x",
             "committed_ms": NOW_MS,
+            "moved_ms": NOW_MS,
             "end_offset": 3,
             "lag": 1,
+            "lag_ms": 0,
+            "stalled_ms": 0,
         }
     ]
     (rebalance,) = shown["rebalances"]
@@ -124,9 +171,9 @@ def test_a_group_is_shown_with_members_offsets_and_why_it_rebalanced(broker: Bro
     json.dumps(shown)
 
 
-def test_a_group_that_is_not_here_is_told_from_one_that_does_not_exist(broker: Broker, ends: EndOffsets) -> None:
+def test_a_group_that_is_not_here_is_told_from_one_that_does_not_exist(broker: Broker, lookups: LagLookups) -> None:
     """The console asks another broker then."""
-    pages = GroupPages(broker.services.groups, ends)
+    pages = GroupPages(broker.services.groups, lookups)
     assert pages("unknown") is None
     broker.lead(CONSUMER_OFFSETS, epoch=1, leader=2, isr=(2,))
     assert pages("unknown") == {"id": "unknown", "error": "NOT_COORDINATOR"}
@@ -141,9 +188,9 @@ def test_an_assignment_is_shown_where_it_is_a_consumers() -> None:
     assert (assigned(b""), assigned(b"assigned"), assigned(b"\xff\xff" + body)) == (None, None, None)
 
 
-def test_pages_are_served_over_http(broker: Broker, ends: EndOffsets) -> None:
+def test_pages_are_served_over_http(broker: Broker, lookups: LagLookups) -> None:
     """Names in the path are decoded; what is not there is 404."""
-    pages = {"groups": GroupPages(broker.services.groups, ends)}
+    pages = {"groups": GroupPages(broker.services.groups, lookups)}
     commit(broker, 1, group="with / slash")
     server = HttpServer("127.0.0.1", 0, CollectorRegistry(), lambda: {"ready": True}, pages)
     server.start()

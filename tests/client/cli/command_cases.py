@@ -123,7 +123,8 @@ CASES: Final[dict[str, Case]] = {
     "group lag": Case(
         "{group}",
         "TOPIC PARTITION CURRENT-OFFSET",
-        "group_id topic partition current_offset log_end_offset lag member_id client_host client_id lag_ms",
+        "group_id topic partition current_offset log_end_offset lag member_id client_host client_id lag_ms "
+        "progress stalled_ms",
         "not-there",
         _UNKNOWN_GROUP,
     ),

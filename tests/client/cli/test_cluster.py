@@ -79,10 +79,16 @@ def test_lag_is_checked_against_limits(ottla: Ottla, topic: str) -> None:
     assert ottla("check", "lag", group).code == 3
     ottla("group", "seek", group, "--to", "start", "--topic", topic, "--yes")
 
-    assert ottla("check", "lag", group).out == f"OK: {group} is 3 records behind, Empty, 0 members\n"
+    checked = ottla("check", "lag", group).out
+    assert checked.startswith(f"OK: {group} is 3 records behind, Empty, 0 members; the oldest record waits for ")
     assert ottla("check", "lag", group, "--warning", "2").code == 1
     assert ottla("check", "lag", group, "--critical", "2").code == 2
     assert ottla("check", "lag", group, "--needs-members").code == 2
+    assert ottla("check", "lag", group, "--warning-time", "1h", "--critical-time", "1d", "--stopped", "1h").code == 0
+    assert ottla("check", "lag", group, "--warning-time", "0s").code == 1
+    assert ottla("check", "lag", group, "--critical-time", "0s").code == 2
+    assert ottla("check", "lag", group, "--stopped", "0s").code == 2
+    assert ottla("check", "lag", group, "--stopped", "soon").code == 2
     assert ottla("check", "topic", "not-there").code == 2
 
 

@@ -12,6 +12,8 @@ from tests.client.cli.conftest import Ottla
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.waiting import until
 
+from ottla.client.cli.health.lag import progress_of
+
 
 @pytest.fixture
 def member(broker: BrokerProcess) -> Iterator[Callable[..., Consumer]]:
@@ -57,7 +59,7 @@ def test_offsets_are_set_shown_and_deleted(ottla: Ottla, topic: str) -> None:
     assert row[:8] == [topic, "0", "1", "3", "2", "-", "-", "-"]
     assert re.fullmatch(r"\d+[smh]", row[8])
     (item,) = ottla("group", "lag", group, "--format", "json").items
-    assert 0 <= item.pop("lag_ms") < 60 * 60 * 1000
+    assert 0 <= item.pop("stalled_ms") <= item.pop("lag_ms") < 60 * 60 * 1000
     assert item == {
         "group_id": group,
         "topic": topic,
@@ -65,6 +67,7 @@ def test_offsets_are_set_shown_and_deleted(ottla: Ottla, topic: str) -> None:
         "current_offset": 1,
         "log_end_offset": 3,
         "lag": 2,
+        "progress": "reading",
         "member_id": None,
         "client_host": None,
         "client_id": None,
@@ -162,3 +165,24 @@ def test_a_group_is_moved_by_a_number_or_to_the_offsets_of_a_file(ottla: Ottla, 
     deleted = ottla("group", "delete-offsets", group, "--topic", topic, "--partition", "1", "--yes")
     assert (deleted.code, deleted.rows) == (0, [[f"{topic}-1", "deleted"]])
     assert [row[1] for row in ottla("group", "lag", group).rows] == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("lag", "stalled_ms", "has_reader", "progress"),
+    [
+        (None, None, True, None),
+        (0, 90_000, False, "caught_up"),
+        (5, 29_999, True, "reading"),
+        (5, 30_000, True, "stopped"),
+        # Clients that assign partitions to themselves are no members.
+        (5, 1_000, False, "reading"),
+        # Brokers of Apache Kafka do not say when an offset has moved.
+        (5, None, True, "behind"),
+        (5, None, False, "stopped"),
+    ],
+)
+def test_a_group_that_stopped_is_told_from_one_that_is_slow(
+    lag: int | None, stalled_ms: int | None, has_reader: bool, progress: str | None
+) -> None:
+    """By whether its offset has moved since there was something to read."""
+    assert progress_of(lag, stalled_ms, has_reader=has_reader) == progress
