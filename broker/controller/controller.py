@@ -85,6 +85,12 @@ class Controller:
         return -1 if term is None else term.epoch
 
     @property
+    def queue_size(self) -> int:
+        """The number of batches of messages that brokers have not answered yet."""
+        term = self._term
+        return 0 if term is None else term.queue_size
+
+    @property
     def stats(self) -> ControllerStats:
         """The numbers that the controller publishes, as of now."""
         term = self._term

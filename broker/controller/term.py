@@ -69,6 +69,11 @@ class Term:
         """The epoch of this term."""
         return self.context.epoch
 
+    @property
+    def queue_size(self) -> int:
+        """The number of batches of messages that brokers have not answered yet. Any thread may ask."""
+        return self._office.channels.queue_size
+
     def run(self, work: Callable[[Term], T]) -> T:
         """Run some work, and send its messages, even if it raises: brokers must hear of what it has written."""
         try:

@@ -194,10 +194,14 @@ class Transitions:
 
     def _replicas_online(self, replicas: Sequence[Replica]) -> None:
         """Send the current state to a broker that came back; for a new partition, it was sent already."""
+        brokers: dict[TopicPartition, list[int]] = {}
         for replica in replicas:
-            state = self._context.leadership.get(replica.topic_partition)
-            if state is not None and self._context.replica_state(replica) is not ReplicaState.NEW:
-                self._outbox.add_leader_and_isr([replica.broker], replica.topic_partition, state)
+            if self._context.replica_state(replica) is not ReplicaState.NEW:
+                brokers.setdefault(replica.topic_partition, []).append(replica.broker)
+        for partition, told in brokers.items():
+            state = self._context.leadership.get(partition)
+            if state is not None:
+                self._outbox.add_leader_and_isr(told, partition, state)
 
     def _replicas_offline(self, replicas: Sequence[Replica]) -> None:
         """Stop the replicas, and remove them from leadership and ISR unless their topic is being deleted."""

@@ -174,6 +174,11 @@ class ClusterCollector(Collector):
             "Leaders elected from outside the ISR",
             stats.unclean_elections,
         )
+        yield GaugeMetricFamily(
+            "kafka_controller_controllerchannelmanager_totalqueuesize",
+            "Batches of messages that brokers have not answered",
+            self._controller.queue_size,
+        )
         yield CounterMetricFamily("ottla_controller_elections", "Rounds of leader elections", stats.elections)
         yield CounterMetricFamily(
             "ottla_controller_election_seconds", "Time spent on elections", stats.election_seconds

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
+from ottla.broker.controller.messages.shared_metadata import UPDATE_METADATA_VERSION, MetadataStates, SharedMetadata
 from ottla.protocol.api import Api
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.leader_and_isr import (
@@ -27,17 +28,16 @@ from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
-from ottla.protocol.messages.update_metadata import (
-    UpdateMetadataBroker,
-    UpdateMetadataPartitionState,
-    UpdateMetadataRequest,
-    UpdateMetadataTopicState,
-)
+from ottla.protocol.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest
 from ottla.protocol.primitives import UUID_ZERO
 
 LEADER_AND_ISR_VERSION: Final = 7
-UPDATE_METADATA_VERSION: Final = 8
 STOP_REPLICA_VERSION: Final = 4
+
+_NO_STATES: Final[MetadataStates] = {}
+
+Key = TypeVar("Key")
+T = TypeVar("T")
 
 
 class ControllerRequest(NamedTuple):
@@ -46,6 +46,8 @@ class ControllerRequest(NamedTuple):
     api: Api
     version: int
     message: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+    # The message in bytes, without a header, if it was encoded already.
+    body: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -60,14 +62,17 @@ class BrokerBatch:
     # The addresses of these partitions' leaders, for other brokers.
     live_leaders: dict[int, LeaderAndIsrLiveLeader] = field(default_factory=dict)
     # For a broker that has joined: every partition as it was then. None: the broker knows the cluster.
-    joined_metadata: dict[TopicPartition, UpdateMetadataPartitionState] | None = None
+    joined_metadata: MetadataStates | None = None
     # None: no metadata is sent. Empty: only the live brokers are sent.
-    metadata: dict[TopicPartition, UpdateMetadataPartitionState] | None = None
+    metadata: MetadataStates | None = None
     live_brokers: list[UpdateMetadataBroker] = field(default_factory=list)
     # Whether live brokers or their addresses may be new to the broker.
     are_brokers_news: bool = False
     stop: dict[TopicPartition, StopReplicaPartitionState] = field(default_factory=dict)
-    topic_ids: dict[str, bytes] = field(default_factory=dict)
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    # What the batches of an event to several brokers share: metadata, live brokers and topic ids are not changed then.
+    # None: they are this batch's own.
+    shared: SharedMetadata | None = None
 
     def absorb(self, later: BrokerBatch) -> bool:
         """Absorb a later batch and return True; or return False and change nothing.
@@ -85,11 +90,12 @@ class BrokerBatch:
             is_new = state.is_new or (earlier is not None and earlier.is_new)
             self.leader_and_isr[partition] = replace(state, is_new=is_new)
         self.live_leaders |= later.live_leaders
+        self.shared = None
         if later.joined_metadata is not None:
             # It is newer than all that this batch says.
             self.joined_metadata, self.metadata = later.joined_metadata, None
         if later.metadata is not None:
-            self.metadata = later.metadata if self.metadata is None else self.metadata | later.metadata
+            self.metadata = later.metadata if self.metadata is None else _added(self.metadata, later.metadata)
         if later.joined_metadata is not None or later.metadata is not None:
             self.live_brokers = later.live_brokers
         self.are_brokers_news |= later.are_brokers_news
@@ -97,7 +103,7 @@ class BrokerBatch:
             known = self.stop.get(partition)
             is_delete = stop.delete_partition or (known is not None and known.delete_partition)
             self.stop[partition] = replace(stop, delete_partition=is_delete)
-        self.topic_ids |= later.topic_ids
+        self.topic_ids = _added(self.topic_ids, later.topic_ids)
         return True
 
     def requests(self) -> Iterator[ControllerRequest]:
@@ -106,22 +112,21 @@ class BrokerBatch:
         A broker leads a partition before it tells clients so.
         """
         metadata = self.metadata
+        shared = self.shared or SharedMetadata(
+            self.controller_id, self.controller_epoch, self.live_brokers, self.topic_ids
+        )
         if self.joined_metadata is not None:
-            yield self._update_metadata(self.joined_metadata)
-            metadata = self._since_joined()
+            yield self._update_metadata(shared, self.joined_metadata)
+            # Nothing is sent twice.
+            metadata = shared.since(self.joined_metadata, metadata or _NO_STATES) or None
         elif self.leader_and_isr and self.are_brokers_news:
-            yield self._update_metadata({})
+            yield self._update_metadata(shared, _NO_STATES)
         if self.leader_and_isr:
             yield ControllerRequest(Api.LEADER_AND_ISR, LEADER_AND_ISR_VERSION, self._leader_and_isr())
         if metadata is not None:
-            yield self._update_metadata(metadata)
+            yield self._update_metadata(shared, metadata)
         if self.stop:
             yield ControllerRequest(Api.STOP_REPLICA, STOP_REPLICA_VERSION, self._stop_replica())
-
-    def _since_joined(self) -> dict[TopicPartition, UpdateMetadataPartitionState] | None:
-        """Return what the metadata of a broker that has joined lacks, None if nothing."""
-        before = self.joined_metadata or {}
-        return {each: state for each, state in (self.metadata or {}).items() if before.get(each) != state} or None
 
     def _leader_and_isr(self) -> LeaderAndIsrRequest:
         topics: dict[str, list[LeaderAndIsrPartitionState]] = {}
@@ -138,21 +143,9 @@ class BrokerBatch:
             live_leaders=list(self.live_leaders.values()),
         )
 
-    def _update_metadata(self, metadata: Mapping[TopicPartition, UpdateMetadataPartitionState]) -> ControllerRequest:
-        topics: dict[str, list[UpdateMetadataPartitionState]] = {}
-        for partition, state in metadata.items():
-            topics.setdefault(partition.topic, []).append(state)
-        message = UpdateMetadataRequest(
-            controller_id=self.controller_id,
-            controller_epoch=self.controller_epoch,
-            broker_epoch=self.broker_epoch,
-            topic_states=[
-                UpdateMetadataTopicState(topic_name=topic, topic_id=self._id(topic), partition_states=states)
-                for topic, states in topics.items()
-            ],
-            live_brokers=self.live_brokers,
-        )
-        return ControllerRequest(Api.UPDATE_METADATA, UPDATE_METADATA_VERSION, message)
+    def _update_metadata(self, shared: SharedMetadata, metadata: MetadataStates) -> ControllerRequest:
+        message, body = shared.request(metadata, self.broker_epoch)
+        return ControllerRequest(Api.UPDATE_METADATA, UPDATE_METADATA_VERSION, message, body)
 
     def _stop_replica(self) -> StopReplicaRequest:
         topics: dict[str, list[StopReplicaPartitionState]] = {}
@@ -169,3 +162,14 @@ class BrokerBatch:
 
     def _id(self, topic: str) -> bytes:
         return self.topic_ids.get(topic, UUID_ZERO)
+
+
+def _added(known: Mapping[Key, T], later: Mapping[Key, T]) -> Mapping[Key, T]:
+    """Return both, the later ones in place of earlier ones. The first is changed if only its batch has it."""
+    merged = known if isinstance(known, _Merged) else _Merged(known)
+    merged.update(later)
+    return merged
+
+
+class _Merged(dict[Key, T]):
+    """What a batch has put together from several events, and shares with no other."""

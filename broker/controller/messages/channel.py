@@ -45,15 +45,22 @@ class BrokerChannel:
         self._connection = connection
         self._on_response = on_response
         self._on_overflow = on_overflow
-        # The two fields below change under `_changed`.
+        # The three fields below change under `_changed`.
         self._changed = threading.Condition()
         self._waiting: deque[BrokerBatch] = deque()
+        self._is_sending = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"controller-to-{broker_id}", daemon=True)
         self._thread.start()
 
     def __repr__(self) -> str:
         return f"<BrokerChannel to {self._broker_id} waiting={len(self._waiting)}>"
+
+    @property
+    def queue_size(self) -> int:
+        """The number of batches that the broker has not answered yet."""
+        with self._changed:
+            return len(self._waiting) + self._is_sending
 
     def send(self, batch: BrokerBatch) -> None:
         """Queue a batch without blocking."""
@@ -88,16 +95,20 @@ class BrokerChannel:
 
     def _next(self) -> BrokerBatch | None:
         with self._changed:
+            self._is_sending = False
             while not self._waiting and not self._closed:
                 self._changed.wait()
-            return None if self._closed else self._waiting.popleft()
+            if self._closed:
+                return None
+            self._is_sending = True
+            return self._waiting.popleft()
 
     def _deliver(self, request: ControllerRequest) -> Any | None:
         """Send a request until it is answered; None if the channel is closed first."""
         backoff = Backoff(_RETRY_MS, _RETRY_MS_MAX)
         while not self._closed:
             try:
-                response = self._connection.request(*request)
+                response = self._request(request)
             except (KafkaError, ProtocolError) as error:
                 if not backoff.failures and not self._closed:
                     log.warning(
@@ -114,9 +125,15 @@ class BrokerChannel:
             return response
         return None
 
+    def _request(self, request: ControllerRequest) -> Any:
+        api, version, message, body = request
+        if body is None:
+            return self._connection.request(api, version, message)
+        return self._connection.request_encoded(api, version, body)
+
 
 class Channels:
-    """The channels to all live brokers. Used by the controller's thread."""
+    """The channels to all live brokers. Used by the controller's thread, except where a method says otherwise."""
 
     def __init__(
         self,
@@ -129,6 +146,11 @@ class Channels:
         self._on_response = on_response
         self._on_overflow = on_overflow
         self._channels: dict[int, BrokerChannel] = {}
+
+    @property
+    def queue_size(self) -> int:
+        """The number of batches that brokers have not answered yet. Any thread may ask."""
+        return sum(channel.queue_size for channel in list(self._channels.values()))
 
     def open(self, broker_id: int) -> None:
         """Open the channel to a broker that became live."""

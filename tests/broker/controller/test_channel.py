@@ -11,12 +11,14 @@ import pytest
 from structlog.testing import capture_logs
 from tests.broker.controller.fake_brokers import FakeBroker
 from tests.broker.sessions import TIMEOUT_S
+from tests.kit.waiting import until
 
 from ottla.broker.controller.messages import channel as channel_module
 from ottla.broker.controller.messages.batch import BrokerBatch, ControllerRequest
 from ottla.broker.controller.messages.channel import BrokerChannel, Channels
 from ottla.client.net.backoff import Backoff
 from ottla.client.net.blocking_connection import BlockingConnection
+from ottla.protocol.codec import decode
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionState
@@ -81,9 +83,9 @@ class Stubborn:
         self.attempts: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.outcomes: queue.SimpleQueue[Exception | int] = queue.SimpleQueue()
 
-    def request(self, api: object, version: int, message: UpdateMetadataRequest) -> UpdateMetadataResponse:
+    def request_encoded(self, api: object, version: int, body: bytes) -> UpdateMetadataResponse:
         """Tell of the attempt, and do what the test says."""
-        self.attempts.put(message.controller_epoch)
+        self.attempts.put(decode(UpdateMetadataRequest, version, body).controller_epoch)
         outcome = self.outcomes.get(timeout=TIMEOUT_S)
         if isinstance(outcome, Exception):
             raise outcome
@@ -92,6 +94,23 @@ class Stubborn:
     def close(self) -> None:
         """End a request under way."""
         self.outcomes.put(KafkaError(ErrorCode.NETWORK_EXCEPTION))
+
+
+def test_what_a_broker_has_not_answered_is_counted() -> None:
+    """What waits, and what is under way; batches that were merged are one."""
+    stubborn = Stubborn()
+    channels = Channels(lambda _: stubborn, lambda *_: None, overflow)  # type: ignore[arg-type, return-value]
+    channels.open(1)
+    assert channels.queue_size == 0
+    channels.send({1: metadata(1)})
+    assert stubborn.attempts.get(timeout=TIMEOUT_S) == 1
+    for epoch in (2, 3):
+        channels.send({1: metadata(epoch)})
+    assert channels.queue_size == 2
+    for _ in range(2):
+        stubborn.outcomes.put(0)
+    until(lambda: channels.queue_size == 0)
+    channels.close_all()
 
 
 class Recorded(Backoff):

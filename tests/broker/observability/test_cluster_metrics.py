@@ -42,7 +42,7 @@ def shown(
     broker: Broker, *, stats: ControllerStats = OUT_OF_OFFICE, state: SessionState = SessionState.CONNECTED
 ) -> CollectorRegistry:
     """Return what the broker shows."""
-    controller: Any = SimpleNamespace(stats=stats)
+    controller: Any = SimpleNamespace(stats=stats, queue_size=3)
     zookeeper: Any = SimpleNamespace(state=state, entered=Counter({SessionState.SUSPENDED: 3, SessionState.EXPIRED: 1}))
     membership: Any = SimpleNamespace(broker_epoch=77)
     registry = CollectorRegistry()
@@ -104,6 +104,7 @@ def test_the_controller_shows_the_cluster_and_its_elections(broker: Broker) -> N
     assert value(registry, f"{prefix}_activebrokercount") == 3
     assert value(registry, f"{prefix}_offlinepartitionscount") == 2
     assert value(registry, "kafka_controller_controllerstats_uncleanleaderelections_total") == 1
+    assert value(registry, "kafka_controller_controllerchannelmanager_totalqueuesize") == 3
     assert value(registry, "ottla_controller_elections_total") == 9
     assert value(registry, "ottla_controller_election_seconds_total") == 0.25
     assert value(registry, "ottla_controller_epoch") == 5
