@@ -122,6 +122,7 @@ def check(cluster: Cluster, partition: TopicPartition, target: list[int]) -> Non
     for broker in {1, 2, 3} - set(target):
         assert last_words(cluster, broker, partition) in ("delete", None)
     for broker in target:
+        wait_for(cluster.brokers[broker], lambda fake: partition in fake.partitions)
         wait_for(cluster.brokers[broker], lambda fake: fake.partitions[partition].replicas == target)
         assert last_words(cluster, broker, partition) == "follow"
 
