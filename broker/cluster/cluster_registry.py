@@ -48,7 +48,7 @@ class ClusterRegistry:
         self._is_controller = is_controller
         self._topics = Topics(zookeeper, metadata, config)
         self._configs = Configs(zookeeper)
-        self._producer_ids = ProducerIds(zookeeper, membership.broker_id)
+        self._producer_ids = ProducerIds(zookeeper, membership.broker_id, cluster_id)
 
     # Brokers
 

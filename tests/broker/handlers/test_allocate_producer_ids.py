@@ -8,7 +8,7 @@ from tests.broker.controller.brokers import Broker, brokers
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.producer_ids import BLOCK_SIZE
+from ottla.broker.cluster.producer_ids import BLOCK_SIZE, range_start
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -27,10 +27,11 @@ def test_each_block_is_given_once(zookeeper: ZooKeeper) -> None:
         blocks = [allocate(first, 2, epoch) for _ in range(2)]
 
         assert [block.error_code for block in blocks] == [ErrorCode.NONE] * 2
-        assert [block.producer_id_start for block in blocks] == [0, BLOCK_SIZE]
+        start = range_start(first.cluster.id)
+        assert [block.producer_id_start for block in blocks] == [start, start + BLOCK_SIZE]
         assert [block.producer_id_len for block in blocks] == [BLOCK_SIZE] * 2
-        assert first.cluster.next_producer_id() == 2 * BLOCK_SIZE
-        assert allocate(first, 2, epoch).producer_id_start == 3 * BLOCK_SIZE
+        assert first.cluster.next_producer_id() == start + 2 * BLOCK_SIZE
+        assert allocate(first, 2, epoch).producer_id_start == start + 3 * BLOCK_SIZE
         data = first.zookeeper.read(znodes.PRODUCER_ID_BLOCK).data
         assert znodes.ProducerIdBlockNode.decode(data, znodes.PRODUCER_ID_BLOCK).broker == 2
 
@@ -43,4 +44,4 @@ def test_only_live_brokers_get_a_block_and_only_from_the_controller(zookeeper: Z
         assert allocate(first, 3, epoch).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
         refused = allocate(second, 2, epoch)
         assert (refused.error_code, refused.producer_id_len) == (ErrorCode.NOT_CONTROLLER, 0)
-        assert first.cluster.next_producer_id() == 0
+        assert first.cluster.next_producer_id() == range_start(first.cluster.id)
