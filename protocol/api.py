@@ -84,6 +84,8 @@ class Api(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    # Ours alone: far from the keys of Apache Kafka, and from those that vendors use from 10000 on.
+    MIRROR_APPEND = 22_000
 
     @cached_property
     def label(self) -> str:

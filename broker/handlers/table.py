@@ -27,6 +27,7 @@ from ottla.broker.handlers.data.delete_records import delete_records
 from ottla.broker.handlers.data.describe_producers import describe_producers
 from ottla.broker.handlers.data.fetch import fetch
 from ottla.broker.handlers.data.list_offsets import list_offsets
+from ottla.broker.handlers.data.mirror_append import mirror_append
 from ottla.broker.handlers.data.offset_for_leader_epoch import offset_for_leader_epoch
 from ottla.broker.handlers.data.produce import produce
 from ottla.broker.handlers.groups.consumer_group_describe import consumer_group_describe
@@ -114,6 +115,7 @@ HANDLERS: Final[dict[Api, Entry]] = {
             Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
             Api.DELETE_RECORDS: delete_records,
             Api.DESCRIBE_PRODUCERS: describe_producers,
+            Api.MIRROR_APPEND: mirror_append,
         },
     ),
     **_served(

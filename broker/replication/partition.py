@@ -10,7 +10,7 @@ under it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from ottla.broker.replication.leader.leadership import (
     RemoteReplica,
 )
 from ottla.broker.replication.waits import PartitionWaits, PendingAppend
-from ottla.broker.storage.log import Log
+from ottla.broker.storage.log import Appended, Log
 from ottla.broker.storage.maintenance.group_commit import Callback, GroupCommit
 from ottla.broker.storage.open_files import FileSlice
 from ottla.broker.storage.producers.producers import (
@@ -36,7 +36,7 @@ from ottla.broker.storage.producers.verification import VerificationGuard
 from ottla.broker.storage.validation import validated
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import NO_LEADER, TopicPartition
-from ottla.protocol.records import NO_LEADER_EPOCH, TRANSACTIONAL_BIT, RecordBatch
+from ottla.protocol.records import NO_LEADER_EPOCH, NO_TIMESTAMP, TRANSACTIONAL_BIT, RecordBatch
 
 __all__ = [
     "EpochEndOffset",
@@ -242,15 +242,41 @@ class Partition:
             role, log = self.check_leader(), self.log
             self._check_may_append(role, required_acks)
             appended = log.append_as_leader(batch, role.leader_epoch, origin)
-            leadership = self._leadership
-            assert leadership is not None
-            if len(leadership.maximal_isr) == 1:
-                self._advance_high_watermark(leadership)
-            self.appends += 1
-            self.records_in += batch.record_count
-            self.bytes_in += batch.size
+            self._count((batch,))
         if not appended.is_duplicate:
             self.waits.appended(self.partition)
+        return self._pending(log, appended, required_acks)
+
+    def append_mirrored(self, data: memoryview | bytes, log_end_offset: int, log_start_offset: int) -> PendingAppend:
+        """Append batches of another cluster with acks=all and their offsets, and follow its log start.
+
+        Raises KafkaError as `Log.append_mirrored` does; nothing was appended then.
+        """
+        with self.lock:
+            role, log = self.check_leader(), self.log
+            self._check_may_append(role, -1)
+            taken = log.append_mirrored(data, role.leader_epoch, log_end_offset, log_start_offset)
+            self._count(taken)
+            log.advance_log_start(min(log_start_offset, log.high_watermark))
+            end_offset = log.log_end_offset
+            appended = Appended(log_end_offset, end_offset - 1, NO_TIMESTAMP, log.log_start_offset)
+        # Readers of records that are gone have to learn it, too.
+        self.waits.moved(self.partition)
+        return self._pending(log, appended, -1)
+
+    def _count(self, taken: Sequence[RecordBatch]) -> None:
+        """Note batches that this leader has appended. The caller holds the lock."""
+        leadership = self._leadership
+        assert leadership is not None
+        if len(leadership.maximal_isr) == 1:
+            self._advance_high_watermark(leadership)
+        self.appends += len(taken)
+        for batch in taken:
+            self.records_in += batch.record_count
+            self.bytes_in += batch.size
+
+    def _pending(self, log: Log, appended: Appended, required_acks: int) -> PendingAppend:
+        """Ask for a flush if the topic wants one. The caller holds no lock."""
         group_commit = self._context.group_commit
         must_flush = group_commit is not None and log.is_flush_wanted
         if must_flush and group_commit is not None:

@@ -120,6 +120,7 @@ ACCESS: Final[Mapping[Api, Access]] = {
     Api.OFFSET_FOR_LEADER_EPOCH: Access(topic=DESCRIBE, or_cluster=CLUSTER_ACTION),
     Api.DELETE_RECORDS: Access(topic=DELETE),
     Api.DESCRIBE_PRODUCERS: Access(topic=READ),
+    Api.MIRROR_APPEND: Access(cluster=CLUSTER_ACTION, or_cluster=ALTER, guard=CLUSTER),
     Api.INIT_PRODUCER_ID: Access(transactional_id=WRITE, cluster=IDEMPOTENT_WRITE, or_any_topic=WRITE),
     # The cluster; everybody may see its brokers, and DESCRIBE adds the authorized operations
     Api.METADATA: Access(topic=DESCRIBE, cluster=DESCRIBE),

@@ -261,7 +261,8 @@ class Log:
         with self.lock:
             if self.guard is not None:
                 self._check_accepted(self.guard.refusal)
-            if self._check_continues(taken, leader_epoch):
+            self._check_epochs(taken, leader_epoch)
+            if self._has_holes(taken, self.log_end_offset):
                 self._note_holes()
             size = sum(batch.size for batch in taken)
             offsets = taken[-1].last_offset - self.log_end_offset
@@ -271,6 +272,55 @@ class Log:
                 for batch in taken:
                     self._append_group([batch], batch.view)
             return Appended(taken[0].base_offset, taken[-1].last_offset, NO_TIMESTAMP, self.log_start_offset)
+
+    def append_mirrored(
+        self, data: memoryview | bytes, leader_epoch: int, log_end_offset: int, log_start_offset: int
+    ) -> list[RecordBatch]:
+        """Append batches of another cluster with their offsets and the leader's epoch; return them.
+
+        Raises KafkaError if the log does not end at `log_end_offset`, or a batch is damaged or does not continue the
+        one before it; nothing was appended then. A log that ends before `log_start_offset` begins again there, or at
+        the first batch if that holds the start: its own records were deleted in the other cluster.
+        """
+        try:
+            taken = list(batches(data, strict=True))
+            for batch in taken:
+                batch.check()
+                if batch.is_control:
+                    read_marker(batch)
+        except CorruptBatchError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        with self.lock:
+            if self.guard is not None:
+                self._check_accepted(self.guard.refusal)
+            end = self.log_end_offset
+            if end != log_end_offset:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.partition} ends at {end}, not {log_end_offset}")
+            begin = min(log_start_offset, taken[0].base_offset) if taken else log_start_offset
+            try:
+                has_holes = self._has_holes(taken, max(begin, end))
+            except CorruptBatchError as error:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+            try:
+                if begin > end:
+                    self._restart_at(begin)
+                    self.leader_epochs.begin(leader_epoch, begin)
+                if has_holes:
+                    note_holes(self.directory)
+                for batch in taken:
+                    self._append_mirrored_batch(batch, leader_epoch)
+            except FAILURES as error:
+                raise self.storage_error(error) from error
+            return taken
+
+    def _append_mirrored_batch(self, batch: RecordBatch, leader_epoch: int) -> None:
+        first = batch.base_offset
+        segment = self._segment_for(batch.size, first, batch.last_offset, batch.max_timestamp)
+        if leader_epoch != self.leader_epochs.stored_epoch:
+            self._enter_epoch(leader_epoch, first)
+        segment.append(batch, first, leader_epoch)
+        if batch.producer_id >= 0:
+            self._note_producers(segment, (batch,), first)
 
     def _append_group(self, group: Sequence[RecordBatch], piece: memoryview) -> None:
         """Write the batches, which lie back to back in `piece`, to one segment."""
@@ -302,11 +352,9 @@ class Log:
         except FAILURES as error:
             raise self.storage_error(error) from error
 
-    def _check_continues(self, taken: Sequence[RecordBatch], leader_epoch: int) -> bool:
-        """Raise CorruptBatchError if batches do not continue the log; return whether they skip offsets."""
-        expected = self.log_end_offset
+    def _has_holes(self, taken: Sequence[RecordBatch], expected: int) -> bool:
+        """Return whether batches skip offsets; raise CorruptBatchError if they do not continue at `expected`."""
         has_holes = False
-        epoch = self.leader_epochs.epoch_for(expected - 1)
         for batch in taken:
             if batch.base_offset < expected or batch.last_offset_delta < 0:
                 raise CorruptBatchError(
@@ -314,6 +362,12 @@ class Log:
                 )
             has_holes = has_holes or batch.base_offset > expected
             expected = batch.next_offset
+        return has_holes
+
+    def _check_epochs(self, taken: Sequence[RecordBatch], leader_epoch: int) -> None:
+        """Raise CorruptBatchError if epochs go back, or beyond the one in which the batches were fetched."""
+        epoch = self.leader_epochs.epoch_for(self.log_end_offset - 1)
+        for batch in taken:
             last_epoch = epoch
             if batch.partition_leader_epoch != NO_LEADER_EPOCH:
                 epoch = batch.partition_leader_epoch
@@ -323,7 +377,6 @@ class Log:
                 raise CorruptBatchError(
                     f"{self.partition}: epoch {epoch} at {batch.base_offset}, fetched in epoch {leader_epoch}"
                 )
-        return has_holes
 
     def _note_producers(self, segment: Segment, group: Sequence[RecordBatch], first_offset: int) -> None:
         """Update the producers' state with batches just appended; remove the batches if that fails."""

@@ -37,6 +37,8 @@ LATER = {
     Api.DESCRIBE_SHARE_GROUP_OFFSETS: 0,
     Api.ALTER_SHARE_GROUP_OFFSETS: 0,
     Api.DELETE_SHARE_GROUP_OFFSETS: 0,
+    # Ours alone.
+    Api.MIRROR_APPEND: 0,
 }
 # 3.9 writes these by hand; their schemas came after it.
 BY_HAND = (AbortedTxn, ControlRecordType, EndTxnMarker, ProducerSnapshot)

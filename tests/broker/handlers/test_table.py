@@ -75,6 +75,8 @@ ADVERTISED = {
     # Kafka 3.9 serves these without ZooKeeper only.
     Api.CONSUMER_GROUP_HEARTBEAT: "0-1",
     Api.CONSUMER_GROUP_DESCRIBE: "0-1",
+    # Ours alone.
+    Api.MIRROR_APPEND: "0",
 }
 
 

@@ -120,6 +120,7 @@ SAMPLES: dict[tuple[Api, ResourceType], Mapping[str, Any]] = {
     (Api.WRITE_TXN_MARKERS, CLUSTER): {
         "markers": [{"producer_id": 1, "topics": [{"name": "nowhere", "partition_indexes": [0]}]}]
     },
+    (Api.MIRROR_APPEND, CLUSTER): {"topics": [{"name": T, "partitions": [{"partition_index": 0}]}]},
     (Api.TXN_OFFSET_COMMIT, TRANSACTIONAL_ID): _TXN_COMMIT,
     (Api.TXN_OFFSET_COMMIT, GROUP): _TXN_COMMIT,
     (Api.TXN_OFFSET_COMMIT, TOPIC): _TXN_COMMIT,

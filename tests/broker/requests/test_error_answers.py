@@ -51,6 +51,7 @@ ENTRIES: dict[Api, tuple[dict[str, Any], Any]] = {
     Api.LIST_OFFSETS: ({"topics": _TOPICS}, _BY_PARTITION),
     Api.OFFSET_FOR_LEADER_EPOCH: ({"topics": _TOPICS}, _BY_PARTITION),
     Api.DELETE_RECORDS: ({"topics": _TOPICS}, _BY_PARTITION),
+    Api.MIRROR_APPEND: ({"topics": _TOPICS}, _BY_PARTITION),
     Api.METADATA: ({"topics": _TOPICS}, _BY_TOPIC),
     Api.CREATE_TOPICS: ({"topics": _TOPICS}, _BY_TOPIC),
     Api.DELETE_TOPICS: ({"topics": _TOPICS, "topic_names": ["t", "u"]}, _BY_TOPIC),
