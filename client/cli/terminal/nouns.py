@@ -34,6 +34,7 @@ NOUNS: Final = {
     "doctor": "Find out why clients cannot connect, and what to change.",
     "profile": "Names for clusters, and which one to use.",
     "apply": "Create and change topics to match a file.",
+    "mirror": "Copy topics with their offsets to another cluster.",
     "bench": "Measure how fast a cluster is, as seen from here.",
     "console": "See and run a cluster in the browser.",
 }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from ottla.client.cli.terminal.output import printable
+from ottla.client.cli.terminal.output import printable, say
+
+_REMOVE_LINE: Final = "\r\x1b[K"
 
 T = TypeVar("T")
 Tell = Callable[[int], None]
@@ -35,6 +38,34 @@ def progress(label: str, total: int | None = None) -> Iterator[Tell]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task(printable(label), total=total)
         yield lambda done: bars.update(bar, completed=done)
+
+
+@contextmanager
+def status_line() -> Iterator[Callable[[str], None]]:
+    """Return a function that shows a line on the terminal in place of the one before; "" removes it.
+
+    Without a terminal it shows nothing.
+    """
+    if not sys.stderr.isatty():
+        yield lambda line: None
+        return
+
+    def show(line: str) -> None:
+        width = shutil.get_terminal_size().columns - 1
+        sys.stderr.write(f"{_REMOVE_LINE}{printable(line)[:width]}")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        show("")
+
+
+def say_above(line: str) -> None:
+    """Say something while a status line is shown; the line comes back when it changes next."""
+    if sys.stderr.isatty():
+        sys.stderr.write(_REMOVE_LINE)
+    say(line)
 
 
 def with_progress(items: Sequence[T], label: str) -> Iterable[T]:

@@ -267,6 +267,13 @@ CASES: Final[dict[str, Case]] = {
     "apply": Case(
         "-f {file}", "TOPIC ACTION CHANGES STATUS", "topic action changes error status", "-f missing.yaml", "missing", 2
     ),
+    "mirror": Case(
+        "--from {here} --to {acls} --topics {topic} --groups none --once",
+        "source and destination agree: 1 topic,",
+        "agree topics partitions records groups acls differences notes",
+        "--from {here} --to {here} --once",
+        "same cluster",
+    ),
     "bench produce": Case("{topic} -n 100", "RECORDS SECONDS", _MEASURED, "no/topic -n 1 --timeout 1", "no/topic"),
     "bench consume": Case("{topic} -n 3", "RECORDS SECONDS", _MEASURED, "no/topic -n 1 --timeout 1", "no/topic"),
     "bench e2e": Case(

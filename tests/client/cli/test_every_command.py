@@ -69,6 +69,7 @@ class Stage(dict[str, str]):
         self._ends = ends
         self._makers: dict[str, Callable[[], str]] = {
             "new": lambda: f"t-{uuid4().hex}",
+            "here": lambda: self._broker.bootstrap,
             "topic": self._topic,
             "group": self._group,
             "member": self._member,
