@@ -16,7 +16,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOMS = ("broker", "client", "console", "protocol", "pipeline")
+ROOMS = ("broker", "client", "console", "balance", "protocol", "pipeline")
 _CONFIG = """
 [run]
 branch = true

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 _DIVIDED = ("broker", "client")
 # Folders whose files are all of one kind.
 _ALIKE = {Path("protocol/messages"): "A request and its response per file; records of internal topics."}
-_TOP = ("pipeline", "console", "client", "broker", "protocol")
+_TOP = ("pipeline", "console", "client", "broker", "balance", "protocol")
 
 Edges = dict[str, set[str]]
 
