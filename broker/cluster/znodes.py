@@ -16,6 +16,7 @@
     /latest_producer_id_block                       ProducerIdBlockNode
     /log_dir_event_notification/log_dir_event_<n>   LogDirEventNode
     /ottla/login_secret                             random bytes, for brokers only. Ours, not Kafka's
+    /ottla/moves                                    MovesNode, while moves wait for their turn. Ours, not Kafka's
 
 Apache Kafka's brokers and tools read and write the same nodes, so the keys, their order and the quotes around some of
 the numbers are Kafka's. Unknown keys are ignored, by Kafka too, and older versions are read.
@@ -50,6 +51,7 @@ LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
 OTTLA: Final = "/ottla"
 LOGIN_SECRET: Final = "/ottla/login_secret"  # noqa: S105 - a path
+MOVES: Final = "/ottla/moves"
 
 TOPIC_CONFIGS: Final = "topics"
 BROKER_CONFIGS: Final = "brokers"
@@ -240,6 +242,20 @@ class ReassignmentNode(Content, frozen=True, kw_only=True):
 
     version: int = 1
     partitions: list[ReassignedPartition]
+
+
+class MovesNode(Content, frozen=True, kw_only=True):
+    """Moves that the controller starts a few at a time; it deletes the node after the last."""
+
+    version: int = 1
+    moves_per_broker: int
+    # 0 for no limit.
+    bytes_per_second: int
+    # Finished ones included.
+    partitions: list[ReassignedPartition]
+    # Topics and brokers whose throttles are removed at the end.
+    throttled_topics: list[str] = []
+    throttled_brokers: list[int] = []
 
 
 class ConfigNode(Content, frozen=True, kw_only=True):

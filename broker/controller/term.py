@@ -25,6 +25,7 @@ from ottla.broker.controller.partition_states import (
     offline_election,
     restarted_members,
 )
+from ottla.broker.controller.reassignments.move_queue import MoveQueue
 from ottla.broker.controller.reassignments.reassignment import Reassignments
 from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.broker.controller.topic_events import TopicEvents
@@ -62,6 +63,7 @@ class Term:
         self._topics = TopicEvents(office, self._deletion, self.reassignments)
         self.isr_updates = IsrUpdates(office.context, office.store, office.outbox, self.reassignments.isr_changed)
         self.elections = LeaderElections(office)
+        self.moves = MoveQueue(office, self.reassignments, self.elections)
         self.controlled_shutdown = ControlledShutdown(office.context, office.transitions)
 
     @property
@@ -107,6 +109,7 @@ class Term:
         self._begin_partitions()
         office.send()
         self.reassignments.resume()
+        self.moves.resume()
         self._deletion.resume()
         self.elections.begin(_FIRST_REBALANCE_SECONDS)
         office.finish()

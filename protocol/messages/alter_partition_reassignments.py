@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.message import Message, message, struct, wire
-from ottla.protocol.primitives import Array, Int16, Int32, String
+from ottla.protocol.primitives import Array, Int16, Int32, Int64, String
 
 
 @struct
@@ -22,6 +22,10 @@ class ReassignableTopic(Message):
 class AlterPartitionReassignmentsRequest(Message):
     timeout_ms: int = wire(Int32, default=60000)
     topics: list[ReassignableTopic] = wire(Array(ReassignableTopic))
+    # Ours alone: Kafka's brokers ignore them and start all moves at once. How many moves may copy from or to one broker
+    # at a time, 0 for all; and how fast, in bytes per second for each broker, 0 for no limit.
+    moves_per_broker: int = wire(Int32, tag=10_000, ignorable=True, default=0)
+    bytes_per_second: int = wire(Int64, tag=10_001, ignorable=True, default=0)
 
 
 @struct

@@ -69,8 +69,14 @@ class Reassignments:
         # Brokers that were told to delete a replica that has left the assignment, and have not answered yet. The
         # topic's node still names them.
         self._doomed: dict[TopicPartition, set[int]] = {}
+        # Called when moves are done, and when brokers join that moves may wait for.
+        self.on_progress: Callable[[], None] = lambda: None
 
     # Requests
+
+    def check(self, partition: TopicPartition, target: Sequence[int] | None) -> None:
+        """Raise KafkaError if a partition cannot move to a target."""
+        self._wanted(partition, target)
 
     def alter(
         self, requested: Mapping[TopicPartition, Sequence[int] | None]
@@ -126,6 +132,7 @@ class Reassignments:
                 if not set(self._context.assignment(partition).replicas).isdisjoint(brokers)
             ]
         )
+        self.on_progress()
 
     def brokers_left(self, brokers: Collection[int]) -> None:
         """Stop waiting for deletions by brokers that are gone."""
@@ -253,6 +260,7 @@ class Reassignments:
         self._context.reassigning -= done
         self._outbox.add_metadata(done)
         self._deletion.resume()
+        self.on_progress()
 
     def _election(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
         return elected(self._context.assignment(partition).replicas, state, self._context.online_replicas(partition))

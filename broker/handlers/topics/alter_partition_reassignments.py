@@ -5,6 +5,8 @@ the target is in ZooKeeper and the brokers are being notified, long before the d
 UNKNOWN_TOPIC_OR_PARTITION, also while its topic is being deleted; INVALID_REPLICA_ASSIGNMENT if there are no replicas,
 if a broker is named twice, or if a new replica's broker is not alive; NO_REASSIGNMENT_IN_PROGRESS if there is nothing
 to cancel. A new move replaces the current one at any time. `timeout_ms` is not used, because nothing is waited for.
+With our own tagged fields, which Kafka lacks, the moves start a few at a time and are throttled; cancelling a move that
+waits for its turn drops it.
 
 Version notes: there is one version.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ottla.broker.controller.reassignments.move_queue import MoveLimits
 from ottla.broker.requests.audited import note_change
 from ottla.broker.requests.on_controller import OnController
 from ottla.broker.requests.outcome import DONE, Outcome
@@ -37,6 +40,8 @@ def alter_partition_reassignments(request: TopicsRequest) -> Delayed:
         for partition in topic.partitions
     }
 
+    limits = MoveLimits(body.moves_per_broker, body.bytes_per_second) if body.moves_per_broker > 0 else None
+
     def answer(
         outcome: Mapping[TopicPartition, KafkaError | None] | KafkaError,
     ) -> AlterPartitionReassignmentsResponse:
@@ -58,7 +63,7 @@ def alter_partition_reassignments(request: TopicsRequest) -> Delayed:
             responses=[_result(topic, outcome) for topic in body.topics],
         )
 
-    return OnController(request.services.controller, lambda term: term.reassignments.alter(requested), answer)
+    return OnController(request.services.controller, lambda term: term.moves.alter(requested, limits), answer)
 
 
 def _result(topic: ReassignableTopic, errors: Mapping[TopicPartition, KafkaError | None]) -> ReassignableTopicResponse:

@@ -2,7 +2,8 @@
 
 Behavior: returns the partitions that are being reassigned, of those named or of all: their replicas, and which of these
 are being added and removed. A partition is listed until its old replicas are deleted. Unknown partitions, and those
-that do not move, are left out. `timeout_ms` is not used, because nothing is waited for.
+that do not move, are left out. Moves that wait for their turn are listed as if they had started. `timeout_ms` is not
+used, because nothing is waited for.
 
 Version notes: there is one version.
 """
@@ -44,7 +45,7 @@ def list_partition_reassignments(request: TopicsRequest) -> Delayed:
             throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, topics=_topics(outcome)
         )
 
-    return OnController(request.services.controller, lambda term: term.reassignments.listing(chosen), answer)
+    return OnController(request.services.controller, lambda term: term.moves.listing(chosen), answer)
 
 
 def _topics(found: Mapping[TopicPartition, ReplicaAssignment]) -> list[OngoingTopicReassignment]:
