@@ -34,7 +34,7 @@ def placement(
     if not 0 < replication_factor <= len(racks):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas were requested, but {len(racks)} brokers are alive",
+            f"{replication_factor} replicas were requested, but {len(racks)} brokers are alive and not drained",
         )
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
     is_rack_aware = len(known) == len(racks)

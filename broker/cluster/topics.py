@@ -168,13 +168,18 @@ class Topics:
         config = self._config()
         partitions, replicas = counts
         return placement(
-            self._racks(),
+            self._open_racks(),
             config.num_partitions if partitions == DEFAULT_COUNT else partitions,
             config.default_replication_factor if replicas == DEFAULT_COUNT else replicas,
         )
 
     def _racks(self) -> dict[int, str | None]:
         return {broker.id: broker.rack for broker in self._metadata.snapshot.brokers.values()}
+
+    def _open_racks(self) -> dict[int, str | None]:
+        """Return the racks of the brokers that get new replicas."""
+        drained = self._config().ottla_drained_brokers
+        return {broker: rack for broker, rack in self._racks().items() if str(broker) not in drained}
 
     def _write_new(self, topic: TopicSpec, topic_id: bytes, assignment: Mapping[int, Sequence[int]]) -> None:
         """Write config and assignment in one step: no broker ever sees the topic without its config."""
@@ -218,15 +223,15 @@ class Topics:
         first = content.partitions.get(0)
         if not first:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name} has no partition 0")
-        racks = self._racks()
         if assignment is None:
+            racks = self._open_racks()
             start = start_of_added(sorted(racks), first[0])
             return placement(racks, count - present, len(first), first_partition=present, start=start)
         if len(assignment) != count - present:
             detail = f"{count - present} partitions are added, but replicas are given for {len(assignment)}"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail)
         added = {present + index: replicas for index, replicas in enumerate(assignment)}
-        return _checked_assignment(added, racks, first_partition=present, replication_factor=len(first))
+        return _checked_assignment(added, self._racks(), first_partition=present, replication_factor=len(first))
 
 
 def topic_id_of(content: znodes.TopicNode) -> bytes | None:

@@ -250,10 +250,21 @@ class Admin:
         return raised(results, raise_errors)
 
     async def alter_partition_reassignments(
-        self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, raise_errors: bool = True
+        self,
+        replicas: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        moves_per_broker: int = 0,
+        bytes_per_second: int = 0,
+        raise_errors: bool = True,
     ) -> tuple[PartitionOutcome, ...]:
-        """Start to move partitions to these brokers, the preferred leader first; None cancels a move."""
-        results = await partition_requests.alter_partition_reassignments(self._requests, replicas)
+        """Start to move partitions to these brokers, the preferred leader first; None cancels a move.
+
+        With `moves_per_broker`, the controller starts so many for each broker at a time, and limits how fast each
+        broker copies. Controllers of Apache Kafka do not know these limits, and start all moves at once.
+        """
+        results = await partition_requests.alter_partition_reassignments(
+            self._requests, replicas, moves_per_broker=moves_per_broker, bytes_per_second=bytes_per_second
+        )
         return raised(results, raise_errors)
 
     async def list_partition_reassignments(

@@ -157,7 +157,11 @@ async def elect_leaders(
 
 
 async def alter_partition_reassignments(
-    requests: AdminRequests, replicas: Mapping[TopicPartition, Sequence[int] | None]
+    requests: AdminRequests,
+    replicas: Mapping[TopicPartition, Sequence[int] | None],
+    *,
+    moves_per_broker: int,
+    bytes_per_second: int,
 ) -> list[PartitionOutcome]:
     """Ask the controller to move replicas; raise the error of the whole request."""
     topics = [
@@ -173,7 +177,12 @@ async def alter_partition_reassignments(
         )
         for topic, numbers in by_topic(replicas).items()
     ]
-    request = AlterPartitionReassignmentsRequest(timeout_ms=requests.settings.request_timeout_ms, topics=topics)
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=requests.settings.request_timeout_ms,
+        topics=topics,
+        moves_per_broker=moves_per_broker,
+        bytes_per_second=bytes_per_second,
+    )
     response = await requests.cluster.send_controller(Api.ALTER_PARTITION_REASSIGNMENTS, request)
     raise_for(response.error_code, response.error_message or "")
     return [

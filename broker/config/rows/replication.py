@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.config.kinds import Boolean, Int, Long, String
+from ottla.broker.config.kinds import Boolean, Int, List, Long, String
 from ottla.broker.config.option import CLUSTER_WIDE, SECONDS, MiB, Option, Options
 
 _NO_SWEEP = "finished requests leave purgatory at once"
@@ -76,6 +76,36 @@ class ControllerOptions(Options):
     )
     leader_imbalance_check_interval_seconds = Option(
         Long(at_least=1), 300, "How often the controller checks for imbalance, in seconds."
+    )
+    ottla_drained_brokers = Option(
+        List(matching=r"(\d{1,9}(,\d{1,9})*)?", explained="broker ids, separated by commas"),
+        (),
+        "Brokers that get no new replicas, and give theirs away; `ottla broker drain` changes it.",
+        CLUSTER_WIDE,
+    )
+    ottla_balance = Option(
+        String(one_of=("off", "auto")),
+        "off",
+        "With `auto`, the controller moves replicas and leaders by itself: new brokers fill, drained ones empty.",
+        CLUSTER_WIDE,
+    )
+    ottla_balance_interval_ms = Option(
+        Long(at_least=100),
+        60 * SECONDS,
+        "How often the controller checks whether brokers have about the same load, with `ottla.balance=auto`.",
+        CLUSTER_WIDE,
+    )
+    ottla_balance_moves_per_broker = Option(
+        Int(at_least=1),
+        2,
+        "Moves that copy from or to one broker at a time, with `ottla.balance=auto`.",
+        CLUSTER_WIDE,
+    )
+    ottla_balance_bytes_per_second = Option(
+        Long(at_least=0),
+        20 * MiB,
+        "How fast these moves copy, for each broker; 0 for no limit.",
+        CLUSTER_WIDE,
     )
     controller_socket_timeout_ms = Option(
         Int(at_least=1), 30 * SECONDS, "Timeout of the controller's requests to a broker."

@@ -6,11 +6,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
+from ottla.client.cli.plans.balance_options import (
+    MOVES_DEFAULT,
+    DetachOption,
+    DryRunOption,
+    MovesOption,
+    ThrottleOption,
+)
 from ottla.client.cli.terminal.errors import CommandError
 from ottla.client.cli.terminal.function_commands import Option
 from ottla.client.cli.terminal.name_completion import complete_broker
 from ottla.client.cli.terminal.nouns import noun_app
-from ottla.client.cli.terminal.options import DirectoryOption, FormatOption, default_directory, directory_arguments
+from ottla.client.cli.terminal.options import (
+    DirectoryOption,
+    FormatOption,
+    YesOption,
+    default_directory,
+    directory_arguments,
+)
 from ottla.client.cli.terminal.output import Format, echo, print_items, print_table, say
 from ottla.client.cli.terminal.signals import StopSignals
 from ottla.client.cli.terminal.target import Target, command
@@ -19,11 +32,14 @@ if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
     from ottla.client.cli.health.health import Health
     from ottla.client.cli.health.rolling_restart import RestartedBroker
+    from ottla.client.cli.plans.balancing import MeasuredCluster
 
 app = noun_app("cluster")
 
 # A longer list does not help the reader.
 _ROWS_MAX = 20
+# How long the traffic of partitions is measured.
+_LOOK_SECONDS = 2.0
 
 
 @command(app)
@@ -262,3 +278,68 @@ def _show_restarted(brokers: list[RestartedBroker], output_format: Format) -> No
         return
     rows = [(str(each.broker_id), str(each.pid), f"{each.down_s:.1f}", f"{each.in_sync_s:.1f}") for each in brokers]
     print_table(("BROKER", "PID", "DOWN-S", "IN-SYNC-S"), rows, {})
+
+
+@command(app)
+def balance(
+    target: Target,
+    dry_run: DryRunOption = False,
+    throttle: ThrottleOption = None,
+    moves: MovesOption = MOVES_DEFAULT,
+    detach: DetachOption = False,
+    status: Annotated[bool, Option("--status", help="Show the moves that are not done, and change nothing.")] = False,
+    cancel: Annotated[bool, Option("--cancel", help="Take back the moves that are not done.")] = False,
+    yes: YesOption = False,
+) -> None:
+    """Even out leaders, replicas, bytes and traffic of the brokers, with as few bytes copied as possible.
+
+    First it measures the cluster for two seconds and shows the plan. Leaders move first, which copies nothing. Replicas
+    stay in different racks, and partitions keep their number of replicas all the time. The controller carries out the
+    plan, a few partitions at a time, so the moves go on after Ctrl-C, and when the controller changes.
+
+    With `ottla.balance=auto` the controller does the same by itself: `ottla config set broker all ottla.balance=auto`.
+
+    JSON: is_dry_run, copied_bytes, copied_replicas, leader_changes, moves (topic, partition, replicas, target,
+    copied_bytes), brokers (broker_id, before and after: leaders, replicas, size_bytes, bytes_per_second,
+    leader_bytes_per_second). With --status: topic, partition, state (copying or waiting), replicas, target, adding,
+    removing, total_bytes, copied_bytes.
+
+    \b
+    Examples:
+      ottla cluster balance --dry-run
+      ottla cluster balance --throttle 20MiB
+      ottla cluster balance --status
+      ottla cluster balance --cancel
+    """
+    from ottla.balance.planner import NotEnoughBrokersError, plan
+    from ottla.client.cli.plans.balance_run import cancel_moves, carry_out, show_plan, show_status
+    from ottla.client.cli.plans.balancing import measured
+
+    if status and cancel:
+        raise CommandError("Give --status or --cancel, not both.", 2)
+    if status:
+        show_status(target)
+        return
+    if cancel:
+        cancel_moves(target, yes=yes)
+        return
+    cluster: MeasuredCluster = target.run(lambda admin: measured(admin, _LOOK_SECONDS))
+    try:
+        made = plan(cluster.load)
+    except NotEnoughBrokersError as error:
+        raise CommandError(f"There is no plan: {error}. Add a broker first.") from error
+    show_plan(target, made, is_dry_run=dry_run)
+    if not made.moves and not cluster.moving:
+        say("The brokers are balanced.")
+        return
+    if not dry_run:
+        carry_out(
+            target,
+            cluster,
+            made,
+            question=f"Move {len(made.moves)} partitions?" if made.moves else "Wait for the moves under way?",
+            throttle=throttle,
+            moves=moves,
+            is_detached=detach,
+            yes=yes,
+        )

@@ -17,8 +17,8 @@ LOCAL: Final = {
 }
 # The only list of nouns. `app` in the module of that name has the commands, or is the command if there is only one.
 NOUNS: Final = {
-    "cluster": "Brokers, controller and health of a cluster; rolling restart.",
-    "broker": "One broker: whether it can be stopped.",
+    "cluster": "Brokers, controller, health, balance; rolling restart.",
+    "broker": "One broker: whether it can be stopped; empty it.",
     "topic": "Create, change, read and write topics.",
     "group": "Consumer groups: members, lag, offsets.",
     "transaction": "Transactions: which are open, and how to end one that hangs.",

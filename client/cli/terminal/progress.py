@@ -21,18 +21,18 @@ def untold(done: int) -> None:
 
 
 @contextmanager
-def progress(label: str, total: int | None = None) -> Iterator[Tell]:
+def progress(label: str, total: int | None = None, *, is_bytes: bool = False) -> Iterator[Tell]:
     """Return a function to call with the progress; without a total, the bar shows activity and elapsed time."""
     if not sys.stderr.isatty():
         yield untold
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed:,.0f}"),
+        DownloadColumn(binary_units=True) if is_bytes else TextColumn("{task.completed:,.0f}"),
         TimeElapsedColumn() if total is None else TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
