@@ -27,9 +27,9 @@ from ottla.protocol.identifiers import TopicPartition
 
 # How far from the mean a broker may be, as a share of it. Traffic comes and goes, so copying for its sake needs more.
 TOLERANCE: Final = 0.1
-_TRAFFIC_TOLERANCE: Final = 0.3
+TRAFFIC_TOLERANCE: Final = 0.3
 # Less traffic than this, in bytes per second for each broker, is not worth a move.
-_TRAFFIC_MIN: Final = 64 * 1024
+TRAFFIC_MIN: Final = 64 * 1024
 # Swaps are tried with this many of the smallest replicas of the other broker.
 _SWAPS_MAX: Final = 12
 # Steps of planning for each replica; a bound, which sane clusters never reach.
@@ -151,14 +151,14 @@ class _Layout:
             replicas += movable
             size += movable * each.size_bytes
             traffic += movable * each.bytes_per_second
-        traffic_mean = traffic / count if traffic / count >= _TRAFFIC_MIN else 0.0
+        traffic_mean = traffic / count if traffic / count >= TRAFFIC_MIN else 0.0
         return _Even(
             self.receivers,
             [
                 _Measure(lambda _: 1.0, replicas / count, max(1.0, TOLERANCE * replicas / count)),
                 _Measure(lambda each: partitions[each].size_bytes, size / count, TOLERANCE * size / count),
                 _Measure(
-                    lambda each: partitions[each].bytes_per_second, traffic_mean, _TRAFFIC_TOLERANCE * traffic_mean
+                    lambda each: partitions[each].bytes_per_second, traffic_mean, TRAFFIC_TOLERANCE * traffic_mean
                 ),
             ],
         )
@@ -382,7 +382,7 @@ def _spread_leaders(load: ClusterLoad, layout: _Layout) -> None:
     count = max(1, len(layout.receivers))
     mean = len(leaders) / count
     traffic_mean = sum(partitions[each].bytes_per_second for each in leaders) / count
-    if traffic_mean < _TRAFFIC_MIN:
+    if traffic_mean < TRAFFIC_MIN:
         traffic_mean = 0.0
     even = _Even(
         layout.receivers,

@@ -74,7 +74,7 @@ class Office:
         self.transitions = Transitions(
             self.context, self.store, self.outbox, unclean_topics=self.reader.unclean_topics, counters=tools.counters
         )
-        self.channels = Channels(self._connection, self._answered, self._fell_behind)
+        self.channels = Channels(self.connection, self._answered, self._fell_behind)
         # Called with the answers of brokers, and with a broker whose queue was dropped.
         self.on_answer: dict[Api, list[OnAnswer]] = {}
         self.on_fell_behind: Callable[[int], None] = lambda _broker: None
@@ -121,7 +121,8 @@ class Office:
 
     # Brokers
 
-    def _connection(self, broker: int) -> BlockingConnection | None:
+    def connection(self, broker: int) -> BlockingConnection | None:
+        """Return a new connection to a live broker, opened when it is used; None if the broker has no address."""
         config = self.config()
         listener = config.control_plane_listener_name or config.inter_broker_listener.name
         for endpoint in self.context.brokers[broker].node.parsed_endpoints():

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 import structlog
 
+from ottla.broker.controller.auto_balance import AutoBalance
 from ottla.broker.controller.broker_events import BrokerEvents
 from ottla.broker.controller.controlled_shutdown import ControlledShutdown
 from ottla.broker.controller.election import Elected
@@ -64,6 +65,7 @@ class Term:
         self.isr_updates = IsrUpdates(office.context, office.store, office.outbox, self.reassignments.isr_changed)
         self.elections = LeaderElections(office)
         self.moves = MoveQueue(office, self.reassignments, self.elections)
+        self.auto_balance = AutoBalance(office, self.moves)
         self.controlled_shutdown = ControlledShutdown(office.context, office.transitions)
 
     @property
@@ -112,6 +114,7 @@ class Term:
         self.moves.resume()
         self._deletion.resume()
         self.elections.begin(_FIRST_REBALANCE_SECONDS)
+        self.auto_balance.begin()
         office.finish()
 
     def _begin_replicas(self) -> None:

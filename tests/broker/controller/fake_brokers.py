@@ -16,6 +16,13 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.frame import FrameSplitter, frame
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.message import Message
+from ottla.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -51,6 +58,8 @@ class FakeBroker:
         self.failing: set[TopicPartition] = set()
         # The error to answer to each deletion of a replica.
         self.stop_error = ErrorCode.NONE
+        # The sizes of replicas; those of its other partitions are 0.
+        self.sizes: dict[TopicPartition, int] = {}
         # Called with the topics that metadata was told of.
         self.on_metadata: Callable[[Collection[str]], None] = lambda _topics: None
         self._changed = threading.Condition()
@@ -136,8 +145,28 @@ class FakeBroker:
                 return LeaderAndIsrResponse(error_code=0, topics=self._role_errors(request))
             case StopReplicaRequest():
                 return self._stop(request)
+            case DescribeLogDirsRequest():
+                return self._log_dirs()
             case _:
                 raise AssertionError(request)
+
+    def _log_dirs(self) -> DescribeLogDirsResponse:
+        topics = [
+            DescribeLogDirsTopic(
+                name=partition.topic,
+                partitions=[
+                    DescribeLogDirsPartition(
+                        partition_index=partition.partition,
+                        partition_size=self.sizes.get(partition, 0),
+                        offset_lag=0,
+                        is_future_key=False,
+                    )
+                ],
+            )
+            for partition in self.partitions
+        ]
+        result = DescribeLogDirsResult(error_code=0, log_dir="/logs", topics=topics)
+        return DescribeLogDirsResponse(throttle_time_ms=0, results=[result])
 
     def _role_errors(self, request: LeaderAndIsrRequest) -> list[LeaderAndIsrTopicError]:
         return [
