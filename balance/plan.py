@@ -57,6 +57,19 @@ class BalancePlan:
         """How many partitions get another preferred leader."""
         return sum(move.target[0] != move.replicas[0] for move in self.moves)
 
+    @property
+    def traffic_to_receivers(self) -> float:
+        """What producers write, in bytes per second, to the partitions that the busiest receiver gets.
+
+        If copies are limited to less, they never catch up.
+        """
+        received: dict[int, float] = {}
+        for move in self.moves:
+            for broker in move.added:
+                traffic = self.load.partitions[move.partition].bytes_per_second
+                received[broker] = received.get(broker, 0.0) + traffic
+        return max(received.values(), default=0.0)
+
     def before(self) -> dict[int, BrokerLoad]:
         """What each broker has now."""
         return self._loads({})

@@ -147,9 +147,11 @@ class AutoBalance:
             leader_changes=made.leader_changes,
             drained=sorted(made.load.drained),
         )
+        rate = config.ottla_balance_bytes_per_second
         self._moves.alter(
             {move.partition: move.target for move in moves},
-            MoveLimits(config.ottla_balance_moves_per_broker, config.ottla_balance_bytes_per_second),
+            # A copy must be faster than what is written meanwhile.
+            MoveLimits(config.ottla_balance_moves_per_broker, rate and max(rate, 2 * int(made.traffic_to_receivers))),
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ottla.client.cli.plans.balance_options import (
+    LOOK_SECONDS,
     MOVES_DEFAULT,
     DetachOption,
     DryRunOption,
@@ -121,7 +122,7 @@ def drain(
     from ottla.client.cli.plans.balance_run import carry_out, show_plan
     from ottla.client.cli.plans.balancing import measured, set_drained
 
-    cluster: MeasuredCluster = target.run(lambda admin: measured(admin, None))
+    cluster: MeasuredCluster = target.run(lambda admin: measured(admin, LOOK_SECONDS))
     load = replace(cluster.load, drained=cluster.load.drained | {broker_id})
     _check_known(cluster, broker_id)
     if not cluster.is_ottla:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from ottla.client.cli.plans.balance_options import (
+    LOOK_SECONDS,
     MOVES_DEFAULT,
     DetachOption,
     DryRunOption,
@@ -38,8 +39,6 @@ app = noun_app("cluster")
 
 # A longer list does not help the reader.
 _ROWS_MAX = 20
-# How long the traffic of partitions is measured.
-_LOOK_SECONDS = 2.0
 
 
 @command(app)
@@ -323,7 +322,7 @@ def balance(
     if cancel:
         cancel_moves(target, yes=yes)
         return
-    cluster: MeasuredCluster = target.run(lambda admin: measured(admin, _LOOK_SECONDS))
+    cluster: MeasuredCluster = target.run(lambda admin: measured(admin, LOOK_SECONDS))
     try:
         made = plan(cluster.load)
     except NotEnoughBrokersError as error:

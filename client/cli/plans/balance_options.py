@@ -16,3 +16,5 @@ MovesOption = Annotated[
 ]
 DetachOption = Annotated[bool, Option("--detach", help="Start the moves, and do not wait for them.")]
 MOVES_DEFAULT: Final = 2
+# How long the traffic of partitions is measured.
+LOOK_SECONDS: Final = 2.0

@@ -87,6 +87,11 @@ def carry_out(
     rate = 0 if throttle is None else read_bytes(throttle, "--throttle")
     if rate and plan.copied_bytes and not target.is_data:
         echo(f"At {human_bytes(rate)}/s for each broker, this takes at least {_duration(seconds_at(plan, rate))}.")
+    if rate and plan.traffic_to_receivers >= rate:
+        say(
+            f"Warning: producers write {human_bytes(plan.traffic_to_receivers)}/s to partitions that one broker gets. "
+            "With a lower --throttle the copies never catch up."
+        )
     confirm(question, yes)
     before()
     now = {move.partition: move.replicas for move in plan.moves}

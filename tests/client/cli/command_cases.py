@@ -72,6 +72,14 @@ CASES: Final[dict[str, Case]] = {
         "9",
         "There is no broker 9",
     ),
+    "cluster balance": Case(
+        "--dry-run",
+        "BROKER LEADERS REPLICAS",
+        "is_dry_run copied_bytes copied_replicas leader_changes moves brokers",
+        "--status --cancel",
+        "not both",
+        2,
+    ),
     "topic list": Case(
         "--regex {topic}",
         "TOPIC PARTITIONS",

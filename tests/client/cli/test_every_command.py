@@ -32,6 +32,8 @@ IN_TEST_TRANSACTION = {
 }
 # They need a ZooKeeper with logins, or jars: tests/interop/test_secure_local_cluster.py and test_zookeeper.py.
 IN_TEST_ZOOKEEPER = {"zookeeper install", "zookeeper secure", "zookeeper unsecure"}
+# A broker can be emptied only where there are others.
+IN_TEST_BALANCE = {"broker drain"}
 # Where there is one broker, no reassignment is under way that could be cancelled, and nobody could take over from it.
 ENDS_WITH_1 = {"partition reassign cancel", "broker safe-to-stop"}
 
@@ -180,7 +182,7 @@ def stage(
 
 def test_no_command_is_left_out() -> None:
     """A new command needs a case here."""
-    assert {*CASES, *TESTED_BELOW, *IN_TEST_TRANSACTION, *IN_TEST_ZOOKEEPER} == set(commands())
+    assert {*CASES, *TESTED_BELOW, *IN_TEST_TRANSACTION, *IN_TEST_ZOOKEEPER, *IN_TEST_BALANCE} == set(commands())
 
 
 @pytest.mark.parametrize("command", CASES)
