@@ -252,8 +252,8 @@ def _vacate(load: ClusterLoad, layout: _Layout) -> None:
         free = [each for each in layout.receivers if each not in layout.replicas[partition]]
         if not free:
             raise NotEnoughBrokersError(
-                f"{partition.topic}-{partition.partition} has {len(load.partitions[partition].replicas)} replicas, "
-                f"and only {len(layout.receivers)} brokers are left for them"
+                f"{partition} needs {len(load.partitions[partition].replicas)} brokers for its replicas; "
+                f"{len(layout.receivers)} would be left"
             )
         apart = [each for each in free if layout.may_move(partition, broker, each)]
         layout.move(partition, broker, _emptiest(layout, partition, apart or free))

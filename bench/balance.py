@@ -49,8 +49,8 @@ _GiB: Final = 1 << 30
 
 
 def skewed(weights: Sequence[float], partitions: int = 600, drained: frozenset[int] = frozenset()) -> ClusterLoad:
-    """Return a cluster whose brokers have replicas by their weights; sizes and traffic differ by orders of magnitude."""
-    chance = random.Random(_SEED)  # noqa: S311 - the same clusters every time
+    """Return a cluster whose brokers have replicas by their weights; a few partitions are large, and a few busy."""
+    chance = random.Random(_SEED)
     brokers = list(range(1, len(weights) + 1))
     loads = {}
     for number in range(partitions):
@@ -102,9 +102,10 @@ def print_plans() -> None:
         copied, least = made.copied_bytes / _GiB, least_bytes(made) / _GiB
         total = sum(each.size_bytes for each in made.before().values()) / _GiB
         print(
-            f"{name}: {copied:.1f} GiB copied of {total:.1f} GiB, least {least:.1f} GiB; {made.copied_replicas} copies, "
-            f"{made.leader_changes} leaders; planned in {seconds:.2f} s\n    {spread(made)}"
+            f"{name}: {copied:.1f} GiB copied of {total:.1f} GiB, least {least:.1f} GiB; "
+            f"{made.copied_replicas} copies, {made.leader_changes} leaders; planned in {seconds:.2f} s"
         )
+        print(f"    {spread(made)}")
 
 
 class Load:
@@ -145,7 +146,7 @@ def quantiles(loads: Sequence[Load], begun: float, ended: float) -> str:
 
 def fill(bootstrap: str, megabytes: int) -> None:
     """Write some data."""
-    with ottla.sync.Producer(bootstrap_servers=bootstrap, linger_ms=20, batch_size=200_000) as producer:
+    with ottla.sync.Producer(bootstrap_servers=bootstrap, linger_ms=20, max_batch_size=200_000) as producer:
         for _ in range(megabytes * 1_000_000 // _RECORD_BYTES):
             producer.send(_TOPIC, random.randbytes(_RECORD_BYTES))
         producer.flush()

@@ -205,7 +205,7 @@ def test_racks_that_share_replicas_without_need_are_taken_apart() -> None:
 def test_draining_keeps_the_replication_factor_or_fails() -> None:
     """Three replicas do not fit on two brokers."""
     partitions = {TopicPartition("t", 0): PartitionLoad((1, 2, 3), MiB)}
-    with pytest.raises(NotEnoughBrokersError, match="t-0 has 3 replicas, and only 2 brokers are left"):
+    with pytest.raises(NotEnoughBrokersError, match="t-0 needs 3 brokers for its replicas; 2 would be left"):
         plan(ClusterLoad(dict.fromkeys((1, 2, 3)), partitions, frozenset({3})))
 
 

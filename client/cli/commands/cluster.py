@@ -311,7 +311,7 @@ def balance(
       ottla cluster balance --cancel
     """
     from ottla.balance.planner import NotEnoughBrokersError, plan
-    from ottla.client.cli.plans.balance_run import cancel_moves, carry_out, show_plan, show_status
+    from ottla.client.cli.plans.balance_run import cancel_moves, carry_out, counted, show_plan, show_status
     from ottla.client.cli.plans.balancing import measured
 
     if status and cancel:
@@ -336,7 +336,9 @@ def balance(
             target,
             cluster,
             made,
-            question=f"Move {len(made.moves)} partitions?" if made.moves else "Wait for the moves under way?",
+            question=f"Move {counted(len(made.moves), 'partition')}?"
+            if made.moves
+            else "Wait for the moves under way?",
             throttle=throttle,
             moves=moves,
             is_detached=detach,

@@ -66,8 +66,8 @@ def show_plan(target: Target, plan: BalancePlan, *, is_dry_run: bool) -> None:
     echo()
     if plan.moves:
         echo(
-            f"{plan.copied_replicas} replicas ({human_bytes(plan.copied_bytes)}) are copied, and "
-            f"{plan.leader_changes} partitions get another leader, which copies nothing."
+            f"To copy: {counted(plan.copied_replicas, 'replica')}, {human_bytes(plan.copied_bytes)}. Without a copy, "
+            f"{counted(plan.leader_changes, 'partition')} will have another leader."
         )
 
 
@@ -121,7 +121,7 @@ def carry_out(
         if sets_throttle:
             target.change(lambda admin: remove_throttles(admin, sorted({each.topic for each in wanted})))
     if failed:
-        raise CommandError(f"{failed} partitions could not be moved.")
+        raise CommandError(f"{counted(failed, 'partition')} could not be moved.")
 
 
 def cluster_partitions(cluster: MeasuredCluster) -> list[TopicPartition]:
@@ -137,10 +137,7 @@ def follow(target: Target, chosen: Collection[TopicPartition]) -> bool:
     async def watch(admin: Admin) -> bool:
         begun = time.monotonic()
         states = await move_states(admin)
-        first = _left(states, chosen)
-        if not first:
-            return True
-        total = sum(each.total_bytes for each in first)
+        total = sum(each.total_bytes for each in _left(states, chosen))
         with progress("Copying", max(1, total), is_bytes=True) as tell:
             failures = 0
             while left := _left(states, chosen):
@@ -156,7 +153,7 @@ def follow(target: Target, chosen: Collection[TopicPartition]) -> bool:
                             f"The cluster does not answer: {error}. The moves go on when it does; "
                             "`ottla cluster balance --status` shows them."
                         ) from error
-        say(f"Done: {len(first)} partitions moved in {_duration(time.monotonic() - begun)}.")
+        say(f"Done: {counted(len(chosen), 'partition')} moved in {_duration(time.monotonic() - begun)}.")
         return True
 
     try:
@@ -191,7 +188,10 @@ def show_status(target: Target) -> None:
     copied, total = sum(each.copied_bytes for each in states), sum(each.total_bytes for each in states)
     waiting = sum(each.state == "waiting" for each in states)
     echo()
-    echo(f"{len(states)} partitions, {waiting} of them waiting: {human_bytes(copied)} of {human_bytes(total)} copied.")
+    echo(
+        f"{counted(len(states), 'partition')}, {waiting} of them waiting: "
+        f"{human_bytes(copied)} of {human_bytes(total)} copied."
+    )
 
 
 def cancel_moves(target: Target, *, yes: bool, away_from: int | None = None) -> None:
@@ -208,7 +208,7 @@ def cancel_moves(target: Target, *, yes: bool, away_from: int | None = None) -> 
         if away_from is None:
             say("No partitions are moving.")
         return
-    confirm(f"Cancel the move of {len(moving)} partitions? Those that are done stay where they are.", yes)
+    confirm(f"Cancel the move of {counted(len(moving), 'partition')}? Those that are done stay where they are.", yes)
 
     async def cancel(admin: Admin) -> int:
         outcomes = await admin.alter_partition_reassignments(dict.fromkeys(moving), raise_errors=False)
@@ -217,7 +217,12 @@ def cancel_moves(target: Target, *, yes: bool, away_from: int | None = None) -> 
         return sum(each.error is None for each in outcomes)
 
     cancelled = target.change(cancel)
-    say(f"Cancelled {cancelled} moves; these partitions go back to their earlier replicas.")
+    say(f"Cancelled {counted(cancelled, 'move')}; what was copied for them is deleted.")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _left(states: Collection[MoveState], chosen: Collection[TopicPartition]) -> list[MoveState]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.client.cli.conftest import Ottla, Printed
 from tests.kit.broker_process import BrokerProcess, MakeBroker
@@ -64,19 +66,24 @@ def check_a_cancelled_drain(cluster: Cluster) -> None:
     assert cluster(f"bench produce {cluster.topic} --records 500 --size 10000").code == 0
     started = cluster("broker drain 3 --yes --detach --throttle 1KiB --moves 1")
     assert (started.code, "The moves go on by themselves" in started.err) == (0, True)
-    states = cluster("cluster balance --status --format json").items
-    assert {each["state"] for each in states} == {"copying", "waiting"}
+    states: list[dict[str, Any]] = []
+
+    def one_copies() -> bool:
+        states[:] = cluster("cluster balance --status --format json").items
+        return {each["state"] for each in states} == {"copying", "waiting"}
+
+    until(one_copies, "one partition copies, and the others wait")
     assert all(3 in each["removing"] for each in states)
     leaders = cluster("partition leaders --format json").items
     assert 3 not in {each["leader"] for each in leaders}, "leaders move before anything is copied"
     assert cluster.throttled()
 
     shown = cluster("cluster balance --status")
-    assert "partitions, " in shown.out
+    assert " of them waiting: " in shown.out
     cancelled = cluster("cluster balance --cancel --yes")
     assert (cancelled.code, "Cancelled" in cancelled.err) == (0, True)
     until(lambda: cluster("cluster balance --status").out == "No partitions are moving.\n", "nothing moves")
-    assert cluster.replicas() == before
+    assert cluster.replicas()[3] > 0, "those that were done stay, and the others are back"
     until(lambda: not cluster.throttled(), "nothing is throttled")
     assert cluster("broker drain 3 --undo").code == 0
 
@@ -104,7 +111,7 @@ def test_brokers_are_emptied_filled_and_balanced(cluster: Cluster) -> None:
     refused = cluster(f"topic create {cluster.topic}-wide -p 1 -r 3")
     assert (refused.code, "2 brokers are alive and not drained" in refused.err) == (1, True)
     impossible = cluster("broker drain 2 --yes")
-    assert (impossible.code, "only 1 brokers are left" in impossible.err) == (1, True)
+    assert (impossible.code, "needs 2 brokers for its replicas; 1 would be left" in impossible.err) == (1, True)
 
     undone = cluster("broker drain 3 --undo")
     assert (undone.code, "Broker 3 may get replicas again" in undone.err) == (0, True)
